@@ -26,7 +26,7 @@ from strandline.db.database import Caller, Database
 from strandline.db.migrate import migrate, prepare_roles
 from strandline.embeddings.minilm import LocalEmbedder
 from strandline.function_specs import FUNCTIONS, route_table
-from strandline.jobs import store_multi_tenant_runs
+from strandline.jobs import multi_tenant_runs
 from strandline.jobs.runner import ShardFailed
 from strandline.local.http_routes import Routes
 from strandline.local.lambda_context import LambdaContext
@@ -237,7 +237,7 @@ def planned_items(run: str) -> list[dict[str, Any]]:
 def begin_run(database: Database, kind: str, run: str, shards: int, now: datetime) -> bool:
     """Begin a run's job in acme, as its plan would; False where it belongs to another run. Outside
     of a transaction."""
-    (outcome,) = store_multi_tenant_runs.claim_run(
+    (outcome,) = multi_tenant_runs.claim_run(
         database.connection(), kind, run, {"acme": shards}, now
     )
     assert outcome.error is None, outcome

@@ -84,7 +84,7 @@ class JobSpec(FunctionSpec):
     """The least time between two runs that start because something is due."""
     next_due: LiteralString
     """An SQL expression: when it has work next, over all tenants, or null. Its parameters are those
-    of jobs/store_next_run_times.py."""
+    of jobs/next_runs.py."""
 
 
 MODEL_LAYERS: tuple[Layer, ...] = ("deps", "domain", "model")

@@ -10,8 +10,8 @@ from moto.s3.models import s3_backends
 from strandline.aws.run_requests import MIN_SPACING
 from strandline.chains import store_archiving
 from strandline.db.database import Database
-from strandline.jobs import store_next_run_times
-from strandline.jobs.store_next_run_times import GARBAGE_PERIOD
+from strandline.jobs import next_runs
+from strandline.jobs.next_runs import GARBAGE_PERIOD
 from strandline.local.aws import LocalAws, client
 from strandline.local.lambda_context import ACCOUNT_ID
 from tests.functions.conftest import Tell
@@ -129,7 +129,7 @@ def test_payloads_are_looked_for_once_in_a_period_and_when_it_is_said(
         connection = database.connection()
 
         def comes(now: datetime) -> datetime | None:
-            coming = store_next_run_times.find_next_run_times(
+            coming = next_runs.find_next_run_times(
                 connection,
                 space=None,
                 heat={},

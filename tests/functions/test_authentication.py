@@ -603,10 +603,10 @@ def test_one_that_does_not_narrow_is_noticed(on: TurnOn, monkeypatch: pytest.Mon
 
 
 def test_a_window_left_unchecked_is_noticed(on: TurnOn, monkeypatch: pytest.MonkeyPatch) -> None:
-    from strandline.auth import client_certificates, x509_names
+    from strandline.auth import authenticator, x509_names
 
     monkeypatch.setattr(
-        client_certificates.CertificateAuth,
+        authenticator.CertificateAuth,
         "check",
         lambda _, pem: x509_names.read_certificate(pem),  # pyright: ignore
     )

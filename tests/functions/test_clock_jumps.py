@@ -7,7 +7,7 @@ import pytest
 from strandline.config import get_settings
 from strandline.db.database import Caller
 from strandline.function_specs import JOBS
-from strandline.jobs import store_next_run_times, store_runs
+from strandline.jobs import next_runs, store_runs
 from tests.functions.conftest import Tell
 from tests.support import Gateway, ScratchDatabase, begin_run
 
@@ -38,12 +38,12 @@ def test_a_scope_is_folded_though_its_work_is_due_in_a_year(
 
 
 def next_sweep_at(gateway: Gateway, now: datetime) -> datetime | None:
-    return store_next_run_times.find_next_run_times(
+    return next_runs.find_next_run_times(
         gateway.database.connection(),
         space=None,
         heat=get_settings().tuning.heat_time_parameters(),
         grace=timedelta(days=1),
-        period=store_next_run_times.GARBAGE_PERIOD,
+        period=next_runs.GARBAGE_PERIOD,
         spacing={job.name: job.min_spacing for job in JOBS},
         now=now,
     ).get("sweeper")

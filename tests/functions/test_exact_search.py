@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from strandline.background import substring_index
+from strandline.background import embed_scopes
 from tests.functions.conftest import Tell
 from tests.support import Gateway, Reply, ScratchDatabase
 
@@ -171,7 +171,7 @@ def test_an_erased_event_is_not_found(
 def test_the_index_is_filled_in_batches_and_passes_over_what_has_no_text(
     gateway: Gateway, tell: Tell, scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(substring_index, "BATCH", 2)
+    monkeypatch.setattr(embed_scopes, "SUBSTRING_BATCH", 2)
     key = gateway.key(user=ALICE)
     for n in range(5):
         tell(key, f"Harbour {n}", ALICE)

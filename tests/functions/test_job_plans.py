@@ -16,7 +16,7 @@ import pytest
 from strandline.background import archiver
 from strandline.db.database import Caller, Database
 from strandline.errors import Unavailable
-from strandline.jobs import runner, store_multi_tenant_runs, store_runs
+from strandline.jobs import multi_tenant_runs, runner, store_runs
 from strandline.jobs.runner import Shard
 from strandline.jobs.worker_resources import JobMetrics
 from tests.support import Gateway, ScratchDatabase
@@ -163,7 +163,7 @@ def test_a_job_that_somebody_has_locked_keeps_its_neighbours_waiting_a_second(
     begin = time.monotonic()
     with psycopg.connect(scratch_db.admin_url) as admin:
         admin.execute("select from jobs where tenant_id = 'acme' for update")
-        outcomes = store_multi_tenant_runs.claim_run(
+        outcomes = multi_tenant_runs.claim_run(
             tools.database.connection(), "archiver", "r", {"acme": 1, "globex": 1}, NOW
         )
     assert [(o.tenant, o.is_claimed, type(o.error)) for o in outcomes] == [

@@ -11,7 +11,7 @@ from strandline.aws.run_requests import MIN_SPACING
 from strandline.config import get_settings
 from strandline.db.database import Caller, Database
 from strandline.graph.promotion import promoter
-from strandline.jobs import store_next_run_times
+from strandline.jobs import next_runs
 from strandline.llm.heuristic.model import HeuristicModel
 from strandline.llm.types import Extraction
 from strandline.resources import Resources
@@ -329,7 +329,7 @@ def test_a_warm_chain_is_due_in_half_an_hour_and_a_hot_one_at_once(
 
     def next_run() -> datetime | None:
         with closing(Database(scratch_db.url)) as database:
-            return store_next_run_times.find_next_run_times(
+            return next_runs.find_next_run_times(
                 database.connection(),
                 space=None,
                 heat=DEFAULTS.heat_time_parameters(),

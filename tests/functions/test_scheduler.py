@@ -305,7 +305,7 @@ def test_a_plan_that_fails_is_tried_again(
     with pytest.raises(Unavailable):
         gateway.sweep()
     assert "sweeper" not in requested_runs(aws), "the database says that there is nothing to do"
-    monkeypatch.setattr("strandline.jobs.store_next_run_times.find_next_run_times", fail)
+    monkeypatch.setattr("strandline.jobs.next_runs.find_next_run_times", fail)
     with pytest.raises(Unavailable):
         gateway.sweep()
     assert timedelta(minutes=59) < requested_runs(aws)["sweeper"] < timedelta(minutes=66)

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
-from strandline.log.websearch_input import to_websearch_query
+from strandline.log.fulltext_input import to_websearch_query
 from tests.functions.conftest import Tell
 from tests.functions.contract import takes
 from tests.search_strings import FIXED, rules, strings

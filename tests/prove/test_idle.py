@@ -20,8 +20,8 @@ from strandline.aws.run_requests import JobQueue
 from strandline.chains import store_archiving
 from strandline.db.database import Caller
 from strandline.function_specs import DAILY_SWEEP_SCHEDULE, JOBS
-from strandline.jobs import store_next_run_times
-from strandline.jobs.store_next_run_times import GARBAGE_PERIOD
+from strandline.jobs import next_runs
+from strandline.jobs.next_runs import GARBAGE_PERIOD
 from strandline.llm import store_calls
 from strandline.local.schedule_starter import create_daily_schedule
 from strandline.resources import Resources
@@ -229,7 +229,7 @@ def test_what_would_wake_or_forget_it_is_noticed(
 
     start = stage.clock()
     with monkeypatch.context() as patch:
-        patch.setattr(store_next_run_times, "find_next_run_times", always)
+        patch.setattr(next_runs, "find_next_run_times", always)
         stage.advance_to(next_daily_sweep(start) + 20 * MINUTE)
         assert any("touched" in one for one in find_unexplained(stage, start, []))
     stage.advance_to(stage.clock() + timedelta(hours=1))

@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from strandline.jobs import store_multi_tenant_runs
+from strandline.jobs import multi_tenant_runs
 from strandline.jobs.runner import MAX_PACKED
 from strandline.local.lambda_context import LambdaContext
 from tests.machine_states import MAX_STATE_BYTES, state_sizes
@@ -81,7 +81,7 @@ def test_a_run_over_all_tenants_is_planned_and_ended(
     # Each call is a round trip and a commit.
     batches = -(-count // PER_CALL)
     assert calls["claim_run"] == batches
-    assert calls["fail_unfinished_jobs"] <= batches + failing // PER_CALL + 1
+    assert calls["close_run"] <= batches + failing // PER_CALL + 1
     definition = json.loads((repository / "infra" / "job.asl.json").read_text())
     run_input = {"job": "sweeper", "tenant": "t" * 63}
     sizes = state_sizes(definition, run_input, plan, items, totals)
@@ -97,10 +97,10 @@ def test_a_run_over_all_tenants_is_planned_and_ended(
 
 def count_calls(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     """How often each call for many tenants is made."""
-    calls = {"claim_run": 0, "fail_unfinished_jobs": 0}
+    calls = {"claim_run": 0, "close_run": 0}
 
     def count(name: str) -> Callable[..., Any]:
-        real = getattr(store_multi_tenant_runs, name)
+        real = getattr(multi_tenant_runs, name)
 
         def call(*args: Any, **options: Any) -> Any:
             calls[name] += 1
@@ -109,7 +109,7 @@ def count_calls(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
         return call
 
     for name in calls:
-        monkeypatch.setattr(store_multi_tenant_runs, name, count(name))
+        monkeypatch.setattr(multi_tenant_runs, name, count(name))
     return calls
 
 

@@ -29,7 +29,7 @@ from strandline.log.append_state import AppendResult
 from strandline.log.cid import sha256_of_cid
 from strandline.log.event_draft import CitedPayload
 from strandline.log.presigned_uploads import begin_upload, remove_expired
-from strandline.log.schemas_uploads import UploadRequest
+from strandline.log.schemas_append import UploadRequest
 from strandline.tenants.quotas import QuotaManager
 from tests.prove.append_history import NO_LIMITS_SETTINGS, TENANT, WRITER, add_tenant, make_rng
 from tests.support import ScratchDatabase

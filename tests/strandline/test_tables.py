@@ -75,9 +75,9 @@ from strandline.aws.run_requests import MIN_SPACING
 from strandline.background.run_request_handler import RunRequest
 from strandline.config import ServiceSettings
 from strandline.function_specs import FUNCTIONS, JOBS
-from strandline.jobs import admin_verbs, routes, store_next_run_times
+from strandline.jobs import admin_verbs, routes, next_runs
 from strandline.jobs.schemas import JobKind
-from strandline.log.reused_key_differences import list_differences
+from strandline.log.refusals import list_differences
 from strandline.log.read import to_event_out
 from strandline.log.store import Event
 from tests.strandline.test_tables import BODY, draft_of, event_of, row_of
@@ -85,7 +85,7 @@ from strandline.tenants import quotas, store_quotas
 
 connection, now = MagicMock(), datetime(2026, 1, 1, tzinfo=UTC)
 connection.execute.return_value.fetchone.return_value = (now, *[None] * (len(JOBS) - 1))
-due = store_next_run_times.find_next_run_times(connection, space=None, heat={}, grace=timedelta(),
+due = next_runs.find_next_run_times(connection, space=None, heat={}, grace=timedelta(),
     period=timedelta(), spacing=MIN_SPACING, now=now)
 start = openapi.build_document(routes.ROUTES)["paths"]["/api/v1/admin/jobs/{job}"]["post"]
 settings = ServiceSettings.from_env({"STRANDLINE_DATABASE_URL": "d", "STRANDLINE_BUCKET": "b",

@@ -8,11 +8,10 @@ from uuid import UUID
 
 from strandline.background.compute_event_vectors import compute_vectors
 from strandline.background.embed_nodes import embed_new_nodes
-from strandline.background.substring_index import index_scopes
 from strandline.db.database import TenantDb
 from strandline.jobs import store_failures
 from strandline.jobs.worker_resources import WorkerResources
-from strandline.log import store_work
+from strandline.log import store_substring_index, store_work
 from strandline.log.store_work import EventVector
 from strandline.observability import logger
 from strandline.personas.sona_mentions import record_named_sonas
@@ -20,6 +19,9 @@ from strandline.personas.store_memories import update_centroids
 
 BATCH = 128
 """How many events are embedded between two commits: about a second of the local model."""
+SUBSTRING_BATCH = 32
+"""How many events are indexed by their substrings between two commits: seconds where each holds
+64 KiB."""
 _MAX_FAILURES_IN_A_ROW = 3
 """After this many failed scopes in a row the model, not a text, is taken to be at fault."""
 
@@ -66,7 +68,7 @@ def _index_and_embed(
     worker: WorkerResources, access: TenantDb, scope_ids: Sequence[UUID]
 ) -> frozenset[UUID]:
     """Index and embed scopes. Returns those whose turn ended before their work."""
-    is_cut_short = index_scopes(worker, access, scope_ids)
+    is_cut_short = index_substrings(worker, access, scope_ids)
     unfinished_scopes = _embed_events(worker, access, scope_ids)
     is_cut_short |= embed_new_nodes(worker, access, scope_ids).is_turn_over
     return frozenset(scope_ids) if is_cut_short else unfinished_scopes
@@ -115,3 +117,16 @@ def _record_refusal_failures(access: TenantDb, vectors: Sequence[EventVector]) -
             " model that accepts them.",
             ref=vector.event.scope_id,
         )
+
+
+def index_substrings(worker: WorkerResources, access: TenantDb, scope_ids: Sequence[UUID]) -> bool:
+    """Index the events of these scopes that are not indexed yet, for at most a slice of time.
+    Returns whether that slice was too short."""
+    slice_end = time.monotonic() + worker.slice_seconds
+    while True:
+        with access.transaction():
+            event_count = store_substring_index.index_texts(access, scope_ids, SUBSTRING_BATCH)
+        if event_count < SUBSTRING_BATCH or worker.is_out_of_time():
+            return False
+        if time.monotonic() > slice_end:
+            return True

@@ -12,8 +12,8 @@ from strandline.background.job_log_line import job_log_context
 from strandline.config import get_settings
 from strandline.errors import Malformed
 from strandline.jobs import runner
+from strandline.jobs.next_runs import schedule_next_runs
 from strandline.jobs.runner import Job, JobResources, Shard, ShardFailed
-from strandline.jobs.schedule_next_runs import schedule_next_runs
 from strandline.jobs.worker_resources import JobMetrics
 from strandline.observability import ensure_trace_id, logger, trace_context
 from strandline.resources import Resources

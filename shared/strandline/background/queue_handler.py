@@ -14,7 +14,7 @@ from strandline.background.job_log_line import job_log_context
 from strandline.background.process_events import process_scopes
 from strandline.config import get_settings
 from strandline.errors import StrandlineError, Unavailable
-from strandline.jobs.schedule_next_runs import schedule_next_runs
+from strandline.jobs.next_runs import schedule_next_runs
 from strandline.jobs.worker_resources import JobMetrics, WorkerResources
 from strandline.observability import ensure_trace_id, logger
 from strandline.personas.deferred_turns import answer_turn

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from strandline.db.connection import Connection
 from strandline.db.database import TenantDb
-from strandline.jobs.store_next_run_times import GARBAGE_PERIOD
+from strandline.jobs.next_runs import GARBAGE_PERIOD
 from strandline.tenants.store_tuning import fetch_tenant_ids
 
 _MIN_MARKED_SECONDS = 900

@@ -54,6 +54,8 @@ if TYPE_CHECKING:
     from strandline.log.schemas_append import BatchAnswer as BatchAnswer
     from strandline.log.schemas_append import BatchItem as BatchItem
     from strandline.log.schemas_append import Receipt as Receipt
+    from strandline.log.schemas_append import UploadOut as UploadOut
+    from strandline.log.schemas_append import UploadStored as UploadStored
     from strandline.log.schemas_read import EventOut as EventOut
     from strandline.log.schemas_read import EventPage as EventPage
     from strandline.log.schemas_read import EventTree as EventTree
@@ -61,8 +63,6 @@ if TYPE_CHECKING:
     from strandline.log.schemas_read import FileOut as FileOut
     from strandline.log.schemas_read import ScopeOut as ScopeOut
     from strandline.log.schemas_read import ScopePage as ScopePage
-    from strandline.log.schemas_uploads import UploadOut as UploadOut
-    from strandline.log.schemas_uploads import UploadStored as UploadStored
     from strandline.personas.schemas_acts import ActOut as ActOut
     from strandline.personas.schemas_acts import ActsPage as ActsPage
     from strandline.personas.schemas_acts import NextAct as NextAct
@@ -117,8 +117,7 @@ _MODULES = {
     "jobs.schemas": "JobOut JobsPage",
     "llm.schemas_model_calls": "ModelCallOut ModelCallPage",
     "log.schemas_read": "EventOut EventPage EventTree FeedPage FileOut ScopeOut ScopePage",
-    "log.schemas_append": "BatchAnswer BatchItem Receipt",
-    "log.schemas_uploads": "UploadOut UploadStored",
+    "log.schemas_append": "BatchAnswer BatchItem Receipt UploadOut UploadStored",
     "personas.schemas_acts": "ActOut ActsPage NextAct",
     "personas.schemas_chat": "TurnOut",
     "personas.schemas_sonas": "SonaDetail SonaFound SonaMemories SonaOut SonaPage",

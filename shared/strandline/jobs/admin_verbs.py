@@ -9,9 +9,9 @@ from strandline.cursors import Cursors, Position
 from strandline.db.database import TenantDb
 from strandline.errors import NotFound, StateConflict, Unavailable
 from strandline.function_specs import JOBS
-from strandline.jobs import store_failures, store_read, store_runs
+from strandline.jobs import store_failures, store_runs
 from strandline.jobs.schemas import JobOut, JobsPage, JobsQuery
-from strandline.jobs.store_read import Job
+from strandline.jobs.store_runs import Job
 from strandline.tenants import store_audit
 from strandline.tenants.store_audit import AuditContext
 
@@ -54,7 +54,7 @@ def retry_job(
     retried; Unavailable where no run can be started."""
     run_id = str(uuid.uuid4())
     with access.transaction():
-        job = store_read.get_job(access, job_id)
+        job = store_runs.get_job(access, job_id)
         if job is None:
             raise NotFound
         if job.state != "failed":
@@ -80,7 +80,7 @@ def retry_job(
 
 def get_job(access: TenantDb, job_id: UUID) -> JobOut:
     """One job of the caller's tenant. Raises NotFound."""
-    job = store_read.get_job(access, job_id)
+    job = store_runs.get_job(access, job_id)
     if job is None:
         raise NotFound
     return _to_job_out(job)
@@ -90,7 +90,7 @@ def list_jobs(access: TenantDb, query: JobsQuery) -> JobsPage:
     """A page of the caller's tenant's jobs, newest first."""
     cursors = Cursors(access.sealer, access.caller.tenant, "jobs", query.state, query.kind)
     after = cursors.decode(query.cursor)
-    rows = store_read.list_newest(access, query.state, query.kind, after, query.limit)
+    rows = store_runs.list_newest(access, query.state, query.kind, after, query.limit)
     last = rows[-1] if len(rows) == query.limit else None
     position = last and Position(last.pg_snapshot, last.created_at, last.job_id)
     return JobsPage(

@@ -20,8 +20,12 @@ from strandline.db.database import Caller, Database, TenantDb
 from strandline.embeddings.embedder import Embedder
 from strandline.errors import StrandlineError
 from strandline.jobs import store_runs
-from strandline.jobs.multi_tenant_runs import JobClaimsByTenant, claim_tenants, fail_unfinished_jobs
-from strandline.jobs.store_multi_tenant_runs import list_unfinished_tenants
+from strandline.jobs.multi_tenant_runs import (
+    JobClaimsByTenant,
+    claim_tenants,
+    fail_unfinished_jobs,
+    list_unfinished_tenants,
+)
 from strandline.jobs.store_runs import ShardLease
 from strandline.jobs.worker_resources import JobMetrics
 from strandline.llm.tasks import LlmTasks

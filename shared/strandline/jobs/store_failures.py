@@ -9,7 +9,7 @@ from uuid import UUID
 from uuid_utils.compat import uuid7
 
 from strandline.db.database import TenantDb
-from strandline.jobs.store_read import JobId
+from strandline.jobs.store_runs import JobId
 
 CONTINUES_KIND = "continues"
 """A failure that cannot be retried: where topics end is decided once."""

@@ -26,8 +26,13 @@ from moto.stepfunctions.parser.asl.utils import boto_client
 from werkzeug.serving import BaseWSGIServer, make_server
 
 from strandline.local import s3_object_files
-from strandline.local.aws_signature import Application, Environ, SignatureCheck, StartResponse
-from strandline.local.aws_write_checks import WriteChecks
+from strandline.local.aws_request_checks import (
+    Application,
+    Environ,
+    SignatureCheck,
+    StartResponse,
+    WriteChecks,
+)
 from strandline.local.lambda_context import ACCOUNT_ID, REGION
 
 HOST = "127.0.0.1"

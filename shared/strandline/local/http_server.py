@@ -4,14 +4,17 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, MutableMapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
+from threading import Semaphore
 from typing import Any
 
 from strandline.http import gateway_generated_responses
 from strandline.http.gateway_generated_responses import GatewayResponse
 from strandline.local.http_routes import Match, Routes
-from strandline.local.lambda_context import Handler, LambdaContext, function_name_of
+from strandline.local.lambda_context import Event, Handler, LambdaContext, function_name_of
 from strandline.local.proxy_event import (
     GatewayError,
     HttpRequest,
@@ -21,7 +24,31 @@ from strandline.local.proxy_event import (
     proxy_event,
 )
 from strandline.local.tls import PEER, to_client_cert
-from strandline.local.worker_threads import WorkerThreads
+from strandline.tenants import waits
+
+
+class WorkerThreads(ThreadPoolExecutor):
+    """Threads for `workers` handlers at work, and for `waiting` more that sleep. More threads than
+    that cannot be asleep: the limits of waits see to it."""
+
+    def __init__(self, workers: int, waiting: int) -> None:
+        super().__init__(workers + waiting, thread_name_prefix="lambda")
+        self._places = Semaphore(workers)
+
+    def run(self, handler: Handler, event: Event, context: Any) -> Any:
+        """Call a handler in this thread, once a place is free. Raises what the handler raises."""
+        with self._places:
+            waits.leave_worker.set(self._leave_place)
+            return handler(event, context)
+
+    @contextmanager
+    def _leave_place(self) -> Generator[None]:
+        self._places.release()
+        try:
+            yield
+        finally:
+            self._places.acquire()
+
 
 logger = logging.getLogger(__name__)
 

@@ -1,8 +1,11 @@
-"""The context that Lambda passes to a handler, and a handler's type."""
+"""A handler: its module, its type, and the context that Lambda passes to it."""
 
+import importlib
 import time
 import uuid
 from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 # Events and answers are JSON of many shapes; only handlers know what is in them.
@@ -40,3 +43,21 @@ def function_name_of(handler: Handler) -> str:
     if module[-1] == "handler" and len(module) > 1:
         return module[-2]
     return getattr(handler, "__name__", type(handler).__name__)
+
+
+_REPOSITORY = Path(__file__).parents[3]
+_BUNDLE = Path(__file__).parent / "bundle"
+"""Where the wheel has them: pyproject.toml, `force-include`."""
+
+
+def find_state_machine_definition() -> Path:
+    """The file of the state machine's definition."""
+    beside = _REPOSITORY / "infra" / "job.asl.json"
+    return beside if beside.exists() else _BUNDLE / "job.asl.json"
+
+
+def import_handler_module(name: str) -> ModuleType:
+    """The module of a function's handler."""
+    is_repository = (_REPOSITORY / "functions" / name / "handler.py").exists()
+    prefix = "" if is_repository else "strandline.local.bundle."
+    return importlib.import_module(f"{prefix}functions.{name}.handler")

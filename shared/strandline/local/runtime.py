@@ -32,7 +32,7 @@ from strandline.function_specs import (
     route_table,
 )
 from strandline.llm.factory import require_complete_provider
-from strandline.local import handler_lookup, postgres_installation, sync_detection, tls
+from strandline.local import lambda_context, postgres_installation, sync_detection, tls
 from strandline.local.aws import LocalAws
 from strandline.local.http_server import GatewayApp
 from strandline.local.kept_keys import ADMIN, AGENTS, KeptKey, KeyKeeper, write_private
@@ -149,7 +149,7 @@ def run_local_service(
         files = (directory / _SECRETS, aws.blobs)
         stack.enter_context(closing(PostgresSupervisor(postgres, files, on_loss)))
         machine = stack.enter_context(
-            StateMachine(handler_lookup.find_state_machine_definition(), aws.bucket)
+            StateMachine(lambda_context.find_state_machine_definition(), aws.bucket)
         )
         _migrate(postgres, stored_secrets)
         url = postgres.dsn(_DATABASE, _APP, stored_secrets["app_password"])
@@ -279,7 +279,7 @@ def _load_handlers(stack: ExitStack, warnings: Sequence[str], clock: Clock) -> d
 
 def _load_handler(stack: ExitStack, fn: FunctionSpec, resources: Resources) -> Handler:
     """A function's real handler with these resources; `stack` closes its connections."""
-    module = handler_lookup.import_handler_module(fn.name)
+    module = lambda_context.import_handler_module(fn.name)
     if "database" not in fn.needs:
         vars(module)["scheduler"] = SchedulerResources(resources.clock)
         return module.lambda_handler

@@ -1,16 +1,20 @@
 """The jobs' state machine on one machine: the deployed definition, run by moto's interpreter, which
-calls the handlers where AWS would invoke Lambda."""
+calls the handlers where AWS would invoke Lambda. The interpreter is imported without the services
+that none of the functions calls."""
 
+import importlib
+import importlib.util
 import json
 import logging
 import re
+import sys
 import threading
 import time
 import uuid
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
-from types import TracebackType
+from types import ModuleType, TracebackType
 from typing import Any, Self
 
 from moto.awslambda.models import LambdaBackend
@@ -18,7 +22,35 @@ from moto.core.config import default_user_config
 
 from strandline.local.aws import client
 from strandline.local.lambda_context import ACCOUNT_ID, REGION, Handler, LambdaContext
-from strandline.local.moto_state_machines import RUN_THREADS, STATE_MACHINES
+
+_BATCH = "moto.batch"
+"""The interpreter reads one enumeration of this package, and the package imports all of EC2: 0.7 s
+of each start."""
+
+
+def _import_without_batch() -> Any:
+    """Import them while a stand-in takes the place of moto's Batch."""
+    spec = importlib.util.find_spec(_BATCH)
+    if spec is None or _BATCH in sys.modules:
+        return _import_parser_backends()
+    stand_in = ModuleType(_BATCH)
+    stand_in.__path__ = spec.submodule_search_locations or []
+    sys.modules[_BATCH] = stand_in
+    try:
+        return _import_parser_backends()
+    finally:
+        del sys.modules[_BATCH]
+
+
+def _import_parser_backends() -> Any:
+    models = importlib.import_module("moto.stepfunctions.parser.models")
+    return models.stepfunctions_parser_backends
+
+
+STATE_MACHINES: Any = _import_without_batch()
+"""moto's own state machines, by account and Region."""
+RUN_THREADS: list[Any] = importlib.import_module("moto.stepfunctions.parser.utils").TMP_THREADS
+"""The threads of runs. moto adds each and never reads them, so they would keep what a run held."""
 
 logger = logging.getLogger(__name__)
 

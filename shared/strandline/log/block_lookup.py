@@ -26,7 +26,7 @@ from strandline.errors import (
     Unavailable,
     Unsupported,
 )
-from strandline.log import car_encoding, store, store_reachable_blocks
+from strandline.log import block_response_formats, store, store_links_and_sources
 from strandline.log.cid import Edge, block_cid, cid_bytes, encode_block, is_payload_cid
 from strandline.log.store import Event, Payload
 
@@ -131,7 +131,7 @@ class BlockLookup:
         try:
             return self.load(self.find_record(link))
         except NotFound:
-            if block.event_id and store_reachable_blocks.is_target_erased(
+            if block.event_id and store_links_and_sources.is_target_erased(
                 self._access, block.event_id, link
             ):
                 raise Gone("path: it leads to an event that was erased.", field="path") from None
@@ -159,7 +159,7 @@ class BlockLookup:
         """The blocks of all events below one, and the sizes of their payloads, both by CID."""
         if top.event_id is None:
             return {}, {}
-        events = store_reachable_blocks.list_reachable(
+        events = store_links_and_sources.list_reachable(
             self._access, top.event_id, _MAX_EVENTS, MAX_BYTES
         )
         if not events:
@@ -217,13 +217,13 @@ def encode_car(
 ) -> bytes:
     """A CAR file of the blocks along a path and of those below its end, which is the root. Raises
     TooLarge."""
-    parts = [car_encoding.encode_header(path[-1].binary_cid)]
+    parts = [block_response_formats.encode_header(path[-1].binary_cid)]
     size, cids = len(parts[0]), set[str]()
     for block in _chain(path, below):
         if block.cid == PROBE_CID or (block.cid in cids and not has_duplicates):
             continue  # the bytes of an identity CID are in the CID
         cids.add(block.cid)
-        parts.append(car_encoding.encode_section(block.binary_cid, block.data))
+        parts.append(block_response_formats.encode_section(block.binary_cid, block.data))
         size += len(parts[-1])
         if size > MAX_BYTES:
             raise make_too_large()

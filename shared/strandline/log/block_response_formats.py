@@ -1,15 +1,19 @@
-"""Which form of a block a request asks for: by `format=`, else by the header `Accept`.
+"""Which form of a block a request asks for, by `format=` or the header `Accept`; and CAR files.
 
 The media types and their parameters are those of the trustless gateway specification
-(https://specs.ipfs.tech/http-gateways/trustless-gateway/).
+(https://specs.ipfs.tech/http-gateways/trustless-gateway/). A CAR file, version 1, is a header that
+names the roots, then blocks, each behind its CID (https://ipld.io/specs/transport/car/carv1/). This
+service writes them; only clients read them.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+import libipld
+
 from strandline.errors import Malformed
-from strandline.log.schemas_blocks import BlockQuery
+from strandline.log.schemas_read import BlockQuery
 
 RAW_TYPE = "application/vnd.ipld.raw"
 _CAR_TYPE = "application/vnd.ipld.car"
@@ -96,3 +100,27 @@ def _parse_weight(text: str) -> float:
     except ValueError:
         return 0.0
     return weight if 0 <= weight <= 1 else 0.0
+
+
+VERSION = 1
+
+
+def encode_header(root: bytes) -> bytes:
+    """The beginning of a file with one root, which is a CID in binary form."""
+    header = libipld.encode_dag_cbor({"roots": [root], "version": VERSION})
+    return _encode_varint(len(header)) + header
+
+
+def encode_section(cid: bytes, data: bytes) -> bytes:
+    """One block with its CID in binary form."""
+    return _encode_varint(len(cid) + len(data)) + cid + data
+
+
+def _encode_varint(number: int) -> bytes:
+    """An unsigned LEB128."""
+    varint = bytearray()
+    while number > 0x7F:
+        varint.append(number & 0x7F | 0x80)
+        number >>= 7
+    varint.append(number)
+    return bytes(varint)

@@ -5,6 +5,10 @@ begin, and backtracks where there was none. For one long joined run (`a_a_a_…`
 `././…`) or a row of `<!--` that is never closed, its time grows with the square of the length. This
 module splits such runs and blanks such marks, character for character, so that the time grows
 linearly.
+
+`websearch_to_tsquery` reads every dash before a word as "not" and keeps pending ones on a stack of
+32: a pasted rule, list or log line overflows it. In a search of this service only a single dash
+right before a word or a phrase means "not"; all others are ignored.
 """
 
 import re
@@ -56,3 +60,30 @@ def _blank_open_comments(text: str) -> str:
     if comment_start < 0:
         return text
     return text[:comment_start] + text[comment_start:].replace(_COMMENT, "  --")
+
+
+_SPACE = r"\s\u180e\u200b\u2060\ufeff"
+"""Characters that Postgres treats as a space on any platform, so that no word is split further
+there."""
+_OPERATORS = "!&|()"
+"""Characters that Postgres ignores wherever they occur."""
+_TERM = re.compile(
+    rf"""(?P<dashes>-*)[{_OPERATORS}]*
+    (?P<term>"[^"]*"?|[^-"{_OPERATORS}{_SPACE}][^"{_OPERATORS}{_SPACE}]*)""",
+    re.VERBOSE,
+)
+
+
+def to_websearch_query(text: str) -> str:
+    """The search in `websearch_to_tsquery` syntax: words, "phrases", `or`, and `-` before what must
+    be absent. May be empty, which matches nothing."""
+    return " ".join(
+        ("-" if match["dashes"] == "-" else "") + _quote_term_with_colon(match["term"])
+        for match in _TERM.finditer(text)
+    )
+
+
+def _quote_term_with_colon(term: str) -> str:
+    """Quote a term with a colon as a phrase. Unquoted, Postgres reads `http://host/path` as the two
+    words `http` and `//host/path`, and no text contains the second."""
+    return f'"{term}"' if ":" in term and not term.startswith('"') else term

@@ -12,7 +12,7 @@ from strandline.db.database import Caller, Database, TenantDb
 from strandline.errors import Invalid, OutcomeUnknown, TooLarge
 from strandline.log import store_uploads
 from strandline.log.cid import cid_of_sha256, sha256_of_cid
-from strandline.log.schemas_uploads import UploadOut, UploadRequest, UploadStored
+from strandline.log.schemas_append import UploadOut, UploadRequest, UploadStored
 from strandline.log.store_uploads import PendingUpload
 from strandline.tenants.quotas import QuotaManager
 

@@ -24,7 +24,7 @@ from strandline.log.block_response_formats import (
     BlockResponseFormat,
     choose_format,
 )
-from strandline.log.schemas_blocks import BlockQuery
+from strandline.log.schemas_read import BlockQuery
 from strandline.log.store import Payload
 from strandline.schemas import Error
 

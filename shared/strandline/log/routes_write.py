@@ -20,8 +20,10 @@ from strandline.log.schemas_append import (
     BatchItem,
     BatchRequest,
     Receipt,
+    UploadOut,
+    UploadRequest,
+    UploadStored,
 )
-from strandline.log.schemas_uploads import UploadOut, UploadRequest, UploadStored
 from strandline.schemas import Refusal, validate
 
 

@@ -11,7 +11,7 @@ from pydantic_core import to_json
 
 from strandline.cursors import Position
 from strandline.db.database import SnapshotRead, TenantDb
-from strandline.log import websearch_input
+from strandline.log import fulltext_input
 from strandline.log.cid import EventColumns, ModelPart
 from strandline.log.event_builder import NewEvent
 from strandline.log.fulltext_input import sanitize_for_parser
@@ -282,7 +282,7 @@ def list_newest(
             "filter": json.dumps(filters),
             "scope_id": scope_id,
             "session_id": filters.get("session_id"),
-            "text": text and sanitize_for_parser(websearch_input.to_websearch_query(text)),
+            "text": text and sanitize_for_parser(fulltext_input.to_websearch_query(text)),
             "has_text": text is not None or "contains" in filters,
             "pg_snapshot": after and after.pg_snapshot,
             "at": after and after.at,

@@ -3,7 +3,7 @@
 from strandline.db.database import TenantDb
 from strandline.llm import store_calls
 from strandline.log import store_tenant_counts
-from strandline.status import store_topic_index
+from strandline.status import store
 
 _METRICS = (
     ("strandline_events_total", "counter", "Events ever appended.", "events"),
@@ -100,7 +100,7 @@ def render_tenant_metrics(access: TenantDb, space: str) -> str:
     )
     values: dict[str, float] = {
         **vars(store_tenant_counts.read_counters(access, space)),
-        **vars(store_topic_index.read_topic_index(access)),
+        **vars(store.read_topic_index(access)),
         "scopes_due": due_work.scopes,
         "scopes_stuck": due_work.stuck_scopes,
         "oldest_due_seconds": due_work.seconds,

@@ -13,7 +13,7 @@ from strandline.http.routes_and_responses import (
     text_response,
 )
 from strandline.llm.store_calls import ModelState, read_state
-from strandline.status import metrics, store_memory
+from strandline.status import metrics, store
 from strandline.status.schemas import (
     BackgroundState,
     Health,
@@ -99,7 +99,7 @@ def _read_tenant_state(request: Request) -> _TenantState:
         return _TenantState(
             BackgroundState(**vars(metrics.count_failures(access))),
             _NOTHING_KNOWN.model if name is None else read_state(access, name),
-            MemoryState(**vars(store_memory.count_memory(access)))
+            MemoryState(**vars(store.count_memory(access)))
             if principal.has_right("admin")
             else None,
         )

@@ -1,16 +1,18 @@
 """Requests that wait for something to come. A request that sleeps occupies an instance of its
-function, so each holds a lease, and the leases of a tenant and of a function are limited."""
+function, so each holds a lease, and the leases of a tenant and of a function are limited. Each
+statement on a lease is a transaction of its own, which does not wait for the disk."""
 
 import time
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
+from dataclasses import dataclass
+from uuid import UUID
 
 from strandline.config import ServiceSettings
 from strandline.db.database import TenantDb
 from strandline.errors import OutcomeUnknown, Unavailable
 from strandline.observability import logger
-from strandline.tenants import store_waits
 
 RETRY_SECONDS = 5
 """Seconds after which a request that may not wait should be sent again."""
@@ -42,7 +44,7 @@ class WaitLimits:
         """Whether a request of the caller's tenant that this function serves may wait for up to
         `seconds`; the lease is given back at the end of the context. No transaction is open
         meanwhile. A lease that cannot be given back expires."""
-        wait_id = store_waits.begin_wait(
+        wait_id = begin_wait(
             access,
             function,
             self._tenant_limit,
@@ -54,6 +56,40 @@ class WaitLimits:
         finally:
             if wait_id is not None:
                 try:
-                    store_waits.end_wait(access, wait_id)
+                    end_wait(access, wait_id)
                 except (OutcomeUnknown, Unavailable) as error:
                     logger.warning("a wait's lease is left to expire", extra={"error": error.code})
+
+
+@dataclass(frozen=True)
+class _Lease:
+    wait_id: UUID | None
+
+
+@dataclass(frozen=True)
+class _Ended:
+    is_ended: bool
+
+
+def begin_wait(
+    access: TenantDb, function: str, tenant_limit: int, function_limit: int, seconds: float
+) -> UUID | None:
+    """Lease a wait of at most `seconds` for the caller's tenant. None if as many requests of the
+    tenant, or of the function, wait already as the limits allow."""
+    (lease,) = access.fetch(
+        _Lease,
+        "select begin_wait(%(function)s, %(tenant_limit)s, %(function_limit)s, %(seconds)s::float8)"
+        " as wait_id",
+        {
+            "function": function,
+            "tenant_limit": tenant_limit,
+            "function_limit": function_limit,
+            "seconds": seconds,
+        },
+    )
+    return lease.wait_id
+
+
+def end_wait(access: TenantDb, wait_id: UUID) -> None:
+    """Give a lease back. One that has expired may be gone already."""
+    access.fetch(_Ended, "select end_wait(%(wait_id)s) as is_ended", {"wait_id": wait_id})

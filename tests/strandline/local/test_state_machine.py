@@ -13,8 +13,7 @@ import pytest
 from strandline.aws.blobs import BlobStore
 from strandline.local import state_machine
 from strandline.local.aws import LocalAws, client
-from strandline.local.moto_state_machines import RUN_THREADS
-from strandline.local.state_machine import StateMachine, is_running, list_executions
+from strandline.local.state_machine import RUN_THREADS, StateMachine, is_running, list_executions
 
 pytestmark = pytest.mark.integration
 

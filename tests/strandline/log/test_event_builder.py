@@ -13,7 +13,7 @@ from strandline.errors import Forbidden, Invalid
 from strandline.log.cid import blob_cid
 from strandline.log.event_builder import build_event
 from strandline.log.event_draft import EventDraft, build_draft
-from strandline.log.reused_key_differences import list_differences
+from strandline.log.refusals import list_differences
 from strandline.log.schemas_append import AppendRequest
 from strandline.schemas import validate
 

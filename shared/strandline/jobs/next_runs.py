@@ -1,12 +1,18 @@
-"""SQL for when jobs next have work, over all tenants: only times leave it, no tenant's data."""
+"""Find when jobs next have work, over all tenants, and request their runs: the last step of every
+worker. Only times leave the database, no tenant's data."""
 
 import json
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
+from strandline.aws.run_requests import JobQueue
+from strandline.config import ServiceSettings
 from strandline.db.connection import Connection, translate_errors
+from strandline.db.database import Database
 from strandline.function_specs import JOBS
+from strandline.jobs.worker_resources import describe_error
+from strandline.observability import logger
 from strandline.tuning import DEFAULTS
 
 GARBAGE_PERIOD = timedelta(hours=6)
@@ -50,3 +56,41 @@ def find_next_run_times(
         ).fetchone()
     assert row is not None, "a select without a table returns one row"
     return {job.name: due for job, due in zip(JOBS, row, strict=True) if due}
+
+
+_FALLBACK_DELAY = timedelta(hours=1)
+"""How long to wait before the next look where the database cannot say what is due."""
+
+
+def schedule_next_runs(
+    database: Database,
+    job_queue: JobQueue,
+    settings: ServiceSettings,
+    now: datetime,
+    deadline: float,
+    *,
+    space: str | None = None,
+) -> None:
+    """Request the next run of each job that has work, now or at a later time.
+
+    `space` is the current embedding space. With it, tenants that were not yet scanned for this
+    space count as due; leave it out after a run that made no progress on them. Any failure is
+    logged and not raised: the work before this is committed.
+    """
+    try:
+        due_times = find_next_run_times(
+            database.connection(deadline),
+            space=space,
+            heat=settings.tuning.heat_time_parameters(),
+            grace=timedelta(seconds=settings.blob_grace_seconds),
+            period=GARBAGE_PERIOD,
+            spacing=job_queue.spacing,
+            now=now,
+            snapshot_age=timedelta(days=settings.snapshot_days),
+            promotion=settings.tuning.promotion_due_parameters(),
+        )
+    except Exception as error:
+        logger.warning("next runs not determined", extra={"error": describe_error(error)})
+        due_times = {"sweeper": now + _FALLBACK_DELAY}
+    for job, due_at in due_times.items():
+        job_queue.request_run(job, due_at, now)
