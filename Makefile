@@ -1,7 +1,7 @@
 # Everything a person or CI does here. `make` lists it.
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help npm setup run demo key quick test check format prove upgrade bench bench-recall bench-references bench-held-out bench-growth bench-graph bench-analytics bench-conflicts bench-graph-reading bench-reading bench-weights fit-relevance bench-chains bench-graph-extraction bench-changes house pictures cold calibrate fit-heuristic prices scale layers synth smoke lock clean
+.PHONY: help npm run demo key quick test check format examples prove upgrade bench house layers synth smoke scale prices lock clean
 SHELL := /bin/sh
 # Compiled modules are kept, whatever the environment says: tests start hundreds of processes.
 export PYTHONDONTWRITEBYTECODE :=
@@ -13,8 +13,6 @@ READY := $(VENV)/.ready-dev
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' Makefile
-
-setup: $(READY) ## make the virtual environment from the hashed lock (the others do it by themselves)
 
 $(LEAN): requirements/run.lock
 	@sh layers/venv.sh $(VENV) requirements/run.lock
@@ -54,8 +52,7 @@ format: $(READY) ## put the code into the house's form
 	@$(PY) -m ruff format .
 	@$(PY) -m ruff check --fix .
 
-.PHONY: examples
-examples: $(READY) ## write the answers of the API's examples anew, as the service gives them
+examples: $(READY) ## write the answers of the API's examples as the service gives them now
 	@$(PY) -m pytest -q tests/functions/test_examples.py -k answers_as_it_says --renew-examples
 
 prove: $(READY) ## run the proofs at the sizes that are promised; make prove ARGS="--cases 50000 fold"
@@ -64,71 +61,16 @@ prove: $(READY) ## run the proofs at the sizes that are promised; make prove ARG
 upgrade: $(READY) ## test the code of before on this schema: make upgrade SINCE=<commit or tag>
 	@$(PY) -m tests.prove.upgrade $(SINCE)
 
-bench: $(READY) ## measure retrieval and the cost of a call: make bench LOCOMO=path/to/locomo.json
-	@test -n "$(LOCOMO)" || { echo "make bench LOCOMO=<file>: the LoCoMo data is not shipped (CC BY-NC 4.0)"; exit 2; }
-	@$(PY) -m tests.bench --locomo "$(LOCOMO)" --out build/bench.json
-
 CORPORA = $(if $(LOCOMO),--locomo "$(LOCOMO)") $(if $(TALKS),--talks "$(TALKS)") $(if $(BEAM),--beam "$(BEAM)") $(if $(VECTORS),--vectors "$(VECTORS)")
 
-bench-recall: $(READY) ## measure how well recall answers: LOCOMO=<file> TALKS=<folder> BEAM=<clone> VECTORS=<file>, all optional
-	@$(PY) -m tests.bench.recall_quality $(CORPORA)
-
-bench-references: $(READY) ## the part of bench-recall about references: make bench-references LOCOMO=<file> TALKS=<folder>
-	@$(PY) -m tests.bench.references_quality $(if $(LOCOMO),--locomo "$(LOCOMO)") $(if $(TALKS),--talks "$(TALKS)")
-
-bench-held-out: $(READY) ## rank each conversation by weights chosen without it: as bench-recall, ARGS=--ideas
-	@$(PY) -m tests.bench.held_out $(CORPORA) $(ARGS)
-
-bench-growth: $(READY) ## measure how recall and the topic index grow: make bench-growth ARGS="1000 10000 100000"
-	@$(PY) -m tests.bench.growth $(ARGS)
-
-bench-graph: $(READY) ## measure search and traversal of the graph beside bare SQL: make bench-graph ARGS="100000"
-	@$(PY) -m tests.bench.graph $(ARGS)
-
-bench-conflicts: $(READY) ## measure how well contradicting facts are found
-	@$(PY) -m tests.bench.conflicts
-
-bench-graph-reading: $(READY) ## measure what the graph gives to recall and contexts: make bench-graph-reading LOCOMO=<file>, optional
-	@$(PY) -m tests.bench.graph_reading $(if $(LOCOMO),--locomo "$(LOCOMO)") $(ARGS)
-
-bench-reading: $(READY) ## write what readers answer questions from: make bench-reading LOCOMO=<file>, optional
-	@$(PY) -m tests.bench.reading $(if $(LOCOMO),--locomo "$(LOCOMO)") $(ARGS)
-
-bench-weights: $(READY) ## measure recency and importance in recall's order: make bench-weights LOCOMO=<file>, optional
-	@$(PY) -m tests.bench.recall_weights $(if $(LOCOMO),--locomo "$(LOCOMO)")
-
-bench-analytics: $(READY) ## measure the graph's analytics: make bench-analytics ARGS="1000 10000 100000"
-	@$(PY) -m tests.bench.analytics $(ARGS)
-
-fit-relevance: $(READY) ## fit recall's weights anew, to the corpora of bench-recall
-	@$(PY) -m tests.bench.fit_relevance $(CORPORA) $(ARGS)
-
-bench-chains: $(READY) ## measure how well topics are cut and named, on conversations with known topics
-	@$(PY) -m tests.bench.chains $(ARGS)
-
-bench-graph-extraction: $(READY) ## measure what the heuristic model extracts for the knowledge graph: ARGS=--list names it
-	@$(PY) -m tests.bench.graph_extraction $(ARGS)
-
-bench-changes: $(READY) ## measure whether the current value is told, and never a stale one alone: ARGS=--list shows all
-	@$(PY) -m tests.bench.changes $(ARGS)
+bench: $(READY) ## measure: make bench NAME=recall; without a name, the list of measurements
+	@$(PY) -m tests.bench $(NAME) $(CORPORA) $(ARGS)
 
 house: $(READY) ## measure the shape of the code: make house BEFORE=<commit> shows a commit beside it; LIST=1: names
 	@$(PY) -m tests.bench.house $(if $(BEFORE),--before "$(BEFORE)") $(if $(LIST),--list)
 
-pictures: $(READY) ## draw the command line into docs/cli-*.svg, from real runs
-	@$(PY) -m tests.bench.command_pictures
-
 prices: $(READY) ## write what it costs into docs/cost.md, from infra/prices.py
 	@$(PY) -m infra.prices
-
-cold: npm $(READY) node_modules ## measure cold starts from the built layers: make cold ARGS="--runs 15 ingest query"
-	@$(PY) -m tests.bench.cold_start $(ARGS)
-
-fit-heuristic: $(READY) ## fit the heuristic model's weights anew into weights.json, and test them on held-out conversations
-	@$(PY) -m tests.bench.fit_heuristic
-
-calibrate: $(READY) ## thresholds of the embedding space that STRANDLINE_EMBEDDING_* name, and what to paste
-	@$(PY) -m tests.bench.calibrate $(if $(LOCOMO),--locomo "$(LOCOMO)")
 
 layers: npm $(READY) node_modules ## build the layers and function assets, for arm64 and for this machine
 	@$(PY) layers/build.py $(ARGS)
@@ -147,7 +89,7 @@ scale: $(READY) ## write what a stack serves into docs/scale.md, from infra/capa
 smoke: $(READY) ## check a deployment by twelve calls: make smoke URL=https://... KEY=<the operator's key>
 	@KEY="$(KEY)" $(PY) -m infra.smoke "$(URL)"
 
-lock: $(READY) ## resolve the hashed requirement locks anew
+lock: $(READY) ## resolve the hashed requirement locks
 	@sh layers/lock.sh $(VENV)
 
 clean: ## remove what was built, the data directory excepted

@@ -1,6 +1,6 @@
 """Installs the packages of a lock into a virtual environment, and shows progress.
 
-    python layers/install.py DIRECTORY LOCK                  (make run, make setup)
+    python layers/install.py DIRECTORY LOCK                  (make run, make test)
 
 Installed packages are kept if their pins are in the lock. If the environment has other pins, it is
 built anew. The program needs only Python's standard library.

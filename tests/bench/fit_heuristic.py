@@ -1,6 +1,6 @@
-"""Fit the heuristic model's weights: `make fit-heuristic`. It prints how weights fitted to all
-conversations but one do on that one, and writes weights fitted to all of them into weights.json
-beside topic_continuation.py.
+"""Fit the heuristic model's weights: `make bench NAME=fit-heuristic`. It prints how weights fitted
+to all conversations but one do on that one, and writes weights fitted to all of them into
+weights.json beside topic_continuation.py.
 
 The fit is a logistic regression (maximum likelihood, `RIDGE` on cues of equal spread) at every user
 message, against the topics that people marked. Each conversation has the same weight. The bias is

@@ -158,7 +158,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.graph", description=__doc__)
     parser.add_argument("nodes", type=int, nargs="?", default=100_000)
     parser.add_argument("--asks", type=int, default=100, help="calls of each kind")
-    parser.add_argument("--out", type=Path, default=Path("build/bench-graph.json"))
+    parser.add_argument("--out", type=Path, default=Path("build/graph.json"))
     arguments = parser.parse_args()
     with TemporaryDirectory(prefix="strandline-graph-") as name:
         Path(name).chmod(0o711)

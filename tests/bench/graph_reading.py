@@ -246,7 +246,7 @@ def main() -> None:
     try:
         corpora = recall_corpora.load(arguments.locomo, arguments.talks)
     except (OSError, KeyError, ValueError) as error:
-        sys.exit(f"bench-graph-reading: {error}")
+        sys.exit(f"bench graph-reading: {error}")
     if arguments.only:
         corpora = [c for c in corpora if {c.group, c.name} & set(arguments.only)]
     with serve(corpora, RememberingEmbedder(LocalEmbedder())) as service:

@@ -1,7 +1,7 @@
 """How well recall ranks a conversation by weights chosen without it.
 
 PYTHONPATH=shared:. .venv/bin/python -m tests.bench.held_out --locomo FILE [--talks FOLDER]
-    [--beam FOLDER] [--ideas]
+    [--beam FOLDER]
 
 For each conversation of every corpus, weights are fitted to all others (listwise), and rank its
 questions; so are the curves of `known` and `relevance` and the default
@@ -9,7 +9,6 @@ threshold, which judge its questions at home and asked of other tenants. Beside 
 fitted without the conversation's whole group, and those of the product, fitted with everything.
 What is held out are weights and curves: which features there are was decided by people who had seen
 all these corpora.
-`--ideas` also prints what each feature and each idea for one gives, held out (recall_ideas).
 """
 
 import argparse
@@ -26,7 +25,7 @@ import numpy as np
 from strandline.embeddings.minilm import LocalEmbedder
 from strandline.recall.calibrations import calibration_for
 from strandline.recall.features import Features
-from tests.bench import recall_corpora, recall_ideas, recall_inputs
+from tests.bench import recall_corpora, recall_inputs
 from tests.bench.fit_relevance import (
     LOSS,
     Answer,
@@ -61,7 +60,7 @@ class Views:
 
 
 def read_views(collected: Sequence[Candidates]) -> Views:
-    """Samples of all questions but those of kind `none`, as `make fit-relevance` takes them."""
+    """Samples of all questions but those of kind `none`, as fit_relevance takes them."""
     product = calibration_for(LocalEmbedder.space)
     questions = [c for c in collected if c.asking.question.kind != recall_corpora.NONE]
     chance = random.Random(2)
@@ -233,18 +232,13 @@ def main() -> None:
     """Measure and print; write build/held_out.json."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.held_out")
     recall_inputs.add_arguments(parser)
-    parser.add_argument("--ideas", action="store_true", help="also what each idea gives")
     parser.add_argument("--out", type=Path, default=Path("build/held_out.json"))
     arguments = parser.parse_args()
     corpora = recall_inputs.load_corpora(arguments)
     with serve(corpora, recall_inputs.make_embedder(arguments)) as service:
         candidates = list(candidates_of(service, list_askings(corpora), with_vector=True))
-        texts = recall_ideas.read_texts(service, corpora) if arguments.ideas else None
     figures = measure(candidates)
     print(*table(figures), sep="\n")
-    if texts:
-        figures["ideas"] = recall_ideas.measure(read_views(candidates).home, texts)
-        print("", *recall_ideas.table(figures["ideas"]), sep="\n")
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     arguments.out.write_text(json.dumps(figures, indent=1) + "\n")
 

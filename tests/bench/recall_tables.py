@@ -1,4 +1,4 @@
-"""What a run of `make bench-recall` measured, as Markdown."""
+"""What a run of `make bench NAME=recall` measured, as Markdown."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

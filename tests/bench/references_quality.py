@@ -177,7 +177,7 @@ def main(arguments: Iterable[str] | None = None) -> None:
     try:
         corpora = recall_corpora.load(options.locomo, options.talks)
     except (OSError, KeyError, ValueError) as error:
-        sys.exit(f"bench-recall: {error}")
+        sys.exit(f"bench references: {error}")
     corpora = [corpus for corpus in corpora if not options.only or corpus.group in options.only]
     with serve(corpora, RememberingEmbedder(LocalEmbedder())) as service:
         figures = measure(service, corpora)

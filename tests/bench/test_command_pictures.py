@@ -28,6 +28,6 @@ def test_the_pictures_show_commands_that_exist(picture: Picture, repository: Pat
     copy = svg.replace("&#160;", " ")
     for command in picture.commands:
         assert command.split()[1] in cli.commands
-        assert " ".join(command.split()[:2]) in copy, f"make pictures draws {command}"
+        assert " ".join(command.split()[:2]) in copy, f"make bench NAME=pictures draws {command}"
     page = (repository / "docs" / "commands.md").read_text("utf-8")
     assert f"]({picture.name}.svg)" in page

@@ -1,13 +1,14 @@
 """Thresholds: a tenant's go before the deployment's, and the docs name them all."""
 
 import re
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
+from strandline.chains.heat import AccessState, HeatState, apply_recalls, compute_heat
 from strandline.tuning import DEFAULTS, Tuning
-from tests.bench import heat_plot
 
 
 def test_the_docs_have_each_threshold_with_its_default(repository: Path) -> None:
@@ -24,8 +25,33 @@ def test_the_docs_have_each_threshold_with_its_default(repository: Path) -> None
         assert matches[name] == spelt, name
 
 
-def test_the_plot_in_the_docs_is_the_formulas() -> None:
-    assert heat_plot.FILE.read_text("utf-8") == heat_plot.draw()
+@pytest.mark.parametrize(
+    ("recalled", "recall_days"),
+    [
+        ("never", range(0)),
+        ("once, on day 2", range(2, 3)),
+        ("every third day", range(3, 15, 3)),
+        ("daily", range(1, 15)),
+    ],
+)
+def test_heat_table_in_docs_follows_formula(
+    repository: Path, recalled: str, recall_days: range
+) -> None:
+    made_at = datetime(2026, 5, 1, tzinfo=UTC)
+    state = HeatState(importance=0.8, density=1.0, strength=1.0, accessed_at=made_at)
+    use = AccessState(state.strength, None, made_at)
+    heat: dict[int, str] = {}
+    for day in range(15):
+        now = made_at + timedelta(days=day)
+        heat[day] = f"{compute_heat(state, now, DEFAULTS):.2f}"
+        if day in recall_days:
+            use = apply_recalls(use, [now], DEFAULTS)
+            state = state._replace(strength=use.strength, accessed_at=use.accessed_at)
+    text = (repository / "docs" / "heat.md").read_text("utf-8")
+    days = re.findall(r"\d+", text.partition("| recalled |")[2].partition("\n")[0])
+    assert len(days) == 9
+    row = text.partition(f"| {recalled} | ")[2].partition(" |\n")[0]
+    assert row.split(" | ") == [heat[int(day)] for day in days]
 
 
 def test_overrides_change_what_they_name_and_null_changes_nothing() -> None:

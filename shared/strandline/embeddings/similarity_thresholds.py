@@ -31,7 +31,7 @@ CALIBRATED_THRESHOLDS: Mapping[str, Thresholds] = {
     ),
     "openai:text-embedding-ada-002/1536": ADA_002,
 }
-"""By embedding space, from `make calibrate`; docs/chains.md has the criteria."""
+"""By embedding space, from `make bench NAME=calibrate`; docs/chains.md has the criteria."""
 
 UNCALIBRATED_THRESHOLDS = Thresholds(low=-1.0, high=1.0, merge=0.95)
 """For spaces without calibration: the model is always asked, and only identical summaries merge."""

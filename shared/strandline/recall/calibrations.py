@@ -1,4 +1,4 @@
-"""Calibrations of relevance, by embedding space, from `make fit-relevance`."""
+"""Calibrations of relevance, by embedding space, from `make bench NAME=fit-relevance`."""
 
 from collections.abc import Mapping
 

@@ -2,7 +2,7 @@
 by what came next.
 
 The decision is a logistic score of 33 cues. Weights and bias are in weights.json. They were fitted
-to conversations that people have marked, and rounded. `make fit-heuristic` fits them anew, and also
+to conversations that people have marked, and rounded. `make bench NAME=fit-heuristic` fits them anew, and also
 fits them to all conversations but one and tests them on that one; docs/chains.md has the figures.
 """
 
