@@ -1,5 +1,5 @@
-"""`make bench NAME=pictures`: pictures of the command line in docs/, from real runs against a service
-of their own on this machine."""
+"""`make bench NAME=pictures`: pictures of the command line in docs/, from real runs against a
+service of their own on this machine."""
 
 import json
 import os

@@ -23,7 +23,7 @@ from tests.layers.wheels import (
     install_client,
 )
 from tests.strandline.client.conftest import serve_http
-from tests.strandline.client.test_import import PROMISED_MILLISECONDS
+from tests.strandline.client.test_import import LIST_MODULES, PROMISED_MODULES
 from tests.strandline.local.programs import data_directory, started
 from tests.support import Gateway
 from tests.test_docs import blocks
@@ -61,23 +61,14 @@ def test_the_readme_s_first_program_runs_as_it_stands(
     assert "Yes, from nine to three." in prompt, "what the first run stored"
 
 
-def test_it_is_small_and_fast_and_needs_little(installation: Installation) -> None:
+def test_client_wheel_is_small_and_needs_little(installation: Installation) -> None:
     packages = next(installation.directory.glob("lib/python*/site-packages"))
     files = [path for path in packages.rglob("*") if path.is_file()]
     size = sum(path.stat().st_size for path in files if "__pycache__" not in path.parts)
     assert size < PROMISED_MEGABYTES * 1_000_000
-    code = """
-        import time, sys, json
-        start = time.perf_counter()
-        from strandline import Strandline
-        print(json.dumps(1000 * (time.perf_counter() - start)))
-        """
-    lines = "\n".join(line.strip() for line in code.splitlines())
-    times = [json.loads(installation.run(lines)) for _ in range(5)]
-    assert min(times) <= PROMISED_MILLISECONDS
+    assert len(json.loads(installation.run(LIST_MODULES))) <= PROMISED_MODULES
     matches = re.findall(r"^Requires-Dist: ([\w.-]+)[^;\n]*$", _metadata(installation.wheel), re.M)
     assert matches == ["click", "httpx2", "pydantic", "rich", "typing-extensions"]
-    print(f"{size / 1e6:.1f} MB, import {min(times):.0f} ms")
 
 
 def test_every_verb_can_be_read_without_the_service_s_packages(installation: Installation) -> None:

@@ -9,16 +9,17 @@ import pytest
 
 pytestmark = pytest.mark.integration
 
-PROMISED_MILLISECONDS = 150  # of the processor
-_MEASURE = """
-import sys, time
+PROMISED_MODULES = 130
+"""Most modules that an import of the client loads, those of the standard library among them. Unlike
+its time, their count is the same on a busy machine."""
+LIST_MODULES = """
+import sys
 before = set(sys.modules)
-start = time.process_time()  # a machine that does other work too makes no import slower
 from strandline import AsyncStrandline, Strandline
 client = Strandline("http://127.0.0.1:1", "key")
-elapsed = time.process_time() - start
+modules = sorted(set(sys.modules) - before)
 import json
-print(json.dumps([1000 * elapsed, sorted(set(sys.modules) - before)]))
+print(json.dumps(modules))
 """
 
 
@@ -33,11 +34,11 @@ def run(code: str, repository: Path) -> str:
     ).stdout
 
 
-def test_an_import_is_fast_and_lazy(repository: Path) -> None:
-    runs = [json.loads(run(_MEASURE, repository)) for _ in range(5)]
-    assert min(milliseconds for milliseconds, _ in runs) <= PROMISED_MILLISECONDS
-    modules = {name.partition(".")[0] for name in runs[0][1]}
-    assert modules - sys.stdlib_module_names == {"strandline"}, "httpx2 and pydantic come with use"
+def test_client_import_is_small_and_lazy(repository: Path) -> None:
+    modules: list[str] = json.loads(run(LIST_MODULES, repository))
+    assert len(modules) <= PROMISED_MODULES
+    packages = {name.partition(".")[0] for name in modules}
+    assert packages - sys.stdlib_module_names == {"strandline"}, "httpx2 and pydantic come with use"
 
 
 def test_the_package_itself_imports_nothing(repository: Path) -> None:

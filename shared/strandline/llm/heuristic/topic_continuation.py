@@ -2,8 +2,9 @@
 by what came next.
 
 The decision is a logistic score of 33 cues. Weights and bias are in weights.json. They were fitted
-to conversations that people have marked, and rounded. `make bench NAME=fit-heuristic` fits them anew, and also
-fits them to all conversations but one and tests them on that one; docs/chains.md has the figures.
+to conversations that people have marked, and rounded. `make bench NAME=fit-heuristic` fits them,
+and also fits them to all conversations but one and tests them on that one; docs/chains.md has the
+figures.
 """
 
 import functools
