@@ -50,7 +50,6 @@ def test_handlers_decide_nothing() -> None:
 
 def test_the_table_and_the_routes_agree() -> None:
     from strandline.admin import routes as admin_routes
-    from strandline.admin import routes_certificates
     from strandline.apidocs import routes as apidocs_routes
     from strandline.context import routes as context_routes
     from strandline.erasure import routes as erasure_routes
@@ -76,7 +75,6 @@ def test_the_table_and_the_routes_agree() -> None:
         | set(sessions_routes_read.ROUTES | context_routes.ROUTES | topics_routes_read.ROUTES)
         | set(graph_routes.ROUTES | personas_routes.ROUTES | erasure_routes.ROUTES),
         "admin": set(admin_routes.ROUTES)
-        | set(routes_certificates.ROUTES)
         | set(jobs_routes.ROUTES)
         | set(topics_routes_admin.ROUTES)
         | set(graph_routes_admin.ROUTES)

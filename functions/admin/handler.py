@@ -5,7 +5,6 @@ from typing import Any
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from strandline.admin import routes as admin_routes
-from strandline.admin import routes_certificates
 from strandline.apidocs import routes as apidocs_routes
 from strandline.graph.communities import routes_admin as graph_routes_admin
 from strandline.http.app import serve
@@ -15,7 +14,6 @@ from strandline.topics import routes_admin as topics_routes_admin
 
 ROUTES = (
     admin_routes.ROUTES
-    | routes_certificates.ROUTES
     | jobs_routes.ROUTES
     | topics_routes_admin.ROUTES
     | graph_routes_admin.ROUTES

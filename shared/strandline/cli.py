@@ -21,8 +21,7 @@ from strandline.admin.keys import (
     rotate_key,
 )
 from strandline.admin.prepare_release import prepare_release
-from strandline.admin.schemas_certificates import CertificateOut
-from strandline.admin.schemas_keys import KeyOut
+from strandline.admin.schemas import CertificateOut, KeyOut
 from strandline.auth import x509_names
 from strandline.auth.principals import RIGHTS
 from strandline.aws.run_requests import JobQueue, min_spacing_by_job

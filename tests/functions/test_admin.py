@@ -14,8 +14,7 @@ import pytest
 
 from strandline.admin import routes as admin_routes
 from strandline.admin import routes_usage
-from strandline.admin.schemas_keys import KeyRight
-from strandline.admin.schemas_tenants import LimitsIn
+from strandline.admin.schemas import KeyRight, LimitsIn
 from strandline.auth.principals import RIGHTS, Principal
 from strandline.context import routes as context_routes
 from strandline.db.database import Caller

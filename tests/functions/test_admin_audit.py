@@ -55,8 +55,12 @@ def test_every_route_of_an_operators_leaves_one_row_where_it_acted(
 ) -> None:
     ask = partial(gateway.call, key=operator)
     key_id = ask("POST", f"{ACME}/keys", {}).body["key_id"]
-    scratch_db.rows("delete from audit_log")
     place = f"{ACME}/keys/{key_id}"
+    certificate_id = ask("POST", f"{ACME}/certificates", {"subject": "CN=old"}).body[
+        "certificate_id"
+    ]
+    scratch_db.rows("delete from audit_log")
+    certificate = f"{ACME}/certificates/{certificate_id}"
     calls: list[tuple[str, str, object, str]] = [
         ("POST", TENANTS, {"tenant_id": "initech"}, "initech"),
         ("GET", TENANTS, None, "ops"),
@@ -68,6 +72,10 @@ def test_every_route_of_an_operators_leaves_one_row_where_it_acted(
         ("POST", f"{place}/rotate", {}, "acme"),
         ("DELETE", place, None, "acme"),
         ("GET", f"{ACME}/audit", None, "acme"),
+        ("POST", f"{ACME}/certificates", {"subject": "CN=new"}, "acme"),
+        ("GET", f"{ACME}/certificates", None, "acme"),
+        ("GET", certificate, None, "acme"),
+        ("DELETE", certificate, None, "acme"),
     ]
     replies = [ask(method, path, body) for method, path, body, _ in calls]
     assert {reply.status for reply in replies} == {200, 201}
@@ -81,6 +89,7 @@ def test_every_route_of_an_operators_leaves_one_row_where_it_acted(
         {},
         {"key_id": result},
         {"key_id": key_id, "rotated_to": rotated},
+        {"certificate_id": replies[10].body["certificate_id"]},
     ]
     assert rows[6][3] == {"tenant": "acme", "key_id": key_id}
     assert "confidence" not in str(scratch_db.rows("select a::text from audit_log a"))

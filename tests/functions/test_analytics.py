@@ -7,11 +7,11 @@ from uuid import UUID
 
 import pytest
 
-from strandline.background import job_log_line
 from strandline.db.database import TenantDb
 from strandline.graph.communities import analytics, store_analytics
 from strandline.graph.communities.label_propagation import Link
 from strandline.graph.communities.store_analytics import AnalysisGraph
+from strandline.jobs import worker_resources
 from strandline.jobs.runner import Lease
 from tests.support import Gateway, ScratchDatabase
 
@@ -386,7 +386,7 @@ def test_the_runs_metrics(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> 
         lines.append({**dimensions, **values})
         return {}
 
-    monkeypatch.setattr(job_log_line, "emf_fields", note)
+    monkeypatch.setattr(worker_resources, "emf_fields", note)
     state(gateway, TWO_CREWS, ADA)
     gateway.run_job("analytics", "acme")
     (line,) = lines

@@ -37,9 +37,9 @@ from strandline.embeddings.embedder import Embedder
 from strandline.errors import Invalid, StrandlineError
 from strandline.function_specs import FUNCTIONS
 from strandline.http.routes_and_responses import Route
-from strandline.local import queue_source
+from strandline.local import event_sources
 from strandline.local.aws import LocalAws, client
-from strandline.local.queue_source import QueuePoller
+from strandline.local.event_sources import QueuePoller
 from strandline.log.schemas_append import AppendRequest, BatchRequest
 from strandline.observability import logger
 from strandline.personas.schemas_chat import AnswerRequest, ChatRequest
@@ -525,8 +525,8 @@ def test_messages_and_dead_messages_hold_ids_only(
     hunt: Hunt, aws: LocalAws, words: WordEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Through a model that raises with the text in its words, and a database that stays away."""
-    monkeypatch.setattr(queue_source, "POLL_SECONDS", 0)
-    monkeypatch.setattr(queue_source, "RETRY_SECONDS", 0)
+    monkeypatch.setattr(event_sources, "POLL_SECONDS", 0)
+    monkeypatch.setattr(event_sources, "RETRY_SECONDS", 0)
     ids: list[str] = []
     worker = importlib.import_module("functions.worker.handler").lambda_handler
 

@@ -17,10 +17,10 @@ import pytest
 from strandline.aws import work_queue
 from strandline.errors import QuotaExceeded
 from strandline.http.app import status_of
-from strandline.local import queue_source
+from strandline.local import event_sources
 from strandline.local.aws import LocalAws, client
+from strandline.local.event_sources import QueuePoller
 from strandline.local.lambda_context import LambdaContext
-from strandline.local.queue_source import QueuePoller
 from strandline.observability import (
     METRIC_NAMESPACE,
     METRICS,
@@ -83,7 +83,7 @@ def words(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> WordEmbedder:
 
 def through_the_queue(aws: LocalAws, lines: Lines, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the event source take what is queued to the worker, until a job was done."""
-    monkeypatch.setattr(queue_source, "POLL_SECONDS", 0)
+    monkeypatch.setattr(event_sources, "POLL_SECONDS", 0)
     worker = importlib.import_module("functions.worker.handler").lambda_handler
     poller = QueuePoller(aws.work_queue_url, worker)
     poller.start()

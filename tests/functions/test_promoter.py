@@ -359,7 +359,7 @@ def test_the_metrics_of_a_promotion_are_counted(
 ) -> None:
     form(scratch_db, gateway, tell, gateway.key())
     visible: dict[str, Any] = {}
-    handler = importlib.import_module("strandline.background.job_log_line")
+    handler = importlib.import_module("strandline.jobs.worker_resources")
 
     def record(dimensions: Any, metrics: Any) -> dict[str, Any]:
         visible.update(metrics)

@@ -18,8 +18,8 @@ from strandline.background.run_request_handler import SchedulerResources
 from strandline.errors import Misconfigured, Unavailable
 from strandline.function_specs import DAILY_SWEEP_SCHEDULE
 from strandline.local.aws import LocalAws, client
+from strandline.local.event_sources import GROUP, ROLE, LocalScheduler, create_daily_schedule
 from strandline.local.lambda_context import LambdaContext
-from strandline.local.schedule_starter import GROUP, ROLE, LocalScheduler, create_daily_schedule
 from strandline.local.state_machine import StateMachine
 from tests.functions.conftest import Tell
 from tests.support import EVENTS, Gateway, ScratchDatabase

@@ -191,7 +191,7 @@ NEVER: Mapping[str, Sequence[str]] = {
         "log/statement_events:store_statements",
         *("graph/transfer/import_graph:_load_bytes", "graph/transfer/routes:post_export"),
         "erasure/routes:_erase",
-        *("log/block_lookup:BlockLookup._load_payload", "log/routes_blocks:_redirect"),
+        *("log/block_lookup:BlockLookup._load_payload", "log/routes_read:_redirect"),
         *(
             "personas/run_chat:_find_earlier_reply",
             "personas/deferred_turns:defer",
@@ -200,7 +200,7 @@ NEVER: Mapping[str, Sequence[str]] = {
     ),
     "mcp": (
         *("log/presigned_uploads:_make_upload_answer", "log/presigned_uploads:_remove_uploads"),
-        *("log/block_lookup:BlockLookup._load_payload", "log/routes_blocks:_redirect"),
+        *("log/block_lookup:BlockLookup._load_payload", "log/routes_read:_redirect"),
         "log/append:_put_payloads",  # an upload: no tool cites one
         "log/payload_citations:_CitedPayloadReader._verify_upload",
         "log/payload_citations:_CitedPayloadReader._read_text",

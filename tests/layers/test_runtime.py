@@ -11,7 +11,7 @@ import pytest
 
 from strandline.function_specs import FUNCTIONS, JOBS
 from strandline.local.aws import LocalAws, client
-from strandline.local.schedule_starter import GROUP, ROLE
+from strandline.local.event_sources import GROUP, ROLE
 from strandline.local.state_machine import StateMachine
 from tests.lambda_runtime import Answer, LambdaFunction
 from tests.layers.test_imports import IMPORT_TIME, UNWANTED, wait_for_imports

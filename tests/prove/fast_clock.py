@@ -24,9 +24,9 @@ from strandline.clock import utc_now
 from strandline.function_specs import FUNCTIONS
 from strandline.local import runtime
 from strandline.local.aws import client
+from strandline.local.event_sources import GROUP, LocalScheduler, next_fire_time
 from strandline.local.postgres import EmbeddedPostgres
 from strandline.local.runtime import RunningService, run_local_service
-from strandline.local.schedule_starter import GROUP, LocalScheduler, next_fire_time
 from strandline.local.state_machine import is_running, list_executions
 from tests.strandline.embeddings.fake_embedders import WordEmbedder
 

@@ -36,8 +36,8 @@ from strandline.chains.segmentation import Turn
 from strandline.db.database import Caller, Database, TenantDb
 from strandline.jobs.worker_resources import WorkerResources
 from strandline.local.aws import LocalAws, client
+from strandline.local.event_sources import QueuePoller
 from strandline.local.lambda_context import LambdaContext
-from strandline.local.queue_source import QueuePoller
 from strandline.tuning import DEFAULTS
 from tests.strandline.chains.fold_fixtures import (
     EventGenerator,

@@ -23,7 +23,7 @@ from strandline.function_specs import DAILY_SWEEP_SCHEDULE, JOBS
 from strandline.jobs import next_runs
 from strandline.jobs.next_runs import GARBAGE_PERIOD
 from strandline.llm import store_calls
-from strandline.local.schedule_starter import create_daily_schedule
+from strandline.local.event_sources import create_daily_schedule
 from strandline.resources import Resources
 from tests.prove.fast_clock import ProofService, next_daily_sweep, run_service
 from tests.strandline.local.test_service import call

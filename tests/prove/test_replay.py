@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 
 from strandline.aws.blobs import BlobStore
-from strandline.background.retry_refused_vectors import retry_refused_vectors
+from strandline.background.missing_vectors import retry_refused_vectors
 from strandline.chains.fold_scope import close_idle_lanes, fold_scope
 from strandline.chains.refold import drop_chains
 from strandline.db.database import Caller, Database

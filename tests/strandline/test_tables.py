@@ -69,7 +69,7 @@ from unittest.mock import MagicMock
 
 from pydantic import TypeAdapter
 
-from strandline.admin.schemas_tenants import LimitsIn, QuotaUse, TenantLimits
+from strandline.admin.schemas import LimitsIn, QuotaUse, TenantLimits
 from strandline.apidocs import openapi
 from strandline.aws.run_requests import MIN_SPACING
 from strandline.background.run_request_handler import RunRequest

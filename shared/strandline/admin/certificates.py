@@ -7,7 +7,7 @@ from uuid import UUID
 from uuid_utils.compat import uuid7
 
 from strandline.admin.keys import normalize_user, require_rights, require_valid_expiry
-from strandline.admin.schemas_certificates import CertificateOut, CertificatePage
+from strandline.admin.schemas import CertificateOut, CertificatePage
 from strandline.admin.tenants import require_tenant_name
 from strandline.auth import store_certificates, store_tenants_and_keys, x509_names
 from strandline.auth.principals import RIGHTS

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
 
-from strandline.admin.schemas_keys import KeyOut, KeyPage, NewKeyOut
+from strandline.admin.schemas import KeyOut, KeyPage, NewKeyOut
 from strandline.admin.tenants import require_tenant_name
 from strandline.auth import store_tenants_and_keys
 from strandline.auth.api_keys import TokenParts, generate_token

@@ -1,14 +1,22 @@
-"""HTTP routes for operators: tenants, keys and the audit trail. The right `operator` cannot read
-memory."""
+"""HTTP routes for operators: tenants, keys, client certificates and the audit trail. The right
+`operator` cannot read memory."""
 
 from collections.abc import Mapping
 from datetime import timedelta
 
-from strandline.admin import keys, tenants
-from strandline.admin.schemas_audit import AuditPage
-from strandline.admin.schemas_keys import KeyIn, KeyOut, KeyPage, NewKeyOut, RotatedOut, RotateIn
-from strandline.admin.schemas_tenants import (
+from strandline.admin import certificates, keys, tenants
+from strandline.admin.schemas import (
+    AuditPage,
+    CertificateIn,
+    CertificateOut,
+    CertificatePage,
+    KeyIn,
+    KeyOut,
+    KeyPage,
     LimitsIn,
+    NewKeyOut,
+    RotatedOut,
+    RotateIn,
     TenantChange,
     TenantDetails,
     TenantIn,
@@ -145,6 +153,50 @@ def connect_tenant(request: Request) -> TenantDb:
     return access
 
 
+def create_certificate(request: Request) -> Response:
+    """Add the subject of a client certificate. Certificates with this subject authenticate this
+    principal, where mutual TLS is enabled. A subject (of an issuer) belongs to one principal in the
+    whole deployment; if it is taken, the answer is 409."""
+    body = request.parse_body(CertificateIn)
+    access = connect_tenant(request)
+    certificate = certificates.add_certificate(
+        access,
+        request.audit_context,
+        subject=body.subject,
+        issuer=body.issuer,
+        user=body.user,
+        rights=body.rights,
+        label=body.label,
+        expires_at=body.expires_at,
+    )
+    request.resources.authenticator.forget_certificates()
+    return json_response(certificate, 201)
+
+
+def list_certificates(request: Request) -> Response:
+    """List a tenant's subjects, including ended ones, newest first."""
+    page = request.parse_query(PagingQuery)
+    return json_response(
+        certificates.list_certificates(connect_tenant(request), page.limit, page.cursor)
+    )
+
+
+def get_certificate(request: Request) -> Response:
+    """Get one subject and its principal."""
+    return json_response(
+        certificates.get_certificate(connect_tenant(request), request.path_id("certificate_id"))
+    )
+
+
+def revoke_certificate(request: Request) -> Response:
+    """Revoke a subject for good. Its certificates are refused within 60 seconds. Repeating it
+    changes nothing."""
+    access, certificate_id = connect_tenant(request), request.path_id("certificate_id")
+    certificate = certificates.revoke_certificate(access, request.audit_context, certificate_id)
+    request.resources.authenticator.forget_certificates()
+    return json_response(certificate)
+
+
 def _limits(body: LimitsIn) -> dict[str, int | float | None]:
     """The limits in a request body, by name."""
     return body.model_dump(include=set(LimitsIn.model_fields), exclude_unset=True)
@@ -171,6 +223,8 @@ def _get_threshold_changes(body: TenantChange) -> Mapping[str, object]:
 TENANT = "/api/v1/admin/tenants/{tenant}"
 """The path of one tenant."""
 _KEY = f"{TENANT}/keys/{{key_id}}"
+_CERTIFICATES = f"{TENANT}/certificates"
+_CERTIFICATE = f"{_CERTIFICATES}/{{certificate_id}}"
 
 ROUTES = {
     "POST /api/v1/admin/tenants": Route(
@@ -212,4 +266,19 @@ ROUTES = {
     ),
     f"DELETE {_KEY}": Route(revoke_key, "operator", {200: KeyOut}, audits_in_transaction=True),
     f"GET {TENANT}/audit": Route(list_trail, "operator", {200: AuditPage}, query=PagingQuery),
+    f"POST {_CERTIFICATES}": Route(
+        create_certificate,
+        "operator",
+        {201: CertificateOut},
+        body=CertificateIn,
+        errors=(StateConflict,),
+        audits_in_transaction=True,
+    ),
+    f"GET {_CERTIFICATES}": Route(
+        list_certificates, "operator", {200: CertificatePage}, query=PagingQuery
+    ),
+    f"GET {_CERTIFICATE}": Route(get_certificate, "operator", {200: CertificateOut}),
+    f"DELETE {_CERTIFICATE}": Route(
+        revoke_certificate, "operator", {200: CertificateOut}, audits_in_transaction=True
+    ),
 }

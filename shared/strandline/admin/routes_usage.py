@@ -1,6 +1,6 @@
 """HTTP routes of a tenant's usage and its model calls."""
 
-from strandline.admin.schemas_tenants import Usage
+from strandline.admin.schemas import Usage
 from strandline.admin.usage import list_model_calls, read_usage, require_unbound_or_admin
 from strandline.db.database import Caller
 from strandline.errors import Forbidden

@@ -4,8 +4,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from strandline.admin.schemas_audit import AuditEntry, AuditPage
-from strandline.admin.schemas_tenants import (
+from strandline.admin.schemas import (
+    AuditEntry,
+    AuditPage,
     TenantDetails,
     TenantLimits,
     TenantOut,

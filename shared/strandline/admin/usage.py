@@ -3,7 +3,7 @@
 import math
 from datetime import UTC, datetime, timedelta
 
-from strandline.admin.schemas_tenants import ModelUse, QuotaUse, Stored, Usage
+from strandline.admin.schemas import ModelUse, QuotaUse, Stored, Usage
 from strandline.auth.principals import Principal
 from strandline.config_quotas import QUOTA_BY_NAME
 from strandline.cursors import Cursors, Position

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import aws_lambda_powertools
 
 from strandline.admin import routes as admin_routes
-from strandline.admin import routes_certificates, routes_usage
+from strandline.admin import routes_usage
 from strandline.apidocs import examples, openapi, security
 from strandline.apidocs.error_responses import JSON
 from strandline.config import get_settings
@@ -132,7 +132,6 @@ def _document() -> str:
     }
     all_routes |= {
         **admin_routes.ROUTES,
-        **routes_certificates.ROUTES,
         **jobs_routes.ROUTES,
         **topics_routes_admin.ROUTES,
         **graph_routes_admin.ROUTES,

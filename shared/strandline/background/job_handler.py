@@ -8,13 +8,12 @@ from typing import Any, cast
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from strandline.background.job_log_line import job_log_context
 from strandline.config import get_settings
 from strandline.errors import Malformed
 from strandline.jobs import runner
 from strandline.jobs.next_runs import schedule_next_runs
 from strandline.jobs.runner import Job, JobResources, Shard, ShardFailed
-from strandline.jobs.worker_resources import JobMetrics
+from strandline.jobs.worker_resources import JobMetrics, job_log_context
 from strandline.observability import ensure_trace_id, logger, trace_context
 from strandline.resources import Resources
 

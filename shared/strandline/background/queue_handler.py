@@ -10,12 +10,11 @@ from uuid import UUID
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from strandline.background.job_log_line import job_log_context
 from strandline.background.process_events import process_scopes
 from strandline.config import get_settings
 from strandline.errors import StrandlineError, Unavailable
 from strandline.jobs.next_runs import schedule_next_runs
-from strandline.jobs.worker_resources import JobMetrics, WorkerResources
+from strandline.jobs.worker_resources import JobMetrics, WorkerResources, job_log_context
 from strandline.observability import ensure_trace_id, logger
 from strandline.personas.deferred_turns import answer_turn
 from strandline.resources import Resources

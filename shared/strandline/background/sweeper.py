@@ -7,8 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from strandline.background import process_events, retry_refused_vectors
-from strandline.background.embed_chains import embed_chains
+from strandline.background import missing_vectors, process_events
 from strandline.background.embed_nodes import embed_all_nodes
 from strandline.chains import fold_recalls_into_heat, fold_scope, retry_enrichment
 from strandline.config import get_settings
@@ -21,7 +20,7 @@ from strandline.log import presigned_uploads, store_uploads, store_work
 from strandline.observability import logger
 from strandline.personas import store_deferred_turns, turn_redelivery
 from strandline.recall import importance
-from strandline.tenants import recount_usage
+from strandline.tenants import quotas
 from strandline.tenants.store_tuning import read_tuning
 
 name = "sweeper"
@@ -42,7 +41,7 @@ def plan(resources: JobResources, now: datetime, tenant: str | None) -> Sequence
         *store_sweeps.list_tenants_to_sweep(connection, resources.embedder.space, now),
         *store_sweeps.list_tenants_with_times_ahead(connection, now),
         *store_uploads.list_tenants_with_expired(connection),
-        *recount_usage.list_due_tenants(connection),
+        *quotas.list_tenants_to_recount(connection),
         *fold_recalls_into_heat.list_due_tenants(connection, get_settings().tuning, now),
         *store_deferred_turns.list_due_tenants(connection, now),
     }
@@ -112,7 +111,7 @@ def _embed_chains_and_nodes(resources: JobResources, lease: Lease, now: datetime
     space, worker = resources.embedder.space, _make_worker(resources, lease)
     if not store_sweeps.is_scan_due(lease.access, space, now):
         return 0
-    embedded_count, is_complete = embed_chains(worker, lease.tenant, now)
+    embedded_count, is_complete = missing_vectors.embed_chains(worker, lease.tenant, now)
     if is_complete and embed_all_nodes(worker, lease.tenant):
         with lease.transaction():
             store_work.enqueue_unfinished_scopes(
@@ -156,7 +155,7 @@ def _retry_failure(
             _send_retries(resources, lease, outcome)
             outcome.require_finished()
         case store_failures.EMBED_KIND:
-            retry_refused_vectors.retry_refused_vectors(worker, tenant, subject_id)
+            missing_vectors.retry_refused_vectors(worker, tenant, subject_id)
         case _:
             retry_enrichment.retry_enrichment(worker, tenant, subject_id, now)
 
@@ -192,7 +191,7 @@ def _remove_expired_uploads(resources: JobResources, lease: Lease, now: datetime
 
 def _recount_usage(resources: JobResources, lease: Lease, now: datetime) -> int:
     del resources, now
-    return recount_usage.recount_usage(lease.access)
+    return quotas.recount_usage(lease.access)
 
 
 def _prune_recalls(resources: JobResources, lease: Lease, now: datetime) -> int:

@@ -5,18 +5,18 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from strandline.admin.schemas_audit import AuditEntry as AuditEntry
-    from strandline.admin.schemas_audit import AuditPage as AuditPage
-    from strandline.admin.schemas_certificates import CertificateOut as CertificateOut
-    from strandline.admin.schemas_certificates import CertificatePage as CertificatePage
-    from strandline.admin.schemas_keys import KeyOut as KeyOut
-    from strandline.admin.schemas_keys import KeyPage as KeyPage
-    from strandline.admin.schemas_keys import NewKeyOut as NewKeyOut
-    from strandline.admin.schemas_keys import RotatedOut as RotatedOut
-    from strandline.admin.schemas_tenants import TenantDetails as TenantDetails
-    from strandline.admin.schemas_tenants import TenantOut as TenantOut
-    from strandline.admin.schemas_tenants import TenantPage as TenantPage
-    from strandline.admin.schemas_tenants import Usage as Usage
+    from strandline.admin.schemas import AuditEntry as AuditEntry
+    from strandline.admin.schemas import AuditPage as AuditPage
+    from strandline.admin.schemas import CertificateOut as CertificateOut
+    from strandline.admin.schemas import CertificatePage as CertificatePage
+    from strandline.admin.schemas import KeyOut as KeyOut
+    from strandline.admin.schemas import KeyPage as KeyPage
+    from strandline.admin.schemas import NewKeyOut as NewKeyOut
+    from strandline.admin.schemas import RotatedOut as RotatedOut
+    from strandline.admin.schemas import TenantDetails as TenantDetails
+    from strandline.admin.schemas import TenantOut as TenantOut
+    from strandline.admin.schemas import TenantPage as TenantPage
+    from strandline.admin.schemas import Usage as Usage
     from strandline.context.schemas import ContextTextOut as ContextTextOut
     from strandline.context.schemas import SearchOut as SearchOut
     from strandline.erasure.schemas import ErasureFeed as ErasureFeed
@@ -97,10 +97,10 @@ if TYPE_CHECKING:
     from strandline.topics.schemas_references import ReferencesOut as ReferencesOut
 
 _MODULES = {
-    "admin.schemas_audit": "AuditEntry AuditPage",
-    "admin.schemas_certificates": "CertificateOut CertificatePage",
-    "admin.schemas_keys": "KeyOut KeyPage NewKeyOut RotatedOut",
-    "admin.schemas_tenants": "TenantDetails TenantOut TenantPage Usage",
+    "admin.schemas": (
+        "AuditEntry AuditPage CertificateOut CertificatePage KeyOut KeyPage NewKeyOut RotatedOut"
+        " TenantDetails TenantOut TenantPage Usage"
+    ),
     "context.schemas": "ContextTextOut SearchOut",
     "erasure.schemas": "ErasureFeed ErasureItem ErasureOut ErasurePage ErasurePreview",
     "graph.changes.schemas": (

@@ -1,8 +1,9 @@
-"""The dependencies of embedding and folding, and their counts."""
+"""The dependencies of embedding and folding, their counts, and the log line with these."""
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -20,7 +21,7 @@ from strandline.errors import (
 from strandline.llm.tasks import LlmTasks
 from strandline.llm.types import ModelResult
 from strandline.log import store_tenant_counts
-from strandline.observability import logger
+from strandline.observability import downsample, emf_fields, logger, trace_context
 from strandline.permanent_failures import is_permanent_failure
 from strandline.tuning import DEFAULTS, Tuning
 
@@ -181,3 +182,38 @@ def describe_error(error: Exception) -> str:
     if isinstance(error, StrandlineError):
         return f"{error.code}: {error.message}"
     return f"internal_error: {type(error).__name__}"
+
+
+@contextmanager
+def job_log_context(tally: JobMetrics, function: str, kind: str, trace: str) -> Generator[None]:
+    """Log a job's lines with one trace id; the last line holds its metrics."""
+    start = time.monotonic()
+    with trace_context(trace):
+        try:
+            yield
+        except Exception:
+            tally.failures = max(tally.failures, 1)
+            raise
+        finally:
+            metrics: dict[str, float | list[float]] = {
+                "DurationMilliseconds": round((time.monotonic() - start) * 1000, 1),
+                "EventsEmbedded": tally.embedded_events,
+                "EmbeddingMilliseconds": tally.embedding_ms,
+                "WorkFailures": tally.failures,
+                "FoldMilliseconds": tally.fold_ms,
+                "SimilarityCosine": downsample(tally.cosines),
+                **{name: downsample(values) for name, values in tally.samples.items()},
+                **tally.counters,
+            }
+            if tally.due_work:
+                metrics["ScopesDue"] = sum(due.scopes for due in tally.due_work)
+                metrics["ScopesStuck"] = sum(due.stuck_scopes for due in tally.due_work)
+                metrics["OldestDueSeconds"] = max(due.seconds for due in tally.due_work)
+                metrics["OldestUnembeddedSeconds"] = max(
+                    d.unembedded_seconds for d in tally.due_work
+                )
+                metrics["OldestUnfoldedSeconds"] = max(d.unfolded_seconds for d in tally.due_work)
+            swept_seconds = [due.erasure_seconds for due in tally.due_work]
+            if erasure_seconds := [*swept_seconds, *tally.erasure_seconds]:
+                metrics["OldestErasureSeconds"] = round(max(erasure_seconds), 1)
+            logger.info("job", extra=emf_fields({"function": function, "job": kind}, metrics))

@@ -34,6 +34,13 @@ from strandline.function_specs import (
 from strandline.llm.factory import require_complete_provider
 from strandline.local import lambda_context, postgres_installation, sync_detection, tls
 from strandline.local.aws import LocalAws
+from strandline.local.event_sources import (
+    GROUP,
+    ROLE,
+    LocalScheduler,
+    QueuePoller,
+    create_daily_schedule,
+)
 from strandline.local.http_server import GatewayApp
 from strandline.local.kept_keys import ADMIN, AGENTS, KeptKey, KeyKeeper, write_private
 from strandline.local.lambda_context import Handler
@@ -41,8 +48,6 @@ from strandline.local.log_file import log_file, log_to
 from strandline.local.ports import HOST, environment_port, listen
 from strandline.local.postgres import EmbeddedPostgres
 from strandline.local.postgres_supervisor import PostgresSupervisor
-from strandline.local.queue_source import QueuePoller
-from strandline.local.schedule_starter import GROUP, ROLE, LocalScheduler, create_daily_schedule
 from strandline.local.state_machine import StateMachine
 from strandline.local.tls import PeerCertificateProtocol, TlsFiles
 from strandline.observability import logger

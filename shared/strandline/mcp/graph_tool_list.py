@@ -19,15 +19,16 @@ from strandline.mcp.tools_graph import (
     bulk_store,
     export,
     find_conflicts,
+    get_fields,
     get_status,
     list_nodes,
     query,
     relate,
+    set_field,
     store,
     update,
 )
 from strandline.mcp.tools_memory import AUTHORS, FORMAT, PARTICIPANTS, SPEAKER
-from strandline.mcp.tools_topics import get_fields, set_field
 
 _KINDS = NODE_TYPES["entity"].categories or ()
 _STATUS = choice("Of a decision.", "active", "superseded", "reversed")

@@ -1,5 +1,5 @@
 """Limits per tenant. Units are leased from the database in slices, and spent in the process without
-a query."""
+a query. What a tenant stores is counted again from time to time."""
 
 import math
 import threading
@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 from strandline.config import ServiceSettings
 from strandline.config_quotas import QUOTA_BY_NAME, Quota
-from strandline.db.database import Caller, Database
+from strandline.db.connection import Connection
+from strandline.db.database import Caller, Database, TenantDb
 from strandline.errors import OutcomeUnknown, QuotaExceeded, StrandlineError, TooLarge, Unavailable
 from strandline.tenants import store_quotas
 
@@ -160,3 +161,25 @@ def _quota_error(balance: _LocalBalance, quota: Quota, units: int) -> Strandline
     )
     error.retryable = waiting_helps
     return error
+
+
+RECOUNT_SECONDS = 600
+"""The minimum interval between counts of a tenant. A tenant is counted only if its storage
+changed."""
+_MAX_RECOUNTS = 100
+"""The maximum number of tenants counted per sweep; those counted longest ago come first."""
+
+
+def list_tenants_to_recount(connection: Connection) -> list[str]:
+    """List the tenants that are due for a count."""
+    return store_quotas.list_tenants_to_recount(connection, RECOUNT_SECONDS, _MAX_RECOUNTS)
+
+
+def recount_usage(access: TenantDb) -> int:
+    """Recount the caller's tenant if it is due: a sum over its scopes. Returns 1 if it was counted,
+    else 0."""
+    if not store_quotas.is_recount_due(access, RECOUNT_SECONDS):
+        return 0
+    with access.transaction():
+        store_quotas.recount_usage(access)
+    return 1

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from strandline.aws.blobs import BlobStore
-from strandline.background.embed_chains import embed_chains
+from strandline.background.missing_vectors import embed_chains
 from strandline.chains import store_summary_vectors
 from strandline.chains.fold_scope import close_idle_lanes
 from strandline.db.database import Caller, Database

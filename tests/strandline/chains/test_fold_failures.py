@@ -12,7 +12,7 @@ import pytest
 
 from strandline.aws.blobs import BlobStore
 from strandline.background import process_events
-from strandline.background.retry_refused_vectors import retry_refused_vectors
+from strandline.background.missing_vectors import retry_refused_vectors
 from strandline.chains import decided_content, enrichment, judging
 from strandline.chains.refold import drop_chains
 from strandline.chains.retry_enrichment import retry_enrichment

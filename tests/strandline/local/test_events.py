@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from strandline.local import queue_source
+from strandline.local import event_sources
 from strandline.local.aws import LocalAws, client
+from strandline.local.event_sources import QueuePoller
 from strandline.local.lambda_context import Event, LambdaContext
-from strandline.local.queue_source import QueuePoller
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def sqs(aws: LocalAws) -> Iterator[Any]:
 @pytest.fixture(autouse=True)
 def short_polls(monkeypatch: pytest.MonkeyPatch) -> None:
     """A stop waits for the poll under way, which is no test's subject but one."""
-    monkeypatch.setattr(queue_source, "POLL_SECONDS", 0)
+    monkeypatch.setattr(event_sources, "POLL_SECONDS", 0)
 
 
 class Recorder:
@@ -121,7 +121,7 @@ def test_up_to_ten_come_at_once_and_all_are_deleted(aws: LocalAws, sqs: Any) -> 
 def test_only_what_is_reported_comes_back(
     aws: LocalAws, sqs: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queue_source, "RETRY_SECONDS", 0)
+    monkeypatch.setattr(event_sources, "RETRY_SECONDS", 0)
 
     def refuse_bad_once(event: Event) -> Event:
         failed = [
@@ -154,7 +154,7 @@ def test_only_what_is_reported_comes_back(
 def test_a_failed_batch_is_tried_three_times_and_then_dead(
     aws: LocalAws, sqs: Any, failure: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queue_source, "RETRY_SECONDS", 0)
+    monkeypatch.setattr(event_sources, "RETRY_SECONDS", 0)
     handler = Recorder(lambda _: {"batchItemFailures": [failure]}) if failure else Recorder(raising)
     sqs.send_message(QueueUrl=aws.work_queue_url, MessageBody="poison")
     with polling(aws, handler):
@@ -182,7 +182,7 @@ def test_a_failed_message_rests_before_it_comes_back(aws: LocalAws, sqs: Any) ->
 def test_a_queue_that_does_not_answer_is_asked_again(
     aws: LocalAws, sqs: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(queue_source, "BACKOFF_SECONDS", 0.05)
+    monkeypatch.setattr(event_sources, "BACKOFF_SECONDS", 0.05)
     handler = Recorder()
     poller = QueuePoller(aws.work_queue_url, handler)
     monkeypatch.setattr(poller, "_url", aws.endpoint + "/123456789012/absent")
@@ -197,7 +197,7 @@ def test_a_queue_that_does_not_answer_is_asked_again(
 
 
 def test_it_stops_within_two_seconds(aws: LocalAws, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue_source, "POLL_SECONDS", 1)
+    monkeypatch.setattr(event_sources, "POLL_SECONDS", 1)
     poller = QueuePoller(aws.work_queue_url, Recorder())
     poller.start()
     time.sleep(0.2)

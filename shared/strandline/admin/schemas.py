@@ -1,13 +1,21 @@
-"""Requests and responses about tenants, their limits and their usage."""
+"""Requests and responses about tenants, their limits and their usage, keys, client certificates,
+and the audit trail."""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal, TypeVar
+from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    create_model,
+)
 from typing_extensions import TypeAliasType
 
 from strandline.config_quotas import QUOTAS, Quota
-from strandline.schemas import TENANT_PATTERN, RequestModel, ResponseModel
+from strandline.schemas import TENANT_PATTERN, Moment, Participant, RequestModel, ResponseModel
 from strandline.tuning import Tuning
 
 Base = TypeVar("Base", bound=BaseModel)
@@ -178,4 +186,133 @@ class TenantPage(ResponseModel):
     """Tenants, by name."""
 
     tenants: list[TenantOut]
+    next_cursor: str | None
+
+
+KeyRight = TypeAliasType("KeyRight", Literal["read", "write", "admin", "operator", "erase"])
+
+
+class KeyIn(RequestModel):
+    """A key to make."""
+
+    user: Participant | None = None
+    """Bind it to `user:NAME`: it reads and writes as that user only."""
+    rights: list[KeyRight] = Field(default=["read", "write"], min_length=1, max_length=5)
+    label: str = Field(default="", max_length=200)
+    """What it is for. Lists show it, so do not put a secret here."""
+    expires_at: Moment | None = None
+    """At most 3,650 days ahead. Absent: it does not expire."""
+
+
+class RotateIn(RequestModel):
+    """How to rotate a key."""
+
+    overlap_seconds: int = Field(default=86_400, ge=0, le=30 * 86_400, strict=True)
+    """How long both keys are valid, in seconds. The old one never lasts beyond its own expiry."""
+    expires_at: Moment | None = None
+    """The successor's expiry. Absent: it gets the lifetime that the old key was made with."""
+
+
+class KeyOut(ResponseModel):
+    """A key, without its secret."""
+
+    key_id: str
+    user: str | None
+    """The participant that it is bound to; null if unbound."""
+    rights: list[KeyRight]
+    label: str
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+    rotated_to: str | None
+    """The id of its successor."""
+
+
+class NewKeyOut(KeyOut):
+    """A new key, with its token."""
+
+    token: str
+    """The credential. It is shown only once and never stored."""
+
+
+class RotatedOut(ResponseModel):
+    """A key's successor, and the old key, which ends at its `expires_at`."""
+
+    key: NewKeyOut
+    old: KeyOut
+
+
+class KeyPage(ResponseModel):
+    """A tenant's keys, newest first."""
+
+    keys: list[KeyOut]
+    next_cursor: str | None
+
+
+class CertificateIn(RequestModel):
+    """A subject to add: certificates with it authenticate a principal."""
+
+    subject: str = Field(min_length=1, max_length=1024)
+    """The distinguished name in RFC 4514 form, most specific part first, as printed by `openssl
+    x509 -noout -subject -nameopt RFC2253`."""
+    issuer: str | None = Field(default=None, min_length=1, max_length=1024)
+    """The distinguished name of the certificate authority. Absent: any authority in the gateway's
+    trust store."""
+    user: Participant | None = None
+    """Bind it to `user:NAME`: it reads and writes as that user only."""
+    rights: list[KeyRight] = Field(default=["read", "write"], min_length=1, max_length=5)
+    label: str = Field(default="", max_length=200)
+    """What it is for. Lists show it, so do not put a secret here."""
+    expires_at: Moment | None = None
+    """At most 3,650 days ahead. Absent: the entry does not expire; certificates still do."""
+
+
+class CertificateOut(ResponseModel):
+    """A subject, and the principal that its certificates authenticate."""
+
+    certificate_id: UUID
+    subject: str
+    """In canonical form."""
+    issuer: str | None
+    user: str | None
+    """The participant that it is bound to; null if unbound."""
+    rights: list[KeyRight]
+    label: str
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+
+
+class CertificatePage(ResponseModel):
+    """A tenant's subjects, newest first."""
+
+    certificates: list[CertificateOut]
+    next_cursor: str | None
+
+
+class AuditEntry(ResponseModel):
+    """An action of an admin or operator, or a refused attempt."""
+
+    audit_id: UUID
+    at: datetime
+    actor_tenant: str | None
+    """The tenant of the credential; null at the operator's console."""
+    actor_key_id: str | None
+    actor_user: str | None
+    route: str
+    target: dict[str, str]
+    """Ids of the objects that the action concerned."""
+    details: dict[str, JsonValue]
+    """What was created or changed. For a key: its `rights`, `user` and `expires_at`, and for a
+    rotation `old_expires_at`. For a tenant: each limit in the request as `{"from", "to"}`, where
+    null is the deployment's default."""
+    outcome: str
+    """`done`, or the code of the error that refused the action."""
+    request_id: str
+
+
+class AuditPage(ResponseModel):
+    """A tenant's audit trail, newest first."""
+
+    entries: list[AuditEntry]
     next_cursor: str | None

@@ -1,0 +1,91 @@
+"""Vectors that are missing: of chains, in a new embedding space or after the model was unavailable,
+and of events that the model refused."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from uuid import UUID
+
+from strandline.background.compute_event_vectors import compute_vectors, embed_texts
+from strandline.background.embed_scopes import BATCH
+from strandline.chains import store_decisions, store_summary_vectors
+from strandline.chains.decisions import give_up_vector
+from strandline.chains.store_summary_vectors import SummaryVector
+from strandline.db.database import Caller, TenantDb
+from strandline.errors import EmbeddingRefused
+from strandline.jobs import store_failures
+from strandline.jobs.worker_resources import WorkerResources
+from strandline.log import store_work
+from strandline.log.store_work import EventVector
+
+
+def embed_chains(worker: WorkerResources, tenant: str, now: datetime) -> tuple[int, bool]:
+    """Embed the summaries of a tenant's active chains that have no vector in the current space.
+    Returns how many vectors were stored, and whether all chains are done. A summary that the model
+    refuses stays without one.
+
+    Raises EmbeddingUnavailable; what was stored before stays.
+    """
+    access = worker.database.connect_as(Caller.background(tenant))
+    space, last_chain_id, embedded_count = worker.embedder.space, None, 0
+    while chains := store_summary_vectors.list_unindexed(access, space, last_chain_id, BATCH):
+        if worker.is_out_of_time():
+            return embedded_count, False
+        vector_by_chain = embed_texts(worker, {chain.chain_id: chain.summary for chain in chains})
+        embedded_count += _store_vectors(
+            access,
+            space,
+            [
+                SummaryVector(chain.chain_id, chain.version, store_work.vector_to_text(vector))
+                for chain in chains
+                if not isinstance(vector := vector_by_chain[chain.chain_id], str)
+            ],
+            now,
+        )
+        worker.renew()
+        last_chain_id = chains[-1].chain_id
+    return embedded_count, True
+
+
+def _store_vectors(
+    access: TenantDb, space: str, vectors: list[SummaryVector], now: datetime
+) -> int:
+    with access.transaction():
+        stored_count = store_summary_vectors.store_vectors(access, space, vectors)
+        store_failures.resolve_failures_by_reason(
+            access, "enrich", "no_vector", [item.chain_id for item in vectors], now
+        )
+    return stored_count
+
+
+def retry_refused_vectors(worker: WorkerResources, tenant: str, scope_id: UUID) -> int:
+    """Ask the embedding model again for the events of a scope that it refused. Returns how many
+    vectors were stored. Chains and trees stay as they are: what was decided without a vector stays
+    decided, and a replay decides the same. Raises EmbeddingRefused where a whole batch is still
+    refused, and EmbeddingUnavailable."""
+    access = worker.database.connect_as(Caller.background(tenant))
+    stored_count = 0
+    while events := store_work.list_refused(access, scope_id, worker.embedder.space, BATCH):
+        vectors = compute_vectors(worker, access, events)
+        with access.transaction():
+            _record_formed_without_vectors(access, scope_id, vectors)
+            replaced_count = store_work.replace_refusals(access, worker.embedder.space, vectors)
+        stored_count += replaced_count
+        worker.renew()
+        if replaced_count == 0:
+            raise EmbeddingRefused(f"The model still refuses {len(events)} events of this scope.")
+    return stored_count
+
+
+def _record_formed_without_vectors(
+    access: TenantDb, scope_id: UUID, vectors: Sequence[EventVector]
+) -> None:
+    """Record for events that now have a vector that their chains and trees were formed without
+    it."""
+    events = [vector.event for vector in vectors if vector.embedding and not vector.event.is_erased]
+    if events:
+        store_decisions.add_new_decisions(
+            access,
+            scope_id,
+            events[0].participants,
+            [give_up_vector(event.event_id, event.seq, "refused") for event in events],
+        )
