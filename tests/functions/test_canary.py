@@ -32,6 +32,7 @@ from strandline.admin import certificates
 from strandline.aws.blobs import BlobStore
 from strandline.aws.work_queue import WorkQueue
 from strandline.config import get_settings
+from strandline.context.schemas import SearchRequest
 from strandline.db.database import Caller, Database
 from strandline.embeddings.embedder import Embedder
 from strandline.errors import Invalid, StrandlineError
@@ -47,7 +48,6 @@ from strandline.personas.schemas_sonas import SonaIn, SonaPatch
 from strandline.recall.schemas import RecallRequest
 from strandline.resources import Resources
 from strandline.sessions.schemas import InteractionIn, SessionEventIn, SessionIn
-from strandline.sessions.schemas_context import SearchRequest
 from strandline.tenants.store_audit import AuditContext
 from tests.certificates import certificate
 from tests.chat_service import ScriptedTasks

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from strandline.chains import store_recalls
+from strandline.context import session_context
+from strandline.context.short_term_memory import coalesce_by_execution
 from strandline.embeddings.embedder import Embedder
-from strandline.sessions import context
 from strandline.sessions.chains_view import SessionReadContext
-from strandline.sessions.context import coalesce_by_execution
 from strandline.sessions.store import EventExecution
 from tests.chains import add_chain
 from tests.strandline.embeddings.fake_embedders import delay
@@ -426,10 +426,10 @@ def test_a_search_that_forgets_the_scope_is_noticed(
     less = tell(alice, "less", ALICE, session_id="u")
     for event in (mine, wide["event_id"], less["event_id"]):
         chain(event, embedder=embedder)
-    search, results = context.search, list[int]()
+    search, results = session_context.search, list[int]()
     for scope in (wide["scope_id"], less["scope_id"]):
         elsewhere = functools.partial(_search_elsewhere, search, uuid.UUID(scope))
-        monkeypatch.setattr(context, "search", elsewhere)
+        monkeypatch.setattr(session_context, "search", elsewhere)
         monkeypatch.setattr(SessionReadContext, "only_scope_id", uuid.UUID(scope))
         results.append(len(get(gateway, alice, "s/context", query="buoy")["chains"]))
     assert results == [1, 0]

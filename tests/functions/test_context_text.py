@@ -357,7 +357,7 @@ def test_a_text_that_forgets_the_viewer_is_noticed(
     def list_others(*_: object, **__: object) -> dict[uuid.UUID, int]:
         return others
 
-    monkeypatch.setattr(build.session_context, "list_short_term_counts_of", list_others)
+    monkeypatch.setattr(build, "list_short_term_counts_of", list_others)
     for user in (ALICE, BOB):
         visible += lines(ask(gateway, gateway.key(user=user)), LATEST)
     assert visible == ["bob: Bob's own buoy."]

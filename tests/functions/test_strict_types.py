@@ -6,13 +6,12 @@ from typing import Annotated, Any, cast
 import pytest
 from pydantic import BaseModel, Field
 
-from strandline.context.schemas import ContextTextRequest
+from strandline.context.schemas import ContextQuery, ContextTextRequest, SearchRequest
 from strandline.errors import Invalid
 from strandline.http.routes_and_responses import Route
 from strandline.log.schemas_append import AppendRequest, EdgeIn
 from strandline.recall.schemas import RecallRequest
 from strandline.schemas import PARSE_NUMBER, Count, RequestModel, Switch, validate
-from strandline.sessions.schemas_context import ContextQuery, SearchRequest
 from tests.functions.contract import HANDLERS
 
 ROUTES: list[Route] = [route for handler in HANDLERS for route in handler.ROUTES.values()]

@@ -22,7 +22,7 @@ CREDENTIALS = {"jwt", "cryptography"}
 """JWT, where it is switched on: 60 ms."""
 MODEL = {"numpy", "onnxruntime.capi", "tokenizers"}
 """The embedding model: 300 ms, of whoever embeds."""
-REASONING = {"snowballstemmer", "strandline.llm.tasks", "strandline.sessions.context"}
+REASONING = {"snowballstemmer", "strandline.llm.tasks", "strandline.context.session_context"}
 """What makes chains, names and summaries."""
 WIRE = {"pydantic.json_schema", "strandline.apidocs.openapi"}
 """The API's document, with the first who asks for it."""

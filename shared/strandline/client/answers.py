@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from strandline.admin.schemas import TenantOut as TenantOut
     from strandline.admin.schemas import TenantPage as TenantPage
     from strandline.admin.schemas import Usage as Usage
+    from strandline.context.schemas import ContextOut as ContextOut
     from strandline.context.schemas import ContextTextOut as ContextTextOut
     from strandline.context.schemas import SearchOut as SearchOut
+    from strandline.context.schemas import TopicsOut as TopicsOut
     from strandline.erasure.schemas import ErasureFeed as ErasureFeed
     from strandline.erasure.schemas import ErasureItem as ErasureItem
     from strandline.erasure.schemas import ErasureOut as ErasureOut
@@ -82,8 +84,6 @@ if TYPE_CHECKING:
     from strandline.sessions.schemas import SegmentPage as SegmentPage
     from strandline.sessions.schemas import SessionOut as SessionOut
     from strandline.sessions.schemas import SessionPage as SessionPage
-    from strandline.sessions.schemas import TopicsOut as TopicsOut
-    from strandline.sessions.schemas_context import ContextOut as ContextOut
     from strandline.status.schemas import Health as Health
     from strandline.status.schemas import LanguageState as LanguageState
     from strandline.status.schemas import Liveness as Liveness
@@ -98,10 +98,10 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "admin.schemas": (
-        "AuditEntry AuditPage CertificateOut CertificatePage KeyOut KeyPage NewKeyOut RotatedOut"
-        " TenantDetails TenantOut TenantPage Usage"
+        "AuditEntry AuditPage CertificateOut CertificatePage KeyOut KeyPage NewKeyOut"
+        " RotatedOut TenantDetails TenantOut TenantPage Usage"
     ),
-    "context.schemas": "ContextTextOut SearchOut",
+    "context.schemas": "ContextOut ContextTextOut SearchOut TopicsOut",
     "erasure.schemas": "ErasureFeed ErasureItem ErasureOut ErasurePage ErasurePreview",
     "graph.changes.schemas": (
         "EdgeEnd Invalidation Merge MergeUndo Proposals RelationsAnswer StoredChange"
@@ -116,8 +116,8 @@ _MODULES = {
     "graph.transfer.schemas": "GraphExport GraphImport",
     "jobs.schemas": "JobOut JobsPage",
     "llm.schemas_model_calls": "ModelCallOut ModelCallPage",
-    "log.schemas_read": "EventOut EventPage EventTree FeedPage FileOut ScopeOut ScopePage",
     "log.schemas_append": "BatchAnswer BatchItem Receipt UploadOut UploadStored",
+    "log.schemas_read": "EventOut EventPage EventTree FeedPage FileOut ScopeOut ScopePage",
     "personas.schemas_acts": "ActOut ActsPage NextAct",
     "personas.schemas_chat": "TurnOut",
     "personas.schemas_sonas": "SonaDetail SonaFound SonaMemories SonaOut SonaPage",
@@ -125,9 +125,7 @@ _MODULES = {
     "recall.schemas_insert": "InsertReceipt",
     "sessions.schemas": (
         "ChainOut EndedOut HeatOut HeatPage InteractionOut SegmentPage SessionOut SessionPage"
-        " TopicsOut"
     ),
-    "sessions.schemas_context": "ContextOut",
     "status.schemas": "Health LanguageState Liveness MemoryState",
     "topics.schemas_admin": (
         "DifferencePage SnapshotDetail SnapshotOut SnapshotsPage TopicIndexState"

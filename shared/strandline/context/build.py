@@ -9,6 +9,7 @@ from uuid import UUID
 from uuid_utils.compat import uuid7
 
 from strandline.chains import store_recalls
+from strandline.context import session_context
 from strandline.context.event_arrangement import add_neighbours, arrange_events, find_ended
 from strandline.context.event_source_conversion import to_source
 from strandline.context.graph_knowledge import find_knowledge
@@ -17,10 +18,13 @@ from strandline.context.lines import ChainSource, KnowledgeSource
 from strandline.context.schemas import (
     DEFAULT_BUDGET,
     Citation,
+    ContextQuery,
     ContextTextOut,
     ContextTextRequest,
     CutOut,
 )
+from strandline.context.session_context import ChainSearchResult
+from strandline.context.short_term_memory import list_short_term_counts, list_short_term_counts_of
 from strandline.db.database import TenantDb
 from strandline.embeddings.embedder import Embedder
 from strandline.errors import Invalid
@@ -32,11 +36,8 @@ from strandline.recall.recall import SearchResult, make_read_token, search
 from strandline.recall.relevance import ScoredEvent
 from strandline.recall.schemas import RecallWeights
 from strandline.recall.store import read_hits, read_neighbours
-from strandline.sessions import context as session_context
 from strandline.sessions import store_chains
 from strandline.sessions.chains_view import SessionReadContext
-from strandline.sessions.context import ChainSearchResult
-from strandline.sessions.schemas_context import ContextQuery
 from strandline.sessions.store import Session
 from strandline.sessions.store_chains import MatchedChain
 from strandline.tuning import Tuning
@@ -135,7 +136,7 @@ def build_context_text(
         )
     recent: Mapping[UUID, int] = {}
     if session or request.query is None:  # the newest events of others rarely help with a question
-        recent = session_context.list_short_term_counts_of(access, tuning, now, session=session)
+        recent = list_short_term_counts_of(access, tuning, now, session=session)
     exclude = answering.exclude if answering else ()
     recent = {event_id: count for event_id, count in recent.items() if event_id not in exclude}
     matches, knowledge = _find(access, embedder, request, tuning, now, vector_timeout, answering)
@@ -191,7 +192,7 @@ def build_session_text(
 ) -> tuple[ContextTextOut, UsedSources]:
     """Build a session's context as text: what `build_context` finds, and the events that answer the
     question. Also returns the events and chains that answer it."""
-    recent = session_context.list_short_term_counts(view, query.limit)
+    recent = list_short_term_counts(view, query.limit)
     matches = session_context.find_chains(view, embedder, query, vector_timeout)
     knowledge: Sequence[KnowledgeSource] = ()
     if matches.search and query.query is not None and not view.only_session:

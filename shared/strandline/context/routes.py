@@ -1,28 +1,34 @@
-"""HTTP routes of contexts: stored memory for an agent's prompt."""
+"""HTTP routes of contexts: stored memory for an agent's prompt, and the topics of a
+session's short-term memory."""
 
 from datetime import UTC, datetime
 
 from strandline.config import get_settings
+from strandline.context import session_context, short_term_memory
 from strandline.context.build import UsedSources, build_context_text, build_session_text, record_use
 from strandline.context.schemas import (
+    ContextQuery,
     ContextTextOut,
     ContextTextRequest,
     SearchOut,
+    SearchRequest,
     SessionContextOut,
+    TopicsOut,
 )
-from strandline.context.search_session_context import search_session
+from strandline.context.session_context import search_session
 from strandline.db.database import TenantDb
 from strandline.errors import Invalid, NotFound, StateConflict
 from strandline.http.request import Request
 from strandline.http.routes_and_responses import Response, Route, json_response
 from strandline.log.store_scopes import has_scope_in_view
 from strandline.schemas import ParticipantsQuery
-from strandline.sessions import context, sessions
-from strandline.sessions.routes_read import make_session_view, record_use_and_metrics
+from strandline.sessions import sessions
+from strandline.sessions.chains_view import SessionReadContext
+from strandline.sessions.routes_read import make_session_view
 from strandline.sessions.routes_write import SESSION, find_named_session
 from strandline.sessions.schemas import ScopeIdQuery
-from strandline.sessions.schemas_context import ContextQuery, SearchRequest
 from strandline.sessions.store import Session
+from strandline.sessions.store_chains import MatchedChain
 from strandline.tenants.store_tuning import read_tuning
 
 
@@ -96,7 +102,7 @@ def get_context(request: Request) -> Response:
         if query.query is not None:
             _record_text_use_and_metrics(request, view.access, use, text, view.now)
         return json_response(text)
-    response, chains = context.build_context(view, embedder, query, timeout)
+    response, chains = session_context.build_context(view, embedder, query, timeout)
     if query.query is not None:
         record_use_and_metrics(request, view, chains, response.degraded)
     return json_response(response)
@@ -117,6 +123,33 @@ def search_context(request: Request) -> Response:
         "GraphNodesRead": len(response.graph.nodes),
         "GraphEdgesRead": len(response.graph.edges),
     }
+    return json_response(response)
+
+
+def record_use_and_metrics(
+    request: Request, view: SessionReadContext, chains: list[MatchedChain], degradations: list[str]
+) -> None:
+    """Record that an answer contained these chains, and count it."""
+    is_recorded = session_context.record_chain_use(view, chains)
+    request.metrics |= {
+        "SearchHits": len(chains),
+        "RecallsDegraded": int(bool(degradations)),
+        "RecallsNotRecorded": int(not is_recorded),
+    }
+
+
+def get_topics(request: Request) -> Response:
+    """Name the topics of a session's short-term memory. The answer states which model named
+    each."""
+    view = make_session_view(request, request.parse_query(ScopeIdQuery))
+    llm = request.resources.llm
+    # Not the scope's subject: these calls must not use up the rate of the scope's fold.
+    subject = request.principal.user or f"key:{request.principal.key_id}"
+    response = short_term_memory.list_short_term_topics(
+        view, llm, subject=subject, deadline=request.deadline
+    )
+    llm.store_call_records(view.access)
+    request.metrics |= llm.take_metrics()
     return json_response(response)
 
 
@@ -153,6 +186,13 @@ ROUTES = {
         {200: SearchOut},
         query=ScopeIdQuery,
         body=SearchRequest,
+        errors=(StateConflict,),
+    ),
+    f"GET {SESSION}/analysis/topics": Route(
+        get_topics,
+        "read",
+        {200: TopicsOut},
+        query=ScopeIdQuery,
         errors=(StateConflict,),
     ),
 }

@@ -1,14 +1,25 @@
-"""Request and response types of a context as text, and of the search of a session's context."""
+"""Request and response types of contexts: as text, of a session with the search of its chains, and
+the topics of short-term memory."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 from uuid import UUID
 
-from pydantic import Field, RootModel
+from pydantic import Field, RootModel, model_validator
+from typing_extensions import Self
 
 from strandline.graph.search.schemas import KnownGraph
-from strandline.log.schemas_fields import SessionId
-from strandline.schemas import Moment, Participants, RequestModel, ResponseModel
-from strandline.sessions.schemas_context import ChainHit, ContextOut
+from strandline.log.schemas_fields import Origin, SessionId
+from strandline.log.schemas_read import EventOut
+from strandline.schemas import (
+    PARSE_COUNT,
+    PARSE_NUMBER,
+    Moment,
+    Participants,
+    RequestModel,
+    ResponseModel,
+    Switch,
+)
+from strandline.sessions.schemas import MAX_CHAINS, ChainOut, MadeBy, ScopeIdQuery
 
 MIN_BUDGET, MAX_BUDGET, DEFAULT_BUDGET = 100, 8000, 1000
 
@@ -92,6 +103,110 @@ class ContextTextOut(ResponseModel):
     space. It is not a credential."""
 
 
+class ContextQuery(ScopeIdQuery):
+    """The query parameters of a session's context."""
+
+    participants: Participants | None = None
+    """Some of the session's participants (repeat the parameter for several): the context covers all
+    scopes in which these took part. Absent: all participants. The user that the key is bound to is
+    added automatically."""
+    only_session: Switch = False
+    """Whether to limit the context to this session, without chains that contain other sessions'
+    events."""
+
+    query: str | None = Field(default=None, min_length=1, max_length=8000)
+    """A question that selects the chains. Absent: the latest chains."""
+    min_relevance: Annotated[float, Field(ge=0, le=1), PARSE_NUMBER] | None = None
+    """The minimum relevance: a chain is left out if all of its events are less relevant to the
+    question, and 0 keeps all. By default the chains are those about as relevant as the best one,
+    and there are none if `known` is below the threshold `min_known`, which comes from the tenant's
+    tuning, else from the deployment's, else from the calibration of the embedding space."""
+    limit: Annotated[int, Field(ge=1, le=100), PARSE_COUNT] | None = None
+    """The maximum number of recent events, never more than the window (10). Absent: the whole
+    window."""
+    chains: Annotated[int, Field(ge=0, le=MAX_CHAINS), PARSE_COUNT] | None = None
+    """The maximum number of chains. Absent: 50, or 10 with a query, because a query warms the
+    chains that answer it."""
+    format: Literal["json", "text"] = "json"
+    """The response format. `text`: one block of text for a prompt, which, with a query, also
+    contains the events that answer it."""
+    budget: Annotated[int, Field(ge=100, le=8000), PARSE_COUNT] | None = None
+    """The maximum number of tokens of the text, 1,000 by default. A token counts as four bytes of
+    UTF-8. Only with `format=text`."""
+
+    @model_validator(mode="after")
+    def _check_budget(self) -> Self:
+        if self.budget is not None and self.format != "text":
+            raise ValueError("budget limits a text; send format=text with it")
+        return self
+
+
+class SearchRequest(RequestModel):
+    """A question for which to search the chains of a session's participants."""
+
+    participants: Participants | None = None
+    """As in a session's context: some of the session's participants."""
+    only_session: bool = Field(default=False, strict=True)
+    """Whether to limit the search to this session, as in a session's context."""
+
+    query: str = Field(min_length=1, max_length=8000)
+    limit: int = Field(default=10, ge=1, le=MAX_CHAINS, strict=True)
+    """The maximum number of results."""
+    min_relevance: Annotated[float, Field(ge=0, le=1, strict=True)] | None = None
+    """The minimum relevance: a chain is left out if all of its events are less relevant to the
+    question, and 0 keeps all. By default the chains are those about as relevant as the best one,
+    and there are none if `known` is below the threshold `min_known`, which comes from the tenant's
+    tuning, else from the deployment's, else from the calibration of the embedding space."""
+    similarity_threshold: float | None = Field(default=None, ge=0, le=1, strict=True)
+    """How near a chain must come to the best one, as a share of its odds to answer the question: 1
+    gives the best chain alone, 0.7 also those nearly as likely, 0 every chain with an event found.
+    By default 0.5, or 0 with `min_relevance`. It means the same in every embedding space."""
+
+
+class RecentOut(ResponseModel):
+    """An event of short-term memory, and the number of events that it represents."""
+
+    event: EventOut
+    count: int
+    """The number of recent events of its type with its workflow_id or execution_id. This is the
+    newest of them."""
+    chain_id: UUID | None
+    """The chain that contains it; null while its topic has not ended."""
+
+
+class ContextOut(ResponseModel):
+    """The context of a session for its agent."""
+
+    session_id: str
+    scope_id: UUID
+    participants: list[str]
+    known: float | None
+    """The probability that these participants' events contain an answer, 0 to 1; null without a
+    query, and in an embedding space without a calibration."""
+    recent: list[RecentOut]
+    """Short-term memory, newest first: coalesced, within the window and the maximum age."""
+    chains: list[ChainOut]
+    """Chains of these participants: best first with a query, else newest first."""
+    degraded: list[str]
+    """The limitations of this answer, empty if there are none. `no_query_vector`: chains were
+    searched by words alone. `not_calibrated`: `min_relevance` left nothing out, because the
+    embedding space has no calibration. `cut_by_size`: the response was full."""
+    read_token: str
+    """An opaque token of the state that this answer is based on: database snapshot, time, embedding
+    space. It is not a credential."""
+
+
+class ChainHit(ResponseModel):
+    """A chain that was found, with its scores."""
+
+    chain: ChainOut
+    relevance: float | None
+    """The probability that one of its events answers the question, 0 to 1, comparable between
+    questions. Null in an embedding space without a calibration."""
+    similarity: float | None
+    """The cosine similarity of the question and the summary; null if either has no vector."""
+
+
 class SessionContextOut(RootModel[ContextOut | ContextTextOut]):
     """The context of a session for its agent; with `format=text`, as one block of text for a
     prompt."""
@@ -115,3 +230,29 @@ class SearchOut(ResponseModel):
     read_token: str
     """An opaque token of the state that this answer is based on: database snapshot, time, embedding
     space. It is not a credential."""
+
+
+class TopicOut(ResponseModel):
+    """A topic, and the recent events on it."""
+
+    topic: str | None
+    """A few words that name it; null if the events' text has none."""
+    summary: str | None
+    """The summary of its chain; null for events that are in no chain yet."""
+    event_ids: list[UUID]
+    """The ids of the events, ordered by `seq`."""
+    chain_id: UUID | None
+    """The chain with this topic; null for events that are in no chain yet."""
+    trust: Origin
+    """The least trusted origin of the events behind the topic: all events of the chain, if it has
+    one."""
+    made_by: MadeBy | None
+    """The model that named it."""
+
+
+class TopicsOut(ResponseModel):
+    """The topics of a session's short-term memory, latest first; empty if there are no recent
+    events."""
+
+    session_id: str
+    topics: list[TopicOut]

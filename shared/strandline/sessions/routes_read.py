@@ -1,4 +1,4 @@
-"""HTTP routes that read sessions, their short-term memory and their chains.
+"""HTTP routes that read sessions and their chains.
 
 They are separate from the writing routes, so that a first append does not import all reading code.
 """
@@ -11,7 +11,7 @@ from strandline.errors import Gone, StateConflict
 from strandline.http.request import Request
 from strandline.http.routes_and_responses import Response, Route, json_response
 from strandline.schemas import ParticipantsPagingQuery
-from strandline.sessions import chains_view, context, sessions, short_term_topics
+from strandline.sessions import chains_view, sessions
 from strandline.sessions.chains_view import SessionReadContext
 from strandline.sessions.routes_write import SESSION, find_session
 from strandline.sessions.schemas import (
@@ -22,9 +22,7 @@ from strandline.sessions.schemas import (
     SegmentsQuery,
     SessionOut,
     SessionPage,
-    TopicsOut,
 )
-from strandline.sessions.store_chains import MatchedChain
 
 
 def list_sessions(request: Request) -> Response:
@@ -40,21 +38,6 @@ def get_session(request: Request) -> Response:
     return json_response(
         sessions.to_session_out(find_session(request, request.parse_query(ScopeIdQuery)))
     )
-
-
-def get_topics(request: Request) -> Response:
-    """Name the topics of a session's short-term memory. The answer states which model named
-    each."""
-    view = make_session_view(request, request.parse_query(ScopeIdQuery))
-    llm = request.resources.llm
-    # Not the scope's subject: these calls must not use up the rate of the scope's fold.
-    subject = request.principal.user or f"key:{request.principal.key_id}"
-    response = short_term_topics.list_short_term_topics(
-        view, llm, subject=subject, deadline=request.deadline
-    )
-    llm.store_call_records(view.access)
-    request.metrics |= llm.take_metrics()
-    return json_response(response)
 
 
 def get_heat(request: Request) -> Response:
@@ -86,18 +69,6 @@ def make_session_view(
     return SessionReadContext(access, session, tuning, datetime.now(UTC), only_session)
 
 
-def record_use_and_metrics(
-    request: Request, view: SessionReadContext, chains: list[MatchedChain], degradations: list[str]
-) -> None:
-    """Record that an answer contained these chains, and count it."""
-    is_recorded = context.record_chain_use(view, chains)
-    request.metrics |= {
-        "SearchHits": len(chains),
-        "RecallsDegraded": int(bool(degradations)),
-        "RecallsNotRecorded": int(not is_recorded),
-    }
-
-
 ROUTES = {
     "GET /api/v1/sessions": Route(
         list_sessions, "read", {200: SessionPage}, query=ParticipantsPagingQuery, errors=(Gone,)
@@ -106,13 +77,6 @@ ROUTES = {
         get_session,
         "read",
         {200: SessionOut},
-        query=ScopeIdQuery,
-        errors=(StateConflict,),
-    ),
-    f"GET {SESSION}/analysis/topics": Route(
-        get_topics,
-        "read",
-        {200: TopicsOut},
         query=ScopeIdQuery,
         errors=(StateConflict,),
     ),
@@ -131,4 +95,3 @@ ROUTES = {
         errors=(StateConflict, Gone),
     ),
 }
-"""Routes that only read; one of them calls the language model."""

@@ -181,32 +181,6 @@ class ChainOut(ResponseModel):
     """The model behind each field, by task."""
 
 
-class TopicOut(ResponseModel):
-    """A topic, and the recent events on it."""
-
-    topic: str | None
-    """A few words that name it; null if the events' text has none."""
-    summary: str | None
-    """The summary of its chain; null for events that are in no chain yet."""
-    event_ids: list[UUID]
-    """The ids of the events, ordered by `seq`."""
-    chain_id: UUID | None
-    """The chain with this topic; null for events that are in no chain yet."""
-    trust: Origin
-    """The least trusted origin of the events behind the topic: all events of the chain, if it has
-    one."""
-    made_by: MadeBy | None
-    """The model that named it."""
-
-
-class TopicsOut(ResponseModel):
-    """The topics of a session's short-term memory, latest first; empty if there are no recent
-    events."""
-
-    session_id: str
-    topics: list[TopicOut]
-
-
 class HeatOut(ResponseModel):
     """A chain's heat and its factors: heat = base · retention."""
 

@@ -1,17 +1,94 @@
-"""The topics of a session's short-term memory."""
+"""Short-term memory: the newest events of a session, and their topics."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 from uuid import UUID
 
+from strandline.context.schemas import TopicOut, TopicsOut
+from strandline.db.database import TenantDb
 from strandline.llm.tasks import LlmTasks
 from strandline.llm.types import PromptEvent, TaskContext
 from strandline.log.trust_ranks import least_trusted
+from strandline.sessions import store
 from strandline.sessions.chains_view import SessionReadContext
-from strandline.sessions.context import read_short_term
-from strandline.sessions.schemas import TopicOut, TopicsOut
-from strandline.sessions.store import ShortTermEvent
+from strandline.sessions.store import EventExecution, Session, ShortTermEvent
+from strandline.tuning import Tuning
+
+
+@dataclass
+class _ExecutionGroup:
+    """Equal recent events, of which only the newest is shown."""
+
+    event_id: UUID
+    count: int = 0
+
+
+def coalesce_by_execution(newest_first: Sequence[EventExecution]) -> list[tuple[UUID, int]]:
+    """Coalesce recent events: of events with the same type and the same workflow_id or
+    execution_id, only the newest is kept. Returns pairs of (event id, number of events it
+    represents, including itself), newest first."""
+    groups: list[_ExecutionGroup] = []
+    by_key: dict[tuple[str, str, str], _ExecutionGroup] = {}
+    for event in newest_first:
+        id_fields = (("workflow_id", event.workflow_id), ("execution_id", event.execution_id))
+        keys = [(event.type, name, value) for name, value in id_fields if value is not None]
+        group = next((by_key[key] for key in keys if key in by_key), None)
+        if group is None:
+            group = _ExecutionGroup(event.event_id)
+            groups.append(group)
+        group.count += 1
+        for key in keys:  # a hidden event links the group by its other id, too
+            by_key.setdefault(key, group)
+    return [(group.event_id, group.count) for group in groups]
+
+
+def read_short_term(
+    view: SessionReadContext, limit: int | None = None
+) -> list[tuple[ShortTermEvent, int]]:
+    """The events of `list_short_term_counts`, each with the number of events it represents."""
+    counts = list_short_term_counts(view, limit)
+    rows = store.read_short_term(view.access, list(counts)) if counts else ()
+    return [(row, counts[row.event_id]) for row in rows]
+
+
+def list_short_term_counts(view: SessionReadContext, limit: int | None = None) -> dict[UUID, int]:
+    """The newest events of a session, or of all visible scopes, coalesced: the number of events
+    that each represents, by id. At most `limit` and the tuned window, none older than the tuned
+    age; newest first."""
+    return list_short_term_counts_of(
+        view.access,
+        view.tuning,
+        view.now,
+        session=None if view.covers_all_scopes else view.session,
+        limit=limit,
+    )
+
+
+def list_short_term_counts_of(
+    access: TenantDb,
+    tuning: Tuning,
+    now: datetime,
+    *,
+    session: Session | None,
+    limit: int | None = None,
+) -> dict[UUID, int]:
+    """Like `list_short_term_counts`, for this session; None: for all visible scopes. Empty if the
+    view is the whole tenant."""
+    since = now - timedelta(seconds=tuning.window_seconds)
+    recent_events = (
+        store.list_recent(access, session.session_id, session.scope_id, since)
+        if session
+        else store.list_recent_in_view(access, since)
+    )
+    return dict(
+        coalesce_by_execution(recent_events)[
+            : min(limit or tuning.window_events, tuning.window_events)
+        ]
+    )
+
 
 _AHEAD_EVENTS = 3
 """How many later events help to tell whether a message continues a topic."""

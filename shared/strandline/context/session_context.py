@@ -1,26 +1,35 @@
-"""The context of a session: its short-term memory, and related chains."""
+"""The context of a session: its short-term memory, related chains, and what the knowledge graph
+holds."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from uuid import UUID
 
 from pydantic import BaseModel
 from uuid_utils.compat import uuid7
 
 from strandline.chains import store_recalls
+from strandline.context.schemas import (
+    ChainHit,
+    ContextOut,
+    ContextQuery,
+    RecentOut,
+    SearchOut,
+    SearchRequest,
+)
+from strandline.context.short_term_memory import read_short_term
 from strandline.db.database import TenantDb
 from strandline.embeddings.embedder import Embedder
+from strandline.graph.search.read_for_recall import NOTHING, read_known_graph
+from strandline.graph.search.schemas import KnownEdge, KnownGraph, KnownNode
 from strandline.log import read as log_read
+from strandline.log.read import fit_to_page
 from strandline.observability import logger
 from strandline.recall.recall import SearchResult, make_read_token, search
-from strandline.sessions import store, store_chains
+from strandline.sessions import store_chains
 from strandline.sessions.chains_view import SessionReadContext, to_chain_out
 from strandline.sessions.schemas import ChainOut
-from strandline.sessions.schemas_context import ContextOut, ContextQuery, RecentOut
-from strandline.sessions.store import EventExecution, Session, ShortTermEvent
 from strandline.sessions.store_chains import MatchedChain
-from strandline.tuning import Tuning
 
 _DEFAULT_QUERY_CHAINS = 10
 """The default number of chains in a context with a query. A chain in an answer is warmed; without
@@ -30,78 +39,6 @@ _CHAIN_EVENTS = 20
 _CHAIN_ODDS = 0.5
 """By default, a chain answers if the odds of its best event are at least this share of the best
 chain's."""
-
-
-@dataclass
-class _ExecutionGroup:
-    """Equal recent events, of which only the newest is shown."""
-
-    event_id: UUID
-    count: int = 0
-
-
-def coalesce_by_execution(newest_first: Sequence[EventExecution]) -> list[tuple[UUID, int]]:
-    """Coalesce recent events: of events with the same type and the same workflow_id or
-    execution_id, only the newest is kept. Returns pairs of (event id, number of events it
-    represents, including itself), newest first."""
-    groups: list[_ExecutionGroup] = []
-    by_key: dict[tuple[str, str, str], _ExecutionGroup] = {}
-    for event in newest_first:
-        id_fields = (("workflow_id", event.workflow_id), ("execution_id", event.execution_id))
-        keys = [(event.type, name, value) for name, value in id_fields if value is not None]
-        group = next((by_key[key] for key in keys if key in by_key), None)
-        if group is None:
-            group = _ExecutionGroup(event.event_id)
-            groups.append(group)
-        group.count += 1
-        for key in keys:  # a hidden event links the group by its other id, too
-            by_key.setdefault(key, group)
-    return [(group.event_id, group.count) for group in groups]
-
-
-def read_short_term(
-    view: SessionReadContext, limit: int | None = None
-) -> list[tuple[ShortTermEvent, int]]:
-    """The events of `list_short_term_counts`, each with the number of events it represents."""
-    counts = list_short_term_counts(view, limit)
-    rows = store.read_short_term(view.access, list(counts)) if counts else ()
-    return [(row, counts[row.event_id]) for row in rows]
-
-
-def list_short_term_counts(view: SessionReadContext, limit: int | None = None) -> dict[UUID, int]:
-    """The newest events of a session, or of all visible scopes, coalesced: the number of events
-    that each represents, by id. At most `limit` and the tuned window, none older than the tuned
-    age; newest first."""
-    return list_short_term_counts_of(
-        view.access,
-        view.tuning,
-        view.now,
-        session=None if view.covers_all_scopes else view.session,
-        limit=limit,
-    )
-
-
-def list_short_term_counts_of(
-    access: TenantDb,
-    tuning: Tuning,
-    now: datetime,
-    *,
-    session: Session | None,
-    limit: int | None = None,
-) -> dict[UUID, int]:
-    """Like `list_short_term_counts`, for this session; None: for all visible scopes. Empty if the
-    view is the whole tenant."""
-    since = now - timedelta(seconds=tuning.window_seconds)
-    recent_events = (
-        store.list_recent(access, session.session_id, session.scope_id, since)
-        if session
-        else store.list_recent_in_view(access, since)
-    )
-    return dict(
-        coalesce_by_execution(recent_events)[
-            : min(limit or tuning.window_events, tuning.window_events)
-        ]
-    )
 
 
 @dataclass(frozen=True)
@@ -267,3 +204,45 @@ def record_chain_use(view: SessionReadContext, answer_chains: Sequence[MatchedCh
         logger.warning("recall not recorded", extra={"error": type(error).__name__})
         return False
     return True
+
+
+def search_session(
+    view: SessionReadContext, embedder: Embedder, request: SearchRequest, vector_timeout: float
+) -> tuple[SearchOut, list[MatchedChain]]:
+    """Search the chains of the view for a question, best first, and read the graph's contents about
+    it. Also returns the chains' rows."""
+    search = search_events_in_view(view, embedder, request.query, vector_timeout)
+    rows = list_relevant_chains_in_view(
+        view,
+        embedder.space,
+        search,
+        request.min_relevance,
+        request.similarity_threshold,
+        request.limit,
+    )
+    hits = [
+        ChainHit(
+            chain=to_chain_out(row, view),
+            relevance=search.to_probability(row.relevance or 0.0),
+            similarity=row.similarity,
+        )
+        for row in rows
+    ]
+    graph = NOTHING
+    if view.tuning.contexts_read_graph and not view.only_session:
+        graph = read_known_graph(view.access, request.query, search.vector, embedder.space)
+    items = [*hits, *graph.nodes, *graph.edges]
+    fitting = fit_to_page(items)
+    answer = SearchOut(
+        session_id=view.session.session_id,
+        scope_id=view.session.scope_id,
+        known=search.known,
+        hits=filter_by_type(ChainHit, fitting),
+        graph=KnownGraph(
+            nodes=filter_by_type(KnownNode, fitting), edges=filter_by_type(KnownEdge, fitting)
+        ),
+        degraded=search.list_degradations(request.min_relevance)
+        + (["cut_by_size"] if len(fitting) < len(items) else []),
+        read_token=make_read_token(view.access, search.result, search.space),
+    )
+    return answer, list(rows[: len(answer.hits)])
