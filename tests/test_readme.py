@@ -50,6 +50,28 @@ def test_the_first_calls_answer_as_shown(
     assert sum(bool(view) for _, _, view in calls) == 2
 
 
+def test_context_line_of_the_picture_is_what_a_prompt_gets(
+    gateway: Gateway, repository: Path
+) -> None:
+    picture = (repository / "README.md").read_text("utf-8").split("```")[1]
+    words = " ".join(re.sub("[│▼─►]", " ", picture).split())
+    statement = "The Petrel stays ashore until her keel is painted."
+    assert f"Mon 23 November 2026 09:14, alice: {statement.partition(' ashore')[0]}" in words
+    key = gateway.key(rights=("read", "write"))
+    event = {
+        "participants": ["user:alice", "agent:helper"],
+        "role": "user",
+        "content": statement,
+        "occurred_at": "2026-11-23T09:14:00Z",
+    }
+    assert gateway.call("POST", "/api/v1/events", event, key=key).status == 201
+    question = "Can I take the Petrel out on Saturday?"
+    assert question in words
+    body = {"query": question, "participants": ["user:alice"]}
+    reply = gateway.call("POST", "/api/v1/context", body, key=key)
+    assert f"[1] Mon 23 November 2026 09:14, alice: {statement}\n" in reply.body["text"]
+
+
 def test_calls_of_other_pages_work_with_the_readmes_variables(
     gateway: Gateway, repository: Path
 ) -> None:
