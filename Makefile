@@ -32,7 +32,7 @@ demo: $(LEAN) ## beside a running service: fill a memory, ask it, state a fact, 
 	@$(CALL) -m strandline.local.run_interruptible events.demo.tour
 
 key: $(LEAN) ## make an API key while the service runs: make key ARGS="--tenant acme --user user:alice"
-	@$(CALL) -m strandline.local.run_interruptible strandline.cli key $(ARGS)
+	@$(CALL) -m strandline.local.run_interruptible strandline.commands.main operate keys create $(ARGS)
 
 quick: $(READY) ## run the tests that need no database and no other program, in under a minute
 	@$(PY) -m pytest -q --quick -m "not source" -n 2 --dist worksteal

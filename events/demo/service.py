@@ -1,7 +1,6 @@
 """The running service that the demo talks to, and a key of a tenant of its own."""
 
 import contextlib
-import io
 import json
 import os
 import ssl
@@ -12,7 +11,7 @@ from typing import Any, NamedTuple
 
 import httpx2
 
-from strandline import Strandline, cli
+from strandline import Strandline, console
 from strandline.client.errors import ConnectionFailedError
 from strandline.client.retries import Retry
 from strandline.errors import Misconfigured
@@ -55,22 +54,11 @@ def connect() -> Generator[tuple[Strandline, Place]]:
             raise Misconfigured(_NO_SERVICE) from None
         tenant = f"demo-{datetime.now(UTC):%Y%m%d-%H%M%S}"
         trust = f" --cacert {authority}" if authority else ""
-        place = Place(local["url"], tenant, _make_key(tenant), trust)
+        key = console.create_key(
+            tenant,
+            rights=("read", "write", "erase"),
+            days=_KEY_DAYS,
+            label="made by the demo",
+        )
+        place = Place(local["url"], tenant, key, trust)
         yield Strandline(place.url, place.key, http=http), place
-
-
-def _make_key(tenant: str) -> str:
-    """What `make key` prints."""
-    rights = [
-        "--rights",
-        "read,write,erase",
-        "--days",
-        str(_KEY_DAYS),
-        "--label",
-        "made by the demo",
-    ]
-    with contextlib.redirect_stdout(io.StringIO()) as output:
-        code = cli.main(["key", "--tenant", tenant, *rights])
-    if code:
-        raise Misconfigured("the demo's API key could not be made")
-    return output.getvalue().strip()

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from strandline import cli
+from strandline.commands.main import main
 from strandline.config import get_settings
 from strandline.erasure import eraser as eraser_job
 from strandline.erasure import receipts
@@ -346,7 +346,7 @@ def test_a_receipt_verifies_and_a_forged_one_does_not(
     for answer, code, label in ((body, 0, "valid: 1 events"), (forged, 1, "is not a receipt")):
         file.write_text(json.dumps(answer))
         for more in ([], ["--public-key", key]):
-            assert cli.main(["receipt", str(file), *more]) == code
+            assert main(["operate", "receipt", str(file), *more]) == code
             assert label in capsys.readouterr().out
     later = receipts.build_receipt("acme", *example_erasure(), 7)
     assert later["backups_until"] == "2026-05-08T00:00:00+00:00"

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from strandline import cli
+from strandline.commands.main import main
 from strandline.erasure import receipts
 from strandline.local.aws import LocalAws
 from tests.functions.conftest import Tell
@@ -258,7 +258,7 @@ def test_a_receipt_that_is_forged_in_any_field_is_none(
 
     def check(text: str, *more: str) -> tuple[int, str]:
         file.write_text(text)
-        code = cli.main(["receipt", str(file), *more])
+        code = main(["operate", "receipt", str(file), *more])
         return code, "".join(capsys.readouterr())
 
     own = receipts.public_key("a forger's own secret")

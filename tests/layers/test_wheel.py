@@ -226,7 +226,7 @@ def test_the_client_s_own_tests_pass_on_other_pythons(
 def test_run_on_another_python_says_so(
     old_pythons: Callable[[str], Installation], version: str
 ) -> None:
-    code, error = run_service_of(old_pythons(version))
+    code, error = run_service_of(old_pythons(version), "run")
     assert code == 1
     assert f"The service runs on Python 3.13, and this is Python {version}: " in error
     assert "Traceback" not in error
@@ -261,18 +261,21 @@ def test_the_installed_wheels_run_the_service(
         assert not program.traceback
 
 
-def test_without_the_service_run_says_what_to_install(
+def test_without_the_service_run_and_operate_say_what_to_install(
     wheels: dict[str, Path], tmp_path: Path
 ) -> None:
-    code, error = run_service_of(install_client(wheels["strandline"], tmp_path / "venv"))
-    assert code == 1
-    assert "pip install . './shared[all]'" in error
-    assert "Traceback" not in error
+    installation = install_client(wheels["strandline"], tmp_path / "venv")
+    for words in (["run"], ["operate", "migrate"], ["operate", "keys", "list", "--tenant", "acme"]):
+        code, error = run_service_of(installation, *words)
+        assert code == 1
+        assert "pip install . './shared[all]'" in error
+        assert "Traceback" not in error
+    assert run_service_of(installation, "operate", "keys", "create", "--help") == (0, "")
 
 
-def run_service_of(installation: Installation) -> tuple[int, str]:
-    """The exit code of `strandline run`, and what it says of the cause."""
-    command = [str(installation.directory / "bin" / "strandline"), "run"]
+def run_service_of(installation: Installation, *words: str) -> tuple[int, str]:
+    """The exit code of a command that needs the service, and what it says of the cause."""
+    command = [str(installation.directory / "bin" / "strandline"), *words]
     process = subprocess.run(command, cwd=installation.directory, capture_output=True, text=True)
     return process.returncode, process.stderr
 

@@ -61,9 +61,9 @@ def sides_of(service: tuple[str, Path]) -> Generator[tuple["Neighbour", "Waiting
 def make_client(service: tuple[str, Path], tenant: str) -> Strandline:
     """A client of alice with a key of this tenant."""
     url, directory = service
-    command = [sys.executable, "-m", "strandline.cli", "key", "--tenant", tenant]
+    command = [sys.executable, "-m", "strandline.commands.main", "operate", "keys", "create"]
     answer = subprocess.run(
-        [*command, "--user", "user:alice"],
+        [*command, "--tenant", tenant, "--user", "user:alice"],
         cwd=ROOT,
         env={"PYTHONPATH": f"{ROOT / 'shared'}", "STRANDLINE_DATA_DIR": str(directory)},
         capture_output=True,

@@ -10,9 +10,9 @@ from strandline.participants import drop_agents, normalize_set
 type Right = Literal["read", "write", "admin", "operator", "erase"]
 RIGHTS: tuple[Right, ...] = ("read", "write", "admin", "operator", "erase")
 _KEY_HINTS = {
-    "erase": 'No right includes it. On one machine `make key ARGS="--tenant TENANT --rights '
-    'read,write,erase"` makes such a key, else an operator does.',
-    "operator": 'On one machine `make key ARGS="--tenant ops --rights operator"` makes such a key.',
+    "erase": 'No right includes it. On one machine `make key ARGS="--tenant TENANT --right read '
+    '--right write --right erase"` makes such a key, else an operator does.',
+    "operator": 'On one machine `make key ARGS="--tenant ops --right operator"` makes such a key.',
 }
 """How to come by a key with a right that keys have by no other right."""
 

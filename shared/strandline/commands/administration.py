@@ -10,7 +10,7 @@ import click
 
 from strandline.client import answers
 from strandline.client.errors import ForbiddenError
-from strandline.commands.invocation import Invocation
+from strandline.commands.invocation import Invocation, refuse_option
 from strandline.commands.output import print_json, print_table, print_text
 
 _Right: TypeAlias = Literal["read", "write", "admin", "operator", "erase"]
@@ -18,15 +18,6 @@ _RIGHTS = ("read", "write", "admin", "operator", "erase")
 _MAX_GRACE_HOURS = 30 * 24
 
 _limit = click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True)
-
-
-def _split_rights(
-    context: click.Context, parameter: click.Parameter, values: tuple[str, ...]
-) -> tuple[str, ...]:
-    """`a,b` as `make key` takes them, or each by itself."""
-    choice = click.Choice(_RIGHTS)
-    names = [name for value in values for name in value.split(",") if name]
-    return tuple(choice.convert(name, parameter, context) for name in names)
 
 
 @click.group()
@@ -58,11 +49,12 @@ def list_keys(run: Invocation, tenant: str, limit: int) -> None:
 @click.option("--tenant", required=True)
 @click.option("--user", help="Bind it to this user: it reads and writes as that user only.")
 @click.option(
-    *("--right", "--rights", "rights"),
+    *("--right", "rights"),
     multiple=True,
-    callback=_split_rights,
-    help=f"One or more of {', '.join(_RIGHTS)}; separated by commas, or repeated.",
+    type=click.Choice(_RIGHTS),
+    help="What it may do; repeated for several.",
 )
+@refuse_option("--rights", "--right, once for each: --right read --right write")
 @click.option("--days", type=click.IntRange(1, 3650), help="How long it is valid.")
 @click.option("--label", help="What it is for.")
 @click.pass_obj
@@ -97,6 +89,7 @@ def create_key(
     show_default=True,
     help="Hours for which the old key is still valid.",
 )
+@refuse_option("--overlap", "--grace")
 @click.option("--days", type=click.IntRange(1, 3650), help="How long the new key is valid.")
 @click.argument("key_id")
 @click.pass_obj

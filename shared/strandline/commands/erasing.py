@@ -91,7 +91,7 @@ def _describe(preview: answers.ErasurePreview) -> str:
 def erasure(run: Invocation, erasure_id: Any, people: ReaderArguments) -> None:
     """Show an erasure; once it is complete, with its signed receipt.
 
-    `strandline --json erasure ID` prints what `python -m strandline.cli receipt` checks.
+    `strandline --json erasure ID` prints what `strandline operate receipt` checks.
     """
     status = run.client.erasure(erasure_id, **people)
     if run.as_json:

@@ -1,9 +1,11 @@
-"""What every command gets: the client, and how to print."""
+"""What every command gets: the client, how to print, its options, and the service's modules."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import Any, TypedDict
 
 import click
@@ -12,6 +14,8 @@ from strandline.client.clients import Strandline
 from strandline.client.retries import Retry
 
 _SECONDS = 5.0
+_PYTHON = (3, 13)
+"""What the service is written for."""
 
 
 class Invocation:
@@ -76,3 +80,51 @@ def participant_options(command: Callable[..., Any]) -> Callable[..., Any]:
     ):
         gathering = option(gathering)
     return gathering
+
+
+def refuse_option(old: str, new: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Adds an option that is spelled otherwise today: it is refused, and the new spelling named."""
+
+    def refuse(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
+        del parameter
+        if value is not None:
+            raise click.UsageError(f"{old} is no option any more: give {new}.", context)
+
+    # A name of its own: an option of today may store its value under the same one.
+    name = f"earlier_{old.strip('-')}"
+    return click.option(old, name, hidden=True, expose_value=False, callback=refuse)
+
+
+class Renamed(click.Group):
+    """A group that refuses the earlier words of its commands and names those of today."""
+
+    def __init__(self, *args: Any, renamed: Mapping[str, str], **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._renamed = renamed
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that the words name. Raises UsageError for one that is named otherwise."""
+        if new := self._renamed.get(args[0]):
+            raise click.UsageError(f"{args[0]!r} is no command any more: use `{new}`.", ctx)
+        return super().resolve_command(ctx, args)
+
+
+def import_service_module(name: str) -> Any:
+    """A module of the service, which a client does without: it is imported here and nowhere else in
+    the command line, and by name. Raises ClickException on another Python, and where the service is
+    not installed."""
+    if sys.version_info[:2] != _PYTHON:
+        raise click.ClickException(
+            "The service runs on Python 3.13, and this is Python "
+            f"{sys.version_info[0]}.{sys.version_info[1]}: install it in an environment of 3.13; "
+            "the client works in this one."
+        )
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        raise click.ClickException(
+            f"The service is not installed ({error.name} is missing): in a clone of the repository "
+            "use `make run` and `make key`, or pip install . './shared[all]'"
+        ) from None

@@ -29,11 +29,13 @@ from strandline.commands import (
     erasing,
     mcp_stdio_bridge,
     memory,
+    operating,
     simulate_and_verify,
     transfer,
 )
-from strandline.commands.invocation import Invocation
+from strandline.commands.invocation import Invocation, Renamed, import_service_module
 from strandline.commands.output import explain_error, print_text
+from strandline.errors import StrandlineError
 
 EXIT_REFUSED, EXIT_UNREACHABLE, EXIT_INTERRUPTED = 1, 3, 130
 
@@ -56,7 +58,11 @@ def find_local_endpoint() -> LocalEndpoint | None:
         return None
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=Renamed,
+    renamed=operating.RENAMED,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.option("--url", envvar="STRANDLINE_URL", help="Address of the service [STRANDLINE_URL].")
 @click.option("--key", envvar="STRANDLINE_API_KEY", help="API key [STRANDLINE_API_KEY].")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
@@ -91,9 +97,10 @@ def run_service(tls: bool) -> None:
     It needs Python 3.13 and the service's distribution, and no Docker and no AWS account.
     Data lies in .strandline, or where STRANDLINE_DATA_DIR says.
     """
-    from strandline.commands import start_local_service
-
-    start_local_service.run(["--tls"] if tls else [])
+    command = import_service_module("strandline.local.run_interruptible")
+    command.exit_at_once_on_signals()
+    program = import_service_module("strandline.local.run")
+    command.exit_now(program.main(["--tls"] if tls else []))
 
 
 @cli.command()
@@ -108,6 +115,7 @@ def completion(shell: str) -> None:
 for _command in (
     *(*memory.COMMANDS, *ask_and_chat.COMMANDS, *erasing.COMMANDS, *transfer.COMMANDS),
     *administration.COMMANDS,
+    *operating.COMMANDS,
     *simulate_and_verify.COMMANDS,
     *mcp_stdio_bridge.COMMANDS,
 ):
@@ -131,6 +139,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ServiceError as error:
         print_text(f"strandline: {explain_error(error)}", err=True)
         return EXIT_UNREACHABLE if isinstance(error, UnavailableError) else EXIT_REFUSED
+    except StrandlineError as error:  # of the service itself: `operate`
+        print_text(f"strandline: {error.message}", err=True)
+        return EXIT_REFUSED
     except BrokenPipeError:
         sys.stderr.close()
         return 0

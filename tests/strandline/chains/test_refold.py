@@ -10,12 +10,12 @@ from uuid import UUID
 
 import pytest
 
-from strandline import cli
 from strandline.aws.blobs import BlobStore
 from strandline.chains import fold_recalls_into_heat, store_archiving, store_recalls
 from strandline.chains.fold_scope import close_idle_lanes
 from strandline.chains.refold import drop_chains
 from strandline.chains.retry_enrichment import retry_enrichment
+from strandline.commands.main import main
 from strandline.config import get_settings
 from strandline.db.database import Caller, Database, TenantDb
 from strandline.jobs.worker_resources import WorkerResources
@@ -143,7 +143,7 @@ def test_an_operator_s_refold_has_a_sweep_begin(
 def command(base: ScratchDatabase, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
     monkeypatch.setenv("STRANDLINE_DATABASE_URL", base.url)
     get_settings.cache_clear()
-    return cli.main(["refold", *arguments])
+    return main(["operate", "refold", *arguments])
 
 
 def test_an_operator_has_chains_folded_again(

@@ -208,7 +208,9 @@ def test_what_is_erased_is_counted_first(
         assert run("add", text, "--user", "alice", "--session", "crane")[0] == 0
     options = ("--said-by", "user:alice")
     code, _, error = run("erase", *options)
-    assert (code, "--rights read,write,erase" in error) == (1, True), "how to make such a key"
+    assert (code, "--right read --right write --right erase" in error) == (1, True), (
+        "how to make such a key"
+    )
     code, out, _ = run(*eraser, "erase", *options, "--dry-run")
     assert (code, out) == (0, "2 events in 1 scope would be erased\n")
     assert json.loads(run(*eraser, "--json", "erase", *options, "--dry-run")[1])["events"] == 2
@@ -539,9 +541,9 @@ def test_wide_tables_are_blocks_of_lines_on_a_narrow_terminal(
 ) -> None:
     operator = service.gateway.key("operations", rights=("operator",))
     arguments = ("--key", operator, "keys")
-    options = ("--tenant", "acme", "--rights", "read,write", "--right", "erase")
+    options = ("--tenant", "acme", "--right", "read", "--right", "write", "--right", "erase")
     assert run(*arguments, "create", *options, "--label", "harbour office")[0] == 0
-    assert run(*arguments, "create", "--tenant", "acme", "--rights", "read,rule")[0] == 2
+    assert run(*arguments, "create", "--tenant", "acme", "--right", "rule")[0] == 2
     monkeypatch.setenv("COLUMNS", "80")
     lines = run(*arguments, "list", "--tenant", "acme")[1].splitlines()
     assert "rights   read, write, erase" in lines

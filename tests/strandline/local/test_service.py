@@ -21,7 +21,7 @@ import psycopg
 import pytest
 
 from events.demo import tour
-from strandline import cli
+from strandline.commands.main import main
 from strandline.db.migrate import Migration, migrate, prepare_roles
 from strandline.errors import Misconfigured
 from strandline.local.log_file import log_file
@@ -315,33 +315,36 @@ def test_keys_are_made_listed_and_revoked(
 ) -> None:
     with run_local_service(shared_place, 0) as service:
         monkeypatch.delenv("STRANDLINE_DATABASE_URL")  # as in another terminal
-        assert cli.main(["key", "--tenant", "acme", "--user", "user:alice", "--days", "1"]) == 0
+        create, rotate, revoke = (
+            ["operate", "keys", verb] for verb in ("create", "rotate", "revoke")
+        )
+        assert main([*create, "--tenant", "acme", "--user", "user:alice", "--days", "1"]) == 0
         token = capsys.readouterr().out.strip()
         mine = replace(service, admin=service.admin._replace(token=token))
         assert call(mine, "/api/v1/events", EVENT)["seq"] == 1
-        assert cli.main(["keys", "--tenant", "acme"]) == 0
+        assert main(["operate", "keys", "list", "--tenant", "acme"]) == 0
         (document,) = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
         assert (document["user"], document["rights"]) == ("user:alice", ["read", "write"])
         assert token[-20:] not in str(document)
-        assert cli.main(["rotate", "--tenant", "acme", "--key", document["key_id"]]) == 0
+        assert main([*rotate, "--tenant", "acme", document["key_id"]]) == 0
         successor = capsys.readouterr().out.strip()
         both = [
             replace(service, admin=service.admin._replace(token=key)) for key in (token, successor)
         ]
         assert [call(one, "/api/v1/events", EVENT)["seq"] for one in both] == [2, 3]
-        assert cli.main(["revoke", "--tenant", "acme", "--key", document["key_id"]]) == 0
+        assert main([*revoke, "--tenant", "acme", document["key_id"]]) == 0
         for wrong in (
-            ["key", "--tenant", "T/1"],
-            ["key", "--tenant", "acme", "--days", "0"],
-            ["key", "--tenant", "acme", "--days", "99999999"],
-            ["key", "--tenant", "acme", "--rights", "all"],
-            ["key", "--tenant", "acme", "--user", "alice"],
-            ["revoke", "--tenant", "acme", "--key", "none"],
-            ["rotate", "--tenant", "acme", "--key", "none"],
-            ["rotate", "--tenant", "acme", "--key", document["key_id"]],
-            ["rotate", "--tenant", "acme", "--key", document["key_id"], "--overlap", "-1"],
+            [*create, "--tenant", "T/1"],
+            [*create, "--tenant", "acme", "--days", "0"],
+            [*create, "--tenant", "acme", "--days", "99999999"],
+            [*create, "--tenant", "acme", "--right", "all"],
+            [*create, "--tenant", "acme", "--user", "alice"],
+            [*revoke, "--tenant", "acme", "none"],
+            [*rotate, "--tenant", "acme", "none"],
+            [*rotate, "--tenant", "acme", document["key_id"]],
+            [*rotate, "--tenant", "acme", document["key_id"], "--grace", "-1"],
         ):
-            assert cli.main(wrong) == 1, wrong
+            assert main(wrong) == 1, wrong
             assert capsys.readouterr().err.startswith("strandline: "), wrong
 
 

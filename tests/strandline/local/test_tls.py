@@ -18,8 +18,8 @@ import trustme
 import uvicorn
 
 from events.demo import tour
-from strandline import cli
 from strandline.admin import certificates
+from strandline.commands.main import main
 from strandline.db.database import Caller, Database
 from strandline.errors import Misconfigured
 from strandline.local.http_server import GatewayApp
@@ -245,12 +245,12 @@ def _at_the_console(tls_files: TlsFiles, capsys: pytest.CaptureFixture[str]) -> 
     """The verbs for certificates."""
 
     def run(*words: str) -> tuple[int, str]:
-        status = cli.main(list(words))
+        status = main(["operate", "certificates", *words])
         output = capsys.readouterr()
         return status, output.out + output.err
 
     acme = ("--tenant", "acme")
-    status, receipt = run("certificate", *acme, "--subject", "CN=x,O=Acme", "--user", "user:x")
+    status, receipt = run("create", *acme, "--subject", "CN=x,O=Acme", "--user", "user:x")
     assert status == 0
     document = json.loads(receipt)
     assert (document["subject"], document["user"], document["rights"]) == (
@@ -258,18 +258,18 @@ def _at_the_console(tls_files: TlsFiles, capsys: pytest.CaptureFixture[str]) -> 
         "user:x",
         ["read", "write"],
     )
-    status, receipt = run("certificates", *acme)
+    status, receipt = run("list", *acme)
     assert [json.loads(line) for line in receipt.splitlines()] == [document]
-    assert run("certificate", *acme, "--pem", str(tls_files.client))[0] == 1, "is tenant local's"
-    assert run("revoke-certificate", *acme, "--certificate", document["certificate_id"])[0] == 0
-    assert run("certificate", *acme, "--subject", "CN=x,O=Acme", "--days", "1")[0] == 0
+    assert run("create", *acme, "--pem", str(tls_files.client))[0] == 1, "is tenant local's"
+    assert run("revoke", *acme, document["certificate_id"])[0] == 0
+    assert run("create", *acme, "--subject", "CN=x,O=Acme", "--days", "1")[0] == 0
     for wrong in (
-        ["certificate", *acme, "--subject", "x"],
-        ["certificate", *acme, "--pem", str(tls_files.key)],
-        ["certificate", *acme, "--pem", "/nowhere"],
-        ["certificate", *acme, "--subject", "CN=y", "--rights", "all"],
-        ["certificate", *acme, "--subject", "CN=y", "--days", "0"],
-        ["revoke-certificate", "--tenant", "other", "--certificate", document["certificate_id"]],
+        ["create", *acme, "--subject", "x"],
+        ["create", *acme, "--pem", str(tls_files.key)],
+        ["create", *acme, "--pem", "/nowhere"],
+        ["create", *acme, "--subject", "CN=y", "--right", "all"],
+        ["create", *acme, "--subject", "CN=y", "--days", "0"],
+        ["revoke", "--tenant", "other", document["certificate_id"]],
     ):
         status, receipt = run(*wrong)
         assert (status, receipt.startswith("strandline: ")) == (1, True), wrong

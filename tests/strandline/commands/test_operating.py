@@ -1,0 +1,92 @@
+"""`strandline operate`: its words and options, and what becomes of earlier ones. Its work is tested
+with its subjects: keys in local/test_service.py, certificates in local/test_tls.py."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from strandline.commands.main import main
+from strandline.commands.operating import RENAMED
+
+KEYS, CERTIFICATES = ("operate", "keys"), ("operate", "certificates")
+ACME = ("--tenant", "acme")
+
+
+@pytest.mark.parametrize("word", sorted(RENAMED))
+def test_an_earlier_command_is_refused_and_todays_named(
+    word: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([word, *ACME]) == 2
+    assert f"use `{RENAMED[word]}`" in capsys.readouterr().err
+    help_code = main([*RENAMED[word].split()[1:], "--help"])
+    assert help_code == 0, "the command that is named is there"
+
+
+@pytest.mark.parametrize("word", ["key", "rotate", "revoke", "certificate", "revoke-certificate"])
+def test_an_earlier_command_is_refused_below_operate_too(
+    word: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["operate", word, *ACME]) == 2
+    assert f"use `{RENAMED[word]}`" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("group", [("keys",), KEYS])
+def test_the_option_overlap_is_refused_for_grace(
+    group: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*group, "rotate", *ACME, "--overlap", "3", "an-id"]) == 2
+    assert "--overlap is no option any more: give --grace" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("group", [("keys",), KEYS, CERTIFICATES])
+def test_the_option_rights_is_refused_for_right(
+    group: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*group, "create", *ACME, "--rights", "read,write"]) == 2
+    assert "--rights is no option any more: give --right, once" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        ((*KEYS, "revoke"), "--key"),
+        ((*KEYS, "rotate"), "--key"),
+        ((*CERTIFICATES, "revoke"), "--certificate"),
+    ],
+)
+def test_an_id_is_an_argument_and_no_option(
+    words: tuple[str, ...], option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*words, *ACME, option, "an-id"]) == 2
+    assert f"{option} is no option any more: give the" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("names", [(), ("--subject", "CN=x", "--pem", "x.pem")])
+def test_a_certificate_is_named_in_one_way(
+    names: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*CERTIFICATES, "create", *ACME, *names]) == 2
+    assert "either --subject or --pem" in capsys.readouterr().err
+
+
+def test_the_service_is_imported_by_a_command_and_by_no_help(repository: Path) -> None:
+    code = """
+import sys
+from strandline.commands.main import main
+assert main(["operate", "keys", "create", "--help"]) == 0
+assert "strandline.console" not in sys.modules and "psycopg" not in sys.modules
+sys.modules["psycopg"] = None
+sys.exit(main(["operate", "keys", "list", "--tenant", "acme"]))
+"""
+    process = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(repository / "shared")},
+        capture_output=True,
+        text=True,
+    )
+    assert (process.returncode, "Traceback" in process.stderr) == (1, False)
+    assert "The service is not installed (psycopg" in process.stderr
+    assert "pip install . './shared[all]'" in process.stderr
