@@ -27,10 +27,10 @@ def find_later_statements(
     """The newest visible statement that ends or puts in doubt what a text states, by text. One SQL
     statement, and none if no text fills a slot."""
     slots = [(text, slot) for text in texts for slot in _read(text) if slot.value]
-    said = list_said(access, {slot.subject for _, slot in slots})
+    statements = list_said(access, {slot.subject for _, slot in slots})
     found: dict[UUID, SaidStatement] = {}
     for text, slot in slots:
-        later = [one for one in said if one.is_after(text.said_at)]
+        later = [one for one in statements if one.is_after(text.said_at)]
         verdict, place = judge(slot, [one.statement for one in later]) or ("restates", 0)
         if verdict != "restates":
             first = found.get(text.text_id)

@@ -48,16 +48,16 @@ def decide_slots(
     """Decide what these user messages of a scope, never folded before, state of their speakers, by
     event. A message bears a change if it names one, or has a cue and fills a slot that the scope
     has seen filled otherwise."""
-    said = [
+    statements = [
         SaidStatement(event, statement)
         for event in store_slots.read_spoken(access, event_ids)
         for statement in _read(event)
     ]
-    unclear = {one.statement.subject for one in said if one.may_be_change}
-    earlier = [*list_said(access, unclear, scope_id), *said] if unclear else []
+    unclear = {one.statement.subject for one in statements if one.may_be_change}
+    earlier = [*list_said(access, unclear, scope_id), *statements] if unclear else []
     decisions: dict[UUID, Decision] = {}
-    for event in {one.event.event_id: one.event for one in said}.values():
-        own = [one for one in said if one.event is event]
+    for event in {one.event.event_id: one.event for one in statements}.values():
+        own = [one for one in statements if one.event is event]
         body = {
             "subject": name_subject(event.speaker),
             "is_change": any(_bears_change(one, earlier) for one in own),
@@ -67,12 +67,12 @@ def decide_slots(
     return decisions
 
 
-def _bears_change(said: SaidStatement, earlier: Sequence[SaidStatement]) -> bool:
-    if not said.may_be_change:
-        return said.statement.is_explicit
+def _bears_change(statement: SaidStatement, earlier: Sequence[SaidStatement]) -> bool:
+    if not statement.may_be_change:
+        return statement.statement.is_explicit
     return any(
-        said.is_after(one.event.said_at)
-        and compare(one.statement, said.statement) in ("ends", "doubts")
+        statement.is_after(one.event.said_at)
+        and compare(one.statement, statement.statement) in ("ends", "doubts")
         for one in earlier
     )
 
@@ -85,13 +85,13 @@ def list_said(
     names = sorted(set(subjects))
     if not names:
         return []
-    said = [
+    statements = [
         SaidStatement(event, statement)
         for event in store_slots.list_events(access, names, scope_id)
         for statement in _read(event)
         if statement.subject in names
     ]
-    return sorted(said, key=lambda one: (one.event.said_at, one.event.seq), reverse=True)
+    return sorted(statements, key=lambda one: (one.event.said_at, one.event.seq), reverse=True)
 
 
 def _read(event: SlotEvent) -> Sequence[SlotStatement]:

@@ -57,10 +57,10 @@ def find_knowledge(
     ]
 
 
-def _put_behind(source: KnowledgeSource, said: SaidStatement) -> KnowledgeSource:
+def _put_behind(source: KnowledgeSource, statement: SaidStatement) -> KnowledgeSource:
     """One line of both, so that neither is shown without the other."""
-    event, earlier = said.event, f"{format_day(source.since)}: {source.text.rstrip('.')}"
-    newer = event.text[max(0, event.text.find(said.statement.sentence)) :]
+    event, earlier = statement.event, f"{format_day(source.since)}: {source.text.rstrip('.')}"
+    newer = event.text[max(0, event.text.find(statement.statement.sentence)) :]
     newer = shorten(newer, _NEWER_CHARS, placeholder="…")
     return KnowledgeSource(
         known_id=source.known_id,

@@ -38,15 +38,15 @@ def end_replaced_facts(
     replaces them. Returns how many. In the transaction that writes the chain's part of the
     graph."""
     subjects = _list_subjects(promotion, evidence.values())
-    said = list_said(access, subjects, chain.scope_id) if subjects else []
-    if not any(one.statement.is_change for one in said):
+    statements = list_said(access, subjects, chain.scope_id) if subjects else []
+    if not any(one.statement.is_change for one in statements):
         return 0
     facts = [
         _SlotFact(row, statement)
         for row in list_facts(access, chain.scope_id, sorted(subjects))
         if (statement := read_fact(row.name)) is not None
     ]
-    ends = [(fact, end) for fact in facts if (end := _find_end(fact, said)) is not None]
+    ends = [(fact, end) for fact in facts if (end := _find_end(fact, statements)) is not None]
     nodes: list[NodeObservation] = []
     edges: list[EdgeObservation] = []
     for fact, end in ends:
@@ -79,9 +79,9 @@ def _list_subjects(promotion: Promotion, evidence: Iterable[EvidenceEvent]) -> s
     return speakers | {fact.subject for fact in facts if fact is not None}
 
 
-def _find_end(fact: _SlotFact, said: Sequence[SaidStatement]) -> SaidStatement | None:
+def _find_end(fact: _SlotFact, statements: Sequence[SaidStatement]) -> SaidStatement | None:
     """The statement that ends a fact, if the last word on its slot does."""
-    later = [one for one in said if one.is_after(fact.row.said_at)]
+    later = [one for one in statements if one.is_after(fact.row.said_at)]
     verdict, place = judge(fact.statement, [one.statement for one in later]) or (None, 0)
     return later[place] if verdict == "ends" else None
 
