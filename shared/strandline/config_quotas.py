@@ -85,7 +85,8 @@ class QuotaSettings(AuthSettings):
     100 GiB."""
     tenant_burst_seconds: float = Field(default=10.0, ge=0, le=3600)
     """How many seconds' worth of a rate a tenant may use at once, and at least one unit. In any
-    minute it can use a minute's worth plus this."""
+    minute it can use a minute's worth plus this. A minute's worth at once would be felt by its
+    neighbours on the same database."""
 
     tenant_waits: int = Field(default=2, ge=0, le=1000)
     """Requests of a tenant that may wait at once for something to come, such as the next act. One

@@ -264,7 +264,8 @@ TENANT_PATTERN = "^[a-z0-9][a-z0-9-]{0,62}$"
 
 
 class RequestModel(BaseModel):
-    """What a caller sends: an unknown name is refused."""
+    """What a caller sends: an unknown name is refused, because a misspelt filter would answer more
+    than was asked for."""
 
     # Deferred: a process builds only the validators of the requests that it receives.
     model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True, defer_build=True)

@@ -1,5 +1,6 @@
 """Distinguished names in one canonical form, so that equal names are equal strings (RFC 4514, with
-the parts of a multi-valued RDN in order). `cryptography` parses them."""
+the parts of a multi-valued RDN in order). `cryptography` parses them. They are read from the
+certificate: nothing promises how the gateway's `subjectDN` is spelled."""
 
 from collections.abc import Mapping
 from datetime import datetime

@@ -54,7 +54,8 @@ class WorkQueue:
 
     def send_later(self, tenant: str, delays: Mapping[UUID, float]) -> None:
         """Send scopes that have work after a delay in seconds each; 0: at the scope's next turn.
-        Otherwise like `send`. A delay beyond SQS's limit is left to a sweep."""
+        Otherwise like `send`. A delay beyond SQS's limit is left to a sweep. The waits
+        are seconds, for which a schedule is not exact enough."""
         if not self._url:
             return
         entries = [

@@ -26,7 +26,7 @@ def plan(resources: JobResources, now: datetime, tenant: str | None) -> Sequence
 def shard(resources: JobResources, lease: Lease, shard: Shard, now: datetime) -> Mapping[str, int]:
     """Archive one tenant's cold chains, remove its uncited payloads, then collect its old
     snapshots. Returns counts. Chains that were not promoted yet are promoted first, if the tenant
-    keeps long-term memory."""
+    keeps long-term memory: left to the promoter, each would wait for two runs."""
     del shard
     keeps_graph = read_tuning(lease.access, get_settings().tuning).ltm_enabled
     promotion_counts: Mapping[str, int] = (

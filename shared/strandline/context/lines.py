@@ -22,7 +22,8 @@ _MAX_SOURCE_CHARS = 8192
 _NAME_CHARS, _TOPIC_CHARS = 40, 100
 _SENTENCE_END = re.compile(r"(?<=[.!?…]) ")
 REMEMBERED_LATER = "remembered later"
-"""Marks an event that was added later than it happened: events in between could not refer to it."""
+"""Marks an event that was added later than it happened: events in between could not refer to it.
+Only in blocks for answers: in an imported conversation it is true of every line."""
 _ROLES = ("user", "agent", "system")
 _WORD = re.compile(r"\w+")
 _KINDS = {"fact": "", "change": ", said since"}

@@ -107,7 +107,8 @@ def _attach_citations(access: TenantDb, writer: Writer, batch: AppendBatch) -> A
 
 
 def _build_events(access: TenantDb, batch: AppendBatch) -> AppendBatch:
-    """The events with their CIDs. Only requests with edges query the log first."""
+    """The events with their CIDs. Only requests with edges query the log first: a block commits to
+    its targets' CIDs, which only the log knows."""
     edge_queries = [
         edge.model_dump(mode="json", exclude_none=True, exclude={"weight"})
         | {"participants": draft.participants}

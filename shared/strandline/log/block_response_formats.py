@@ -39,7 +39,8 @@ class BlockResponseFormat:
 
 def choose_format(query: BlockQuery, accept: str | None, *, has_path: bool) -> BlockResponseFormat:
     """The form that a request asks for. `format=` comes before `Accept`, a parameter of the query
-    before one of the media type. Without either it is the block, and along a path a CAR file.
+    before one of the media type. Without either it is the block, and along a path a CAR file
+    (the specification has a 400 for the first, but earlier programs rely on it).
     Raises Malformed for one that cannot be given."""
     default: Literal["raw", "car"] = "car" if has_path else "raw"
     accepted = _choose_accepted(accept or "*/*", default)

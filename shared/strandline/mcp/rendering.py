@@ -80,7 +80,8 @@ def moment(value: str | None) -> str:
 
 
 def hit_line(hit: Item) -> str:
-    """An event that recall found. What is the service's own stands before stored text."""
+    """An event that recall found. What is the service's own stands before stored text,
+    which could imitate what follows it."""
     relevance = "" if hit["relevance"] is None else f", relevance {hit['relevance']:.2f}"
     who = sanitize_name(hit["speaker"]) or "unnamed"
     start = f"- event {hit['event_id']}{relevance}, {moment(hit['occurred_at'])}, {who}"

@@ -189,7 +189,8 @@ def get_metadata(request: Request) -> Response:
 
 
 def refuse_method(request: Request) -> Response:
-    """There is no stream to open and no session to end."""
+    """There is no stream to open and no session to end. A route, because API Gateway answers an
+    unknown method with 404, after which a client looks for another transport."""
     del request
     return json_response({}, 405, {"Allow": "POST"}) | {"body": ""}
 

@@ -1,4 +1,5 @@
-"""Query: answer a question from memory, and store nothing."""
+"""Query: answer a question from memory, and store nothing. Without a language model there is no
+answer: rules could add nothing to what was recalled, which the refusal gives to the caller."""
 
 from collections.abc import Mapping
 from datetime import datetime

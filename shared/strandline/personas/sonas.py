@@ -155,8 +155,8 @@ def merge(
     database: Database, caller: Caller, deadline: float, from_id: UUID, into_id: UUID
 ) -> SonaOut:
     """Merge a sona into another one: its names lead there, and its memories count there. Its thread
-    ends, but can still be read under its own id. Raises NotFound, or Invalid if `into` is not one
-    of the caller's sonas."""
+    ends, but can still be read under its own id: an order of two threads would be made up. Raises
+    NotFound, or Invalid if `into` is not one of the caller's sonas."""
     # in all scopes: an event of both sonas counts once, whoever can see it
     access = database.connect_as(Caller(caller.tenant, (), caller.writer), deadline)
     with access.transaction():

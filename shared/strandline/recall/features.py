@@ -95,7 +95,8 @@ class Features(NamedTuple):
     """1 for a text of at least 150 bytes, a payload or a statement; for a shorter text,
     proportionally less, because short messages seldom contain an answer."""
     by_agent: float
-    """1 if an agent said it: agents write more than people, and repeat what these said."""
+    """1 if an agent said it: agents write more than people, and repeat what these said. The weight
+    is fixed: how many answers agents said differs by corpus, and a fit would follow that."""
     by_tool: float
     """1 if it is an observation, such as the output of a tool."""
 

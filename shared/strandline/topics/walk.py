@@ -13,7 +13,7 @@ event below it."""
 
 TOPIC_WEIGHT = 0.25
 """The weight of the mean relevance of the best TOPIC_EVENTS events of an event's topic, relative to
-the event's own relevance."""
+the event's own relevance. At twice as much, less of the conversations with agents is found."""
 TOPIC_EVENTS = 3
 
 

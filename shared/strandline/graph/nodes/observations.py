@@ -11,7 +11,8 @@ from strandline.graph.nodes.node_types import NodeType
 
 UPKEEP: Mapping[str, Any] = {"upkeep": True}
 """Part of the patch of an observation that is not evidence, such as an end, a merge or an archive
-flag. It counts in neither the weight nor the confidence."""
+flag. It counts in neither the weight nor the confidence: to archive a doubtful node would make it
+surer."""
 
 
 @dataclass(frozen=True)

@@ -293,7 +293,7 @@ class _Builder:
 
     def _prefer_first_hand(self, events: Iterable[EvidenceEvent]) -> list[EvidenceEvent]:
         """The events of people and agents, or all events if there are none. So a tool that repeats
-        what people say does not lower its trust."""
+        what people say does not lower its trust; each log file that holds a name would."""
         evidence = list(events)
         return [event for event in evidence if event.origin in _FIRST_HAND] or evidence
 

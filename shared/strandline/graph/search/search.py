@@ -137,7 +137,8 @@ def make_as_of_filter(as_of: datetime | None, *, archived: bool) -> Callable[[Jo
 
 
 def hash_possible_names(text: str) -> list[bytes]:
-    """The hashes of all names that a text may contain: each run of up to five words."""
+    """The hashes of all names that a text may contain: each run of up to five words.
+    By hashes names of one or two letters are found, for which trigrams and words are too coarse."""
     tokens = [token.strip(_BRACKETS) for token in text.split()[:_MAX_TOKENS]]
     names: set[str] = set()
     for start in range(len(tokens)):
