@@ -95,18 +95,18 @@ def refuse_option(old: str, new: str) -> Callable[[Callable[..., Any]], Callable
     return click.option(old, name, hidden=True, expose_value=False, callback=refuse)
 
 
-class Renamed(click.Group):
+class RefusingGroup(click.Group):
     """A group that refuses the earlier words of its commands and names those of today."""
 
-    def __init__(self, *args: Any, renamed: Mapping[str, str], **more: Any) -> None:
+    def __init__(self, *args: Any, new_words: Mapping[str, str], **more: Any) -> None:
         super().__init__(*args, **more)
-        self._renamed = renamed
+        self._new_words = new_words
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command that the words name. Raises UsageError for one that is named otherwise."""
-        if new := self._renamed.get(args[0]):
+        if new := self._new_words.get(args[0]):
             raise click.UsageError(f"{args[0]!r} is no command any more: use `{new}`.", ctx)
         return super().resolve_command(ctx, args)
 

@@ -33,7 +33,7 @@ from strandline.commands import (
     simulate_and_verify,
     transfer,
 )
-from strandline.commands.invocation import Invocation, Renamed, import_service_module
+from strandline.commands.invocation import Invocation, RefusingGroup, import_service_module
 from strandline.commands.output import explain_error, print_text
 from strandline.errors import StrandlineError
 
@@ -59,8 +59,8 @@ def find_local_endpoint() -> LocalEndpoint | None:
 
 
 @click.group(
-    cls=Renamed,
-    renamed=operating.RENAMED,
+    cls=RefusingGroup,
+    new_words=operating.NEW_WORDS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.option("--url", envvar="STRANDLINE_URL", help="Address of the service [STRANDLINE_URL].")

@@ -10,19 +10,19 @@ from uuid import UUID
 
 import click
 
-from strandline.commands.invocation import Renamed, import_service_module, refuse_option
+from strandline.commands.invocation import RefusingGroup, import_service_module, refuse_option
 from strandline.commands.output import print_json_line, print_text
 
 _DEFAULT_GRACE_HOURS = 24.0
-_RENAMED = {
+_NEW_WORDS = {
     "key": "strandline operate keys create",
     "rotate": "strandline operate keys rotate",
     "revoke": "strandline operate keys revoke",
     "certificate": "strandline operate certificates create",
     "revoke-certificate": "strandline operate certificates revoke",
 }
-RENAMED = {
-    **_RENAMED,
+NEW_WORDS = {
+    **_NEW_WORDS,
     "certificates": "strandline operate certificates list",
     **{word: f"strandline operate {word}" for word in ("refold", "receipt", "migrate")},
 }
@@ -55,7 +55,7 @@ def _console() -> Any:
     return import_service_module("strandline.console")
 
 
-@click.group(cls=Renamed, renamed=_RENAMED)
+@click.group(cls=RefusingGroup, new_words=_NEW_WORDS)
 def operate() -> None:
     """Work on the database itself: keys, migrations, receipts.
 

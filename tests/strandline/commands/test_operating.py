@@ -9,19 +9,19 @@ from pathlib import Path
 import pytest
 
 from strandline.commands.main import main
-from strandline.commands.operating import RENAMED
+from strandline.commands.operating import NEW_WORDS
 
 KEYS, CERTIFICATES = ("operate", "keys"), ("operate", "certificates")
 ACME = ("--tenant", "acme")
 
 
-@pytest.mark.parametrize("word", sorted(RENAMED))
+@pytest.mark.parametrize("word", sorted(NEW_WORDS))
 def test_an_earlier_command_is_refused_and_todays_named(
     word: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([word, *ACME]) == 2
-    assert f"use `{RENAMED[word]}`" in capsys.readouterr().err
-    help_code = main([*RENAMED[word].split()[1:], "--help"])
+    assert f"use `{NEW_WORDS[word]}`" in capsys.readouterr().err
+    help_code = main([*NEW_WORDS[word].split()[1:], "--help"])
     assert help_code == 0, "the command that is named is there"
 
 
@@ -30,7 +30,7 @@ def test_an_earlier_command_is_refused_below_operate_too(
     word: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["operate", word, *ACME]) == 2
-    assert f"use `{RENAMED[word]}`" in capsys.readouterr().err
+    assert f"use `{NEW_WORDS[word]}`" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("group", [("keys",), KEYS])
