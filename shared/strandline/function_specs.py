@@ -1,24 +1,28 @@
 """The tables of functions and of jobs: one row per Lambda. A new function is a folder, a row, an
-event and a test; a new job is a module with its verbs, a row, a folder and a test.
+event and a test; a new job is a module with its verbs, its name and row here, a folder and a test.
 
-Pure data: infra, the one-machine runtime and every function read it, so it imports nothing but
-its longest list.
+Pure data: infra, the one-machine runtime, every function and the types of answers read it, so it
+imports nothing but its longest list, and runs on Python 3.10.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Literal, LiteralString
+from typing import Literal, TypeAlias
 
-from strandline.job_names import JobName
+from typing_extensions import LiteralString, TypeAliasType
+
 from strandline.query_function_routes import QUERY_ROUTE_KEYS
 
-type FunctionNeed = Literal[
+FunctionNeed: TypeAlias = Literal[
     "database", "owner", "blobs", "work_queue", "job_queue", "model", "state_machine", "schedules"
 ]
-type Layer = Literal["deps", "domain", "model", "graph"]
-type StackSetting = Literal["backup_days"]
-"""The jobs that a request can start: the names of JOBS, for types on the wire."""
+Layer: TypeAlias = Literal["deps", "domain", "model", "graph"]
+StackSetting: TypeAlias = Literal["backup_days"]
+JobName = TypeAliasType(
+    "JobName", Literal["archiver", "analytics", "builder", "eraser", "promoter", "sweeper"]
+)
+"""The names of JOBS, for types on the wire."""
 
 DAILY_SWEEP_SCHEDULE = "cron(30 3 * * ? *)"
 """The one schedule at a fixed time, in UTC: the daily sweep. The database's sweep day begins at
@@ -76,10 +80,11 @@ class FunctionSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class JobSpec(FunctionSpec):
-    """A background job: a function whose handler runs a module with the three verbs of
-    jobs/runner.py."""
+    """A background job: a function whose handler runs a module."""
 
     name: JobName
+    module: str
+    """It has the three verbs of jobs/runner.py."""
     min_spacing: timedelta
     """The least time between two runs that start because something is due."""
     next_due: LiteralString
@@ -97,6 +102,7 @@ RUN_ACTIONS: Mapping[str, tuple[str, ...]] = dict.fromkeys(
 JOBS = (
     JobSpec(
         name="archiver",
+        module="strandline.background.archiver",
         memory=1024,
         timeout=900,
         # the model: it promotes chains before it archives them
@@ -113,6 +119,7 @@ JOBS = (
     ),
     JobSpec(
         name="analytics",
+        module="strandline.graph.communities.analytics",
         memory=3008,
         timeout=900,
         needs=frozenset({"database", "blobs", "job_queue"}),
@@ -124,6 +131,7 @@ JOBS = (
     ),
     JobSpec(
         name="builder",
+        module="strandline.topics.builder",
         memory=1769,
         timeout=900,
         needs=frozenset({"database", "blobs", "job_queue", "model"}),
@@ -134,6 +142,7 @@ JOBS = (
     ),
     JobSpec(
         name="eraser",
+        module="strandline.erasure.eraser",
         memory=1769,
         timeout=900,
         needs=frozenset({"database", "blobs", "job_queue", "model"}),
@@ -155,6 +164,7 @@ JOBS = (
     ),
     JobSpec(
         name="promoter",
+        module="strandline.graph.promotion.promoter",
         memory=1769,
         timeout=900,
         needs=frozenset({"database", "blobs", "job_queue", "model"}),
@@ -166,6 +176,7 @@ JOBS = (
     ),
     JobSpec(
         name="sweeper",
+        module="strandline.background.sweeper",
         memory=1769,
         timeout=900,
         needs=frozenset({"database", "blobs", "work_queue", "job_queue", "model"}),
@@ -189,7 +200,7 @@ JOBS = (
         " (select %(now)s where exists (select from tenants_with_times_ahead(%(now)s))))",
     ),
 )
-"""Background work by tenant, in runs of the state machine."""
+"""Background work by tenant, in runs of the state machine; where the module of each lies."""
 # two: one for a deployment, while the state machine's may still run a long migration
 MIGRATE = FunctionSpec(
     "migrate", 512, 600, needs=frozenset({"owner", "job_queue"}), reserved_concurrency=2

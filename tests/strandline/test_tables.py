@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from strandline.auth.principals import Principal
-from strandline.job_names import quote_job_names
+from strandline.jobs.schemas import quote_job_names
 from strandline.log.event_builder import NewEvent, build_event
 from strandline.log.event_draft import EventDraft, build_draft
 from strandline.log.schemas_append import AppendRequest
@@ -24,6 +24,7 @@ PACKAGE = ROOT / "shared" / "strandline"
 JOB_ROW = """\
     JobSpec(
         name="planted",
+        module="strandline.planted",
         memory=512,
         timeout=60,
         needs=frozenset({"database"}),
@@ -39,8 +40,8 @@ QUOTA_SETTING = '''\
     """Planted units."""
 '''
 FAULTS = {
-    "job_names.py": {'Literal["archiver"': 'Literal["planted", "archiver"'},
     "function_specs.py": {
+        'Literal["archiver"': 'Literal["planted", "archiver"',
         "JOBS = (\n": f"JOBS = (\n{JOB_ROW}",
     },
     "config_quotas.py": {

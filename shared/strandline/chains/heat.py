@@ -109,8 +109,8 @@ def apply_recalls(state: AccessState, times: Iterable[datetime], tuning: Tuning)
 
 
 def compute_cold_at(state: HeatState, tuning: Tuning) -> datetime:
-    """The moment from which the archiver may archive a chain that is not recalled before: not
-    accessed for `archive_days`, and with heat below `freezing`.
+    """The moment from which a chain that is not recalled before may be archived: not accessed for
+    `archive_days`, and with heat below `freezing`.
 
     Both conditions are measured from the last access, which is never earlier than the chain's
     formation nor, by the server's clock, than its last event.

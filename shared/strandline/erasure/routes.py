@@ -1,4 +1,4 @@
-"""HTTP routes that erase events and end sessions."""
+"""HTTP routes that erase events, and `DELETE` on a session, which erases or only ends it."""
 
 from datetime import UTC, datetime
 
@@ -36,8 +36,7 @@ from strandline.http.schemas_idempotency import REPLAYED_HEADER
 from strandline.log.store_erasure_marks import has_unfinished_erasure
 from strandline.log.store_scopes import get_scope
 from strandline.schemas import ParticipantsQuery
-from strandline.sessions import sessions
-from strandline.sessions.routes_write import SESSION, find_session
+from strandline.sessions.routes_write import SESSION, end_session, find_session
 from strandline.sessions.schemas import EndedOut
 
 
@@ -95,10 +94,9 @@ def delete_session(request: Request) -> Response:
     credential then also needs the right `erase`. If nothing is left of the session, this returns
     its last erasure."""
     query = request.parse_query(DeleteSessionQuery)
-    access = request.connect_writer()
     if not query.erase:
-        session = find_session(request, query)
-        return json_response(sessions.end_session(access, session, datetime.now(UTC)))
+        return end_session(request, query)
+    access = request.connect_writer()
     request.principal.require_right("erase")
     key = erase_events.make_session_request_key(access, request.path_parameter("session_id"))
     try:

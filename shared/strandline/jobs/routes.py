@@ -6,9 +6,8 @@ from strandline.db.database import Caller, TenantDb
 from strandline.errors import NotFound, StateConflict, Unavailable
 from strandline.http.request import Request
 from strandline.http.routes_and_responses import Response, Route, json_response
-from strandline.job_names import quote_job_names
 from strandline.jobs import admin_verbs
-from strandline.jobs.schemas import JobOut, JobsPage, JobsQuery
+from strandline.jobs.schemas import JobOut, JobsPage, JobsQuery, quote_job_names
 
 
 def start_job(request: Request) -> Response:

@@ -1,13 +1,13 @@
 """Request and response types of the jobs routes."""
 
 from datetime import datetime
-from typing import Literal
+from typing import Literal, get_args
 from uuid import UUID
 
 from pydantic import Field
 from typing_extensions import TypeAliasType
 
-from strandline.job_names import JobName, quote_job_names
+from strandline.function_specs import JobName
 from strandline.schemas import PagingQuery, ResponseModel
 
 JobState = TypeAliasType("JobState", Literal["queued", "running", "done", "failed"])
@@ -15,6 +15,13 @@ JobKind = TypeAliasType(
     "JobKind",
     Literal[JobName, "enrich", "continues", "embed", "fold", "grow", "promote", "analyze"],
 )
+
+
+def quote_job_names(conjunction: Literal["and", "or"]) -> str:
+    """The names of all jobs for the API's document, as in "`a`, `b` and `c`"."""
+    *others, last = (f"`{name}`" for name in get_args(JobName.__value__))
+    return f"{', '.join(others)} {conjunction} {last}"
+
 
 _JOB_NAMES = quote_job_names("and")
 _KIND = f"""\

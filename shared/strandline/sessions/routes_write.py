@@ -1,10 +1,12 @@
-"""HTTP routes that begin sessions and append to them."""
+"""HTTP routes that begin sessions and append to them, and what ends them. `DELETE` on a session is
+a route of `erasure`, which lies above: it ends the session here, or erases it there."""
 
+from datetime import UTC, datetime
 from uuid import UUID
 
 from strandline.errors import Conflict, Forbidden, Gone, StateConflict
 from strandline.http.request import Request
-from strandline.http.routes_and_responses import Response, Route, replayable_response
+from strandline.http.routes_and_responses import Response, Route, json_response, replayable_response
 from strandline.http.schemas_idempotency import REPLAYED_HEADER, IdempotencyHeaders
 from strandline.log.append import append
 from strandline.log.append_state import AppendResult
@@ -66,6 +68,13 @@ def post_session_event(request: Request) -> Response:
     return _make_created_response(results[0].receipt, results)
 
 
+def end_session(request: Request, query: ScopeIdQuery) -> Response:
+    """End the session that the path names: it is hidden, nothing can be appended to it, and its
+    events stay. A repeated request changes nothing. Raises NotFound and StateConflict."""
+    session = find_session(request, query)
+    return json_response(sessions.end_session(request.connect_writer(), session, datetime.now(UTC)))
+
+
 def _make_created_response(body: ResponseModel, results: list[AppendResult]) -> Response:
     is_replay = all(result.is_replay for result in results)
     return replayable_response(body, 201, is_replay=is_replay)
@@ -83,7 +92,7 @@ def find_named_session(request: Request, session_id: str, scope_id: UUID | None)
 
 
 SESSION = "/api/v1/sessions/{session_id}"
-"""The path of one session."""
+"""The path of one session. Its DELETE is in erasure/routes.py."""
 _REPLAY_HEADERS = {REPLAYED_HEADER: "`true` when this was already stored."}
 ROUTES = {
     "POST /api/v1/sessions": Route(

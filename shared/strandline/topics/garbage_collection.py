@@ -1,5 +1,5 @@
-"""Delete the rows of the topic index that no kept snapshot needs. Runs in the archiver, under the
-builder's lease, so that no build runs at the same time."""
+"""Delete the rows of the topic index that no kept snapshot needs. Runs under the builder's lease,
+so that no build runs at the same time."""
 
 import functools
 import time

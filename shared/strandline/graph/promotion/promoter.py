@@ -115,8 +115,8 @@ def shard(resources: JobResources, lease: Lease, shard: Shard, now: datetime) ->
 
 
 def promote_cold_chains(resources: JobResources, lease: Lease, now: datetime) -> Mapping[str, int]:
-    """Promote the tenant's chains that are about to be archived, for the archiver. Returns counts.
-    This does not wait for the model: the heuristic model answers while it is unavailable."""
+    """Promote the tenant's chains that are about to be archived. Returns counts. This does not wait
+    for the model: the heuristic model answers while it is unavailable."""
     run = _make_run(resources, lease, now)
     run.patience = timedelta(0)
     _promote_all(
