@@ -58,7 +58,7 @@ examples: $(READY) ## write the answers of the API's examples as the service giv
 prove: $(READY) ## run the proofs at the sizes that are promised; make prove ARGS="--cases 50000 fold"
 	@$(PY) -m tests.prove $(ARGS)
 
-upgrade: $(READY) ## test the code of before on this schema: make upgrade SINCE=<commit or tag>
+upgrade: $(READY) ## test the previous code on this schema: make upgrade SINCE=<commit or tag>
 	@$(PY) -m tests.prove.upgrade $(SINCE)
 
 CORPORA = $(if $(LOCOMO),--locomo "$(LOCOMO)") $(if $(TALKS),--talks "$(TALKS)") $(if $(BEAM),--beam "$(BEAM)") $(if $(VECTORS),--vectors "$(VECTORS)")

@@ -42,7 +42,7 @@ _KEPT_DIST_INFO = re.compile(
 _COPYLEFT = re.compile(r"GPL|General Public|Affero", re.IGNORECASE)
 _LESSER = re.compile(r"LGPL|Lesser General Public|Library General Public", re.IGNORECASE)
 _LESSER_ALLOWED = frozenset({"psycopg", "psycopg-binary"})
-"""LGPL-3.0: an unmodified library, which whoever deploys can replace."""
+"""LGPL-3.0: an unmodified library, which anyone who deploys can replace."""
 
 
 def prune(site: Path) -> None:

@@ -3,7 +3,7 @@
     python layers/install.py DIRECTORY LOCK                  (make run, make test)
 
 Installed packages are kept if their pins are in the lock. If the environment has other pins, it is
-built anew. The program needs only Python's standard library.
+built again. The program needs only Python's standard library.
 """
 
 import os

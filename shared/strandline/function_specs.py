@@ -148,7 +148,7 @@ JOBS = (
         needs=frozenset({"database", "blobs", "job_queue", "model"}),
         actions={
             "s3:PutObject": ("bucket/_jobs/*",),
-            "s3:GetObject": ("bucket/*",),  # texts of payloads, for chains that are formed anew
+            "s3:GetObject": ("bucket/*",),  # texts of payloads, for chains that are formed again
             # payloads of erased events, and the lists of its runs
             "s3:DeleteObject": ("bucket/*",),
             "s3:GetBucketVersioning": ("bucket",),

@@ -1,5 +1,5 @@
 """The routes of `query`, as "METHOD /path/{parameter}": the longest list of the table of functions
-in `deployment`.
+in `function_specs`.
 
 Written down, not derived from the routes themselves: infra and every function read this list, and
 the modules of the routes are 640 imports. A test compares both."""

@@ -298,8 +298,8 @@ class ParticipantsQuery(RequestModel):
     what all of them took part in, together with those that the body names. A bound user is added
     automatically."""
     everybody: Switch = False
-    """`true`: read all of the tenant, whoever took part, instead of naming participants. Only for
-    an admin's credential that is not bound to a user."""
+    """`true`: read all of the tenant, no matter who took part, instead of naming participants.
+    Only for an admin's credential that is not bound to a user."""
 
 
 class ParticipantsPagingQuery(ParticipantsQuery):

@@ -1,6 +1,6 @@
 """Opaque tokens that callers keep and send back: encrypted, and the same each time.
 
-A database snapshot counts the transactions of the whole database, so whoever could read it would
+A database snapshot counts the transactions of the whole database, so anyone who could read it would
 learn how busy other tenants are. AES-SIV (RFC 5297) is deterministic and authenticated: a token
 that was not sealed here for this tenant and purpose is detected.
 """

@@ -38,7 +38,7 @@ class RequestBodyStream(Protocol):
     """A body that is too large to be held at once."""
 
     def read(self) -> Iterator[bytes]:
-        """Its bytes from the beginning, piece by piece; called anew for each attempt."""
+        """Its bytes from the beginning, piece by piece; called again for each attempt."""
         ...
 
 

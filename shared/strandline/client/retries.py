@@ -75,7 +75,7 @@ def was_surely_not_done(error: ServiceError) -> bool:
 
 def read_retry_after(headers: Mapping[str, str]) -> float | None:
     """The seconds of a header Retry-After, which names them, or the moment after them by the clock
-    of whoever answered; None if it says neither."""
+    of the one that answered; None if it says neither."""
     text = headers.get("Retry-After", "").strip()
     if _SECONDS.fullmatch(text):
         return float(text)

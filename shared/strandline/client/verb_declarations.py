@@ -227,7 +227,7 @@ class MultiRequestVerb(_Descriptor, Generic[P, T]):
 
 
 def yield_step(step: Call[T] | BlockingStep[T]) -> Steps[T]:
-    """One step of a procedure: `answer = yield from ask(call)`."""
+    """One step of a procedure: `answer = yield from yield_step(call)`."""
     return (yield step)
 
 

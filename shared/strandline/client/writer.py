@@ -62,7 +62,7 @@ class Writer:
         self._thread.start()
 
     def _begin_after_fork(self) -> None:
-        """In a forked process: begin anew. It has no thread, and what waits is the parent's to
+        """In a forked process: begin again. It has no thread, and what waits is the parent's to
         store."""
         if self._process != os.getpid():
             self._begin()

@@ -125,7 +125,7 @@ class Bridge:
             self._write(data)
 
     def _tell_person(self, error: ServiceError) -> None:
-        """One line for whoever reads the client's log, the first time that no service answers."""
+        """One line for readers of the client's log, the first time that no service answers."""
         if isinstance(error, UnavailableError) and not self._was_away:
             self._was_away = True
             print_text(f"strandline mcp: {error}", err=True)

@@ -37,7 +37,7 @@ DATA_LOCATIONS = {
     "uploads": DataLocation("blob_cid and writer; writer, tenant", "deleted", "uncited ones too"),
     # indexes
     "event_search": DataLocation(
-        "event_id, cited_id", "deleted", "the event after it is indexed anew"
+        "event_id, cited_id", "deleted", "the event after it is indexed again"
     ),
     "event_texts": DataLocation("event_id", "deleted"),
     "event_vectors": DataLocation("event_id", "deleted"),
@@ -77,7 +77,7 @@ DATA_LOCATIONS = {
     "sona_centroids": DataLocation("sona_members", "renewed", "deleted where no member is left"),
     "acts": DataLocation("event_id", "deleted"),
     "turns": DataLocation(
-        "turn_events, tenant", "deleted", "whoever asked; all where the tenant is erased"
+        "turn_events, tenant", "deleted", "no matter who asked; all where the tenant is erased"
     ),
     "turn_events": DataLocation("event_id", "deleted", "with the turn's other events"),
     "sona_names": DataLocation(
@@ -92,7 +92,7 @@ DATA_LOCATIONS = {
     "erased_events": DataLocation("event_id", "kept", "the feed of erasures"),
     "erased_keys": DataLocation("event_id", "kept", "HMACs"),
     "erased_acts": DataLocation("acts", "kept", "their places in threads"),
-    "erased_chains": DataLocation("chain_id", "kept", "until the chain is formed anew"),
+    "erased_chains": DataLocation("chain_id", "kept", "until the chain is formed again"),
     "erasure_marks": DataLocation("erasure", "kept", "until all its events are tombstones"),
     "erased_payloads": DataLocation("erasure", "kept", "until the object is removed"),
 }

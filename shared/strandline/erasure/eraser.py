@@ -242,7 +242,7 @@ def _form_chains(
             raise
         except Exception as error:  # the other chains are still formed
             log_fields = {"scopes": [chain.scope_id], "reason": error_code(error)}
-            logger.warning("chain not formed anew", extra=log_fields)
+            logger.warning("chain not formed again", extra=log_fields)
             with lease.transaction():
                 store_job.count_attempt(lease.access, chain.chain_id)
             continue

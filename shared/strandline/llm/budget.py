@@ -42,7 +42,7 @@ MAX_UNWRITTEN = 500
 _ERASING_SECONDS = 60.0
 """Seconds after which a call about a scope with events that are being erased may be tried again."""
 _MAX_SUBJECTS = 10_000
-"""With leases of this many subjects, all of a tenant's are dropped and leased anew."""
+"""With leases of this many subjects, all of a tenant's are dropped and leased again."""
 _CALLS_PER_RUN = 4
 """The calls of a closed run and its merge. Where a minute allows fewer, waiting does not help."""
 

@@ -165,7 +165,7 @@ def render_parts(tag: str, parts: Sequence[TopicTreePart], limits: PromptLimits)
 
 def render_walk(question: str, options: Sequence[WalkOption], limits: PromptLimits) -> PromptData:
     """Render a question and numbered parts of a topic tree, as one JSON object a line. Ids of
-    whoever is not a participant of a part's scope are not shown. If the text is too long, the
+    anyone who is not a participant of a part's scope are not shown. If the text is too long, the
     longest summaries are cut first."""
     asked_for = question[: limits.event_characters]
     texts = [_mask_others(option.part.summary or "", option.participants) for option in options]
@@ -193,7 +193,7 @@ def render_walk(question: str, options: Sequence[WalkOption], limits: PromptLimi
 def render_statements(
     statements: Sequence[str], participants: Collection[str], limits: PromptLimits
 ) -> PromptData:
-    """Render statements as one JSON object a line. Ids of whoever is not one of the participants
+    """Render statements as one JSON object a line. Ids of anyone who is not one of the participants
     are not shown."""
     texts = [_mask_others(text[: limits.event_characters], participants) for text in statements]
     lines = [_to_json_line({"text": text}) for text in texts]

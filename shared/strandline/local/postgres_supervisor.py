@@ -39,7 +39,7 @@ class PostgresSupervisor:
         self._descriptors = [os.open(path, os.O_RDONLY) for path in paths if path.exists()]
         self._identities = {path: _file_identity(path) for path in paths}
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="keeper", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="postgres-supervisor", daemon=True)
         self._thread.start()
 
     def close(self) -> None:

@@ -95,7 +95,7 @@ class PayloadBeforeUpload:
     """What the database knows of a payload that a writer wants to upload."""
 
     stored_size: int | None
-    """The payload's size in bytes, if this writer may already cite it, whoever the participants
+    """The payload's size in bytes, if this writer may cite it, no matter who the participants
     are."""
     upload_id: UUID | None
     remove_at: datetime | None

@@ -61,7 +61,7 @@ class ChatParameters:
     key: str
     """The key of the request."""
     participants: tuple[str, ...]
-    """The participants of both events, and of the recall: whoever reads the reply may see what it
+    """The participants of both events, and of the recall: readers of the reply may see what it
     rests on."""
     agent: str
     session_id: str | None

@@ -157,7 +157,7 @@ def merge(
     """Merge a sona into another one: its names lead there, and its memories count there. Its thread
     ends, but can still be read under its own id: an order of two threads would be made up. Raises
     NotFound, or Invalid if `into` is not one of the caller's sonas."""
-    # in all scopes: an event of both sonas counts once, whoever can see it
+    # in all scopes: an event of both sonas counts once, no matter who can see it
     access = database.connect_as(Caller(caller.tenant, (), caller.writer), deadline)
     with access.transaction():
         store_sonas.lock_writer_sonas(access)

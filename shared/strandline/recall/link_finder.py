@@ -36,7 +36,7 @@ def make_link_finder(
         text = _make_question(draft)
         if room < 1 or not text:
             return links
-        # Every reader of the new event must see what it cites, whoever writes it.
+        # Every reader of the new event must see what it cites, no matter who writes it.
         readers = Caller(tenant, tuple(draft.participants), NOBODY)
         result = search(
             database.connect_as(readers, deadline),

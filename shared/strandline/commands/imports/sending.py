@@ -147,8 +147,8 @@ def store_batch(client: Strandline, batch: Sequence[NewEvent], tally: ImportTall
 def _find_exported_here(
     client: Strandline, batch: Sequence[NewEvent]
 ) -> tuple[set[UUID], set[UUID]]:
-    """The events of an export that this service still has as the lines say, whoever wrote them; and
-    those that were erased here."""
+    """The events of an export that this service still has as the lines say, no matter who wrote
+    them; and those that were erased here."""
     sought: dict[UUID, dict[UUID, NewEvent]] = {}
     for item in batch:
         if item.origin is not None:
