@@ -67,7 +67,7 @@ def fold_turns(state: FoldState, turns: Sequence[EventToFold]) -> FoldOutcome | 
 
 def _fold_event(state: FoldState, event: EventToFold) -> bool:
     """Fold one event, and judge the events that were waiting for it. Returns False, or raises
-    Deferred, if that must wait; the event is then not folded."""
+    WorkDeferred, if that must wait; the event is then not folded."""
     if not event.is_in_lane:
         state.current_seq = event.seq
         return True
@@ -193,7 +193,7 @@ def _decide_content(
 ) -> RunEnrichment | None:
     """The run's content, either as already decided or decided now. If deciding fails and would fail
     again on the same data, a placeholder. None if all events of the run were erased. Raises
-    Deferred.
+    WorkDeferred.
 
     Content that lost its text to an erasure is decided again from the remaining events. The chain
     that the run was merged into stays the same.
