@@ -84,7 +84,7 @@ class JobSpec(FunctionSpec):
 
     name: JobName
     module: str
-    """It has the three verbs of jobs/runner.py."""
+    """Its file, below the package. It has the three verbs of jobs/runner.py."""
     min_spacing: timedelta
     """The least time between two runs that start because something is due."""
     next_due: LiteralString
@@ -102,7 +102,7 @@ RUN_ACTIONS: Mapping[str, tuple[str, ...]] = dict.fromkeys(
 JOBS = (
     JobSpec(
         name="archiver",
-        module="strandline.background.archiver",
+        module="background/archiver.py",
         memory=1024,
         timeout=900,
         # the model: it promotes chains before it archives them
@@ -119,7 +119,7 @@ JOBS = (
     ),
     JobSpec(
         name="analytics",
-        module="strandline.graph.communities.analytics",
+        module="graph/communities/analytics.py",
         memory=3008,
         timeout=900,
         needs=frozenset({"database", "blobs", "job_queue"}),
@@ -131,7 +131,7 @@ JOBS = (
     ),
     JobSpec(
         name="builder",
-        module="strandline.topics.builder",
+        module="topics/builder.py",
         memory=1769,
         timeout=900,
         needs=frozenset({"database", "blobs", "job_queue", "model"}),
@@ -142,7 +142,7 @@ JOBS = (
     ),
     JobSpec(
         name="eraser",
-        module="strandline.erasure.eraser",
+        module="erasure/eraser.py",
         memory=1769,
         timeout=900,
         needs=frozenset({"database", "blobs", "job_queue", "model"}),
@@ -164,7 +164,7 @@ JOBS = (
     ),
     JobSpec(
         name="promoter",
-        module="strandline.graph.promotion.promoter",
+        module="graph/promotion/promoter.py",
         memory=1769,
         timeout=900,
         needs=frozenset({"database", "blobs", "job_queue", "model"}),
@@ -176,7 +176,7 @@ JOBS = (
     ),
     JobSpec(
         name="sweeper",
-        module="strandline.background.sweeper",
+        module="background/sweeper.py",
         memory=1769,
         timeout=900,
         needs=frozenset({"database", "blobs", "work_queue", "job_queue", "model"}),

@@ -266,13 +266,13 @@ def test_jobs_are_listed_in_pages(scratch_db: ScratchDatabase, gateway: Gateway)
 
 def test_the_table_names_every_job_once_and_its_module() -> None:
     names = [job.name for job in function_specs.JOBS]
-    places = {job.name: job.module for job in function_specs.JOBS}
+    places = {job.name: f"shared/strandline/{job.module}" for job in function_specs.JOBS}
     assert names == [*get_args(function_specs.JobName.__value__)]
     assert {*names} < {fn.name for fn in function_specs.FUNCTIONS}
     for name in names:
         handler = importlib.import_module(f"functions.{name}.handler")
-        modules = [value for value in vars(handler).values() if hasattr(value, "plan")]
-        assert [(module.name, module.__name__) for module in modules] == [(name, places[name])]
+        (module,) = (value for value in vars(handler).values() if hasattr(value, "plan"))
+        assert (module.name, Path(module.__file__)) == (name, DEFINITION.parents[1] / places[name])
 
 
 def test_what_changes_nothing_is_refused_by_its_name(

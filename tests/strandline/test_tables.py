@@ -24,7 +24,7 @@ PACKAGE = ROOT / "shared" / "strandline"
 JOB_ROW = """\
     JobSpec(
         name="planted",
-        module="strandline.planted",
+        module="planted.py",
         memory=512,
         timeout=60,
         needs=frozenset({"database"}),
