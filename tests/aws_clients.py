@@ -17,7 +17,7 @@ _VARIABLES = ("AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", 
 
 
 def share_clients(patch: pytest.MonkeyPatch) -> None:
-    """Give the client of before to whoever asks for one of the same service, configuration and
+    """Give the earlier client to anyone who asks for one of the same service, configuration and
     environment; and read the models of services from their files once."""
     botocore: Any = botocore_session
     patch.setattr(botocore, "create_loader", functools.cache(botocore.create_loader))

@@ -2,7 +2,7 @@
 
 A new session costs 10 ms of processor time, and its caches are empty: each first statement on a
 table and each first call of a function costs several more. A connection of SESSIONS that is closed
-leaves its session to the next one with the same URL. For whoever closed it, it is closed.
+leaves its session to the next one with the same URL. For the one who closed it, it is closed.
 """
 
 from typing import Any

@@ -162,7 +162,7 @@ class _Keeper:
         if self._connection is None or self._connection.closed:
             # Its few statements are planned once, not at each of the first five times. It deletes
             # past triggers and foreign keys, and for good: a change of that parameter drops every
-            # plan of the session, and to plan them anew would cost 10 ms a test.
+            # plan of the session, and to plan them again would cost 10 ms a test.
             options = "-c plan_cache_mode=force_generic_plan -c session_replication_role=replica"
             self._connection = psycopg.connect(self._url, autocommit=True, options=options)
             self._connection.prepared_max = None  # a statement for each table

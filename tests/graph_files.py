@@ -64,7 +64,7 @@ def of_kind(data: bytes, kind: str) -> list[dict[str, Any]]:
 
 
 def rehash(lines: list[dict[str, Any]]) -> bytes:
-    """A file of these lines, numbered and hashed as by whoever wants to deceive."""
+    """A file of these lines, numbered and hashed as by anyone who wants to deceive."""
     data, chain = b"", b""
     for number, line in enumerate(lines, 1):
         members = {name: value for name, value in line.items() if name != "chain"}

@@ -174,7 +174,7 @@ def pour(status: int) -> Callable[[Handler], None]:
 
 @contextmanager
 def serving(port: int = 0) -> Generator[ModelServer]:
-    """A server while the block lasts; at a port of before it is that one come back."""
+    """A server while the block lasts; at an earlier port it is that one come back."""
     with ModelServer(port) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()

@@ -1,5 +1,5 @@
 """A database cluster with the migrated template, made once for each state of the schema and copied
-by whoever needs a server: to make one takes seconds, of each process of the tests."""
+by anyone who needs a server: to make one takes seconds, of each process of the tests."""
 
 import fcntl
 import hashlib
@@ -93,7 +93,7 @@ def _make(into: Path) -> None:
             make_template(server)
             server.clone_database(TEMPLATE, _SERVICE_DATABASE)
             with psycopg.connect(server.dsn(), autocommit=True) as administrator:
-                administrator.execute(  # hashed anew, by these settings
+                administrator.execute(  # hashed again, by these settings
                     sql.SQL("alter role {} password {}").format(
                         sql.Identifier(SUPERUSER), sql.Literal(server.password)
                     )

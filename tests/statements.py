@@ -20,7 +20,7 @@ def make_statement(content: str, *participants: str, **fields: Any) -> GraphStat
 
 
 def make_principal(user: str | None = None, tenant: str = "acme") -> Principal:
-    """Whoever may write; bound to a user, or to nobody."""
+    """Anyone who may write; bound to a user, or to nobody."""
     return Principal(tenant, user, frozenset({"read", "write"}))
 
 

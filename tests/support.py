@@ -44,7 +44,7 @@ NO_LIMITS_SETTINGS = ServiceSettings(
     tenant_requests_per_minute=10**9,
     tenant_appends_per_minute=10**9,
 )
-"""Settings for whoever is not to meet a quota: of their rates, no more is read."""
+"""Settings for anyone who is not to meet a quota: of their rates, no more is read."""
 OWNER, APP = "strandline_owner", "strandline_app"
 PASSWORDS = {OWNER: "owner-password", APP: "app-password"}
 TEMPLATE = "strandline_template"

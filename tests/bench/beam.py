@@ -2,7 +2,7 @@
 
 From github.com/mohammadtavakoli78/BEAM. The data is not shipped, because its licence is not stated.
 A conversation is a folder `chats/100K/<number>` with `chat.json` and
-`probing_questions/probing_questions.json`. Only talks 1 to 10 are read: the others are for whoever
+`probing_questions/probing_questions.json`. Only talks 1 to 10 are read: the others for those who
 judges what was fitted to these.
 """
 

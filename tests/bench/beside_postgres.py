@@ -39,7 +39,7 @@ from tests.bench.locomo import Conversation, TurnId
 DATA = """\
 FILE holds LoCoMo's conversations (locomo10.json of github.com/snap-research/locomo, or some of its
 rows). They are licensed CC BY-NC 4.0, for non-commercial use: so they are not part of this
-project, and whoever measures brings them."""
+project, and anyone who measures brings them."""
 
 
 class System(Protocol):

@@ -102,7 +102,7 @@ def test_groups_count_alike_however_many_questions_they_have() -> None:
 
 
 def test_the_fit_is_at_the_bottom_of_its_loss() -> None:
-    """From there no step in any direction leads down, by a loss that is counted anew."""
+    """From there no step in any direction leads down, by a loss that is counted again."""
     samples = [sample for sample in random_samples(60) if sample.answers]
     for sample in samples:
         sample.features[:, _FITTED:] = 0.0

@@ -1,4 +1,4 @@
-"""Acts: one linear thread per sona, whoever pushes, and a step seen where its memory is."""
+"""Acts: one linear thread per sona, no matter who pushes, and a step seen where its memory is."""
 
 import threading
 import time

@@ -56,7 +56,7 @@ def on(gateway: Gateway, monkeypatch: pytest.MonkeyPatch, embedder: Embedder) ->
         return gateway
 
     yield turn_on
-    turn_on(KEYS)  # whoever closes what is left needs settings
+    turn_on(KEYS)  # to close what is left needs settings
     for service in started:
         service.database.close()
 

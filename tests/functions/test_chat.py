@@ -266,7 +266,7 @@ def test_a_late_answer_is_a_turn_to_poll(
     scratch_db: ScratchDatabase,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One message and one reply, whoever else asks or works meanwhile; told to nobody else."""
+    """One message and one reply, no matter who else asks or works; told to nobody else."""
     with monkeypatch.context() as patch:
         patch.setattr("strandline.personas.answer_generation.RESERVE_SECONDS", 25.0)
         waiting = [
@@ -388,7 +388,7 @@ def test_what_was_added_later_is_told_as_such(
 def test_only_what_all_participants_see_is_recalled(
     front: Gateway, provider: ModelServer, tell: Tell
 ) -> None:
-    """Whoever asks: the reply is read by all of them."""
+    """No matter who asks: the reply is read by all of them."""
     key = front.key(user=ALICE)
     tell(key, "The buoy is alice's secret.", ALICE)
     tell(key, "The buoy is told to the helper.", ALICE, HELPER)

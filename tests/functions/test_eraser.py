@@ -187,7 +187,7 @@ def test_each_erasure_of_a_chain_waits_for_it(
     eraser: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Also for one that is formed anew while its next event is erased."""
+    """Also for one formed again while its next event is erased."""
     ids = [tell(eraser, f"The harbour opens at {n}.")["event_id"] for n in range(4)]
     fold_all(gateway, scratch_db)
     erasures = [erase(gateway, eraser, one) for one in ids[:2]]

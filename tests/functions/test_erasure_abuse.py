@@ -295,7 +295,7 @@ def test_what_is_uploaded_and_not_cited_goes_with_what_its_uploader_said(
     gateway: Gateway, scratch_db: ScratchDatabase, aws: LocalAws, tell: Tell, eraser: str
 ) -> None:
     """By the same rule for everybody: a bound user's own, a user's whom somebody may erase, all of
-    the tenant. Whoever erases less leaves it."""
+    the tenant. Anyone who erases less leaves it."""
     alice, bob = (gateway.key(user=one, rights=MAY_ERASE) for one in (ALICE, BOB))
 
     def upload(key: str, word: str) -> None:

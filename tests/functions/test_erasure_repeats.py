@@ -92,7 +92,7 @@ def test_a_session_that_is_erased_leads_to_its_erasure(
     assert delete(gateway.key(user=BOB, rights=["write", "erase"])).status == 404
     assert delete(gateway.key("globex", rights=["write", "erase"])).status == 404
     assert delete(eraser, "/api/v1/sessions/another").status == 404
-    tell(eraser, "Begun anew.", ALICE, BOB, session_id="harbour")
+    tell(eraser, "Begun again.", ALICE, BOB, session_id="harbour")
     assert delete(eraser).body["erasure_id"] != first.body["erasure_id"]
 
 

@@ -168,6 +168,6 @@ def test_who_was_not_there_finds_nothing(gateway: Gateway) -> None:
     assert (reply.status, reply.error["details"]["field"]) == (422, "nodes.0.relationships.0")
     body = {"participants": ["user:ada"], "nodes": [fact]}
     reply = gateway.call("POST", "/api/v1/graph/nodes", body, key=gateway.key(user="user:ada"))
-    assert reply.status == 201, "whoever listens now was there then"
+    assert reply.status == 201, "all who listen now were there then"
     (edge,) = reply.body["edges"]
     assert edge["to_id"] != link["target"], "a node of the same name in the new scope"

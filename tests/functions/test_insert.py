@@ -193,7 +193,7 @@ def test_a_replay_answers_the_first_event_with_its_first_edges(
     assert again.headers["Idempotent-Replayed"] == "true"
     assert "Idempotent-Replayed" not in first.headers
     assert cited_ids(first.body) == [dog["event_id"]]
-    more = insert_text(gateway, key, text)  # without the key it is another event, linked anew
+    more = insert_text(gateway, key, text)  # without the key it is another event, linked again
     assert len(more["edges"]) > 1
     body = insert_text(gateway, key, text, source_event_key="k-1")
     assert body == first.body, "an Idempotency-Key is a key of the channel http"

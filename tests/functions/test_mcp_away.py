@@ -24,7 +24,7 @@ def keeps_its_contract() -> None:
 def lose_database(
     monkeypatch: pytest.MonkeyPatch, embedder: Embedder
 ) -> Iterator[Callable[[], None]]:
-    """Begins the service anew, with no database to be found."""
+    """Begins the service again, with no database to be found."""
     services: list[Any] = []
 
     def lose() -> None:

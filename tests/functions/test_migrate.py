@@ -180,7 +180,7 @@ def test_two_runs_at_once_apply_each_file_once_and_make_one_key(
         thread.start()
     for thread in threads:
         thread.join()
-    # A long file, which others may work on too, is told by whoever ends it.
+    # A long file, which others may work on too, is told by the one who ends it.
     assert sorted(name for one in ends for name in one["applied"]) == sorted(EVERY)
     assert len(stage.rows(FIRST)) == 1
     assert rights_of(stage, secrets.read_secret(first_key)) == {"operator"}

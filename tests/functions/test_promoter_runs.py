@@ -146,7 +146,7 @@ def promote_after_retry(gateway: Gateway, key: str) -> Any:
     return wait_for(gateway, started.body["job_id"], key)
 
 
-def promote_anew(
+def promote_again(
     scratch_db: ScratchDatabase, gateway: Gateway, key: str
 ) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
     """The graph as it is, and as one run without any trouble writes it."""
@@ -213,8 +213,8 @@ def test_a_function_that_is_killed_while_the_model_answers_is_resumed(
     assert len(provider.requests) == 3, "the killed one's second question, once more"
     assert scratch_db.rows(SHARDS.format("s.lease_no, s.state")) == [(2, "done")]
     provider.let_go.set()
-    before, anew = promote_anew(scratch_db, gateway, key)
-    assert before == anew
+    before, again = promote_again(scratch_db, gateway, key)
+    assert before == again
 
 
 def background(gateway: Gateway, key: str) -> int:
@@ -249,5 +249,5 @@ def test_an_unusable_answer_is_counted_seen_and_retried(
     assert failures(gateway, key) == [("done", "")]
     assert background(gateway, key) == 0
     assert names(scratch_db, "fact") == FACTS
-    before, anew = promote_anew(scratch_db, gateway, key)
-    assert before == anew
+    before, again = promote_again(scratch_db, gateway, key)
+    assert before == again

@@ -113,7 +113,7 @@ def test_names_that_stand_in_a_path_only_encoded(gateway: Gateway) -> None:
 
 
 def test_sessions_begun_at_once_are_one(gateway: Gateway, scratch_db: ScratchDatabase) -> None:
-    """The lock is the one that appends take: whoever comes second finds the first's."""
+    """The lock is the one that appends take: the one who comes second finds the first's."""
     key = gateway.key(user=ALICE)
 
     def race(n: int) -> int:

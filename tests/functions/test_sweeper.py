@@ -1,4 +1,4 @@
-"""The sweep: everything that is due, whoever forgot to say so."""
+"""The sweep: everything that is due, no matter who forgot to say so."""
 
 import importlib
 import time

@@ -165,7 +165,7 @@ def test_two_users_never_see_each_other_s_memory(world: World, share: bool) -> N
 
 @with_and_without
 def test_a_bound_user_cannot_ask_for_another(world: World, share: bool) -> None:
-    """Whoever is named, the user of the credential is added: what only others were in is not
+    """No matter who is named, the user of the credential is added: what only others were in is not
     there."""
     for names in ((BOB,), (BOB, HELPER), (HELPER,), (PILOT,)):
         scope_ids = world.everything("alice", *names)
@@ -299,7 +299,7 @@ def test_chains_nearer_than_the_session_s_hide_none_of_it(
 
 @pytest.mark.parametrize("share", [True])
 def test_what_is_told_of_one_session_stays_of_that_session(world: World, share: bool) -> None:
-    """Topics, heat and segments are of the session, whoever reads them."""
+    """Topics, heat and segments are of the session, no matter who reads them."""
     path = f"{SESSIONS}/alice-helper"
     (topic,) = world.read("alice", "GET", f"{path}/analysis/topics")["topics"]
     assert topic["event_ids"] == [world.events["alice-helper"]]

@@ -335,7 +335,7 @@ def _with_bedrock(base: ScratchDatabase, front: Gateway, patch: pytest.MonkeyPat
             _build_anew(base, front)
             continue
         if name in ("promoter", "archiver"):
-            _promote_anew(base, front, name)
+            _promote_again(base, front, name)
             continue
         if name == "eraser":
             _form_anew(base, front)
@@ -375,7 +375,7 @@ def _build_anew(base: ScratchDatabase, front: Gateway) -> None:
 
 
 def _form_anew(base: ScratchDatabase, front: Gateway) -> None:
-    """A chain that lost an event and keeps a text payload, which is missing, is formed anew, with a
+    """A chain that lost an event and keeps a text payload, which is missing, is formed again with a
     model."""
     ((event_id, cid),) = base.rows(
         "select e.event_id::text, b.blob_cid from chain_events e"
@@ -393,7 +393,7 @@ def _form_anew(base: ScratchDatabase, front: Gateway) -> None:
     front.run_job("eraser", "acme")
 
 
-def _promote_anew(base: ScratchDatabase, front: Gateway, job: str) -> None:
+def _promote_again(base: ScratchDatabase, front: Gateway, job: str) -> None:
     """A promotion of all chains, with a model."""
     base.rows("delete from decisions where kind = 'extracted'")
     base.rows("update chain_versions set rejected = null")

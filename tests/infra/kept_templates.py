@@ -30,7 +30,7 @@ MAX_AGE_SECONDS = 86_400.0
 
 def keep(kind: str, props: str, make: Callable[[], str]) -> str:
     """What `make` gives for `given`: a text that rests on these and the sources alone. It is made
-    by whoever needs it first; others wait for it, also in other processes."""
+    by anyone who needs it first; others wait for it, also in other processes."""
     name = hashlib.sha256(props.encode()).hexdigest()[:32]
     file = _directory() / f"{kind}-{name}.json"
     with _alone_with(file):
@@ -60,7 +60,7 @@ def read_sources() -> dict[Path, bytes]:
         if path not in results and "__pycache__" not in path.parts:
             results[path] = path.read_bytes()
             name = str(path.relative_to(ROOT))
-            # The package itself imports nothing but for whoever asks it for the client.
+            # The package itself imports nothing but for those who ask it for the client.
             if path.suffix == ".py" and name not in {*PROGRAMS, "shared/strandline/__init__.py"}:
                 todo += _imports(results[path].decode())
     return results

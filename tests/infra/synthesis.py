@@ -1,4 +1,4 @@
-"""What the CDK makes of settings. To import it takes seconds: whoever needs it does so then."""
+"""What the CDK makes of settings. To import it takes seconds: who needs it does so then."""
 
 import contextlib
 import json

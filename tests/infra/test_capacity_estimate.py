@@ -49,7 +49,7 @@ def test_instances_and_the_account_s_quota_are_those_of_the_table(repository: Pa
 
 
 def test_measured_figures_are_those_of_the_pages_they_come_from(repository: Path) -> None:
-    """A figure that is measured anew is to be taken over here."""
+    """A figure that is measured again is to be taken over here."""
     docs = repository / "docs"
     text = capacity_estimate.DOCUMENT.read_text()
     proofs, recall = ((docs / name).read_text() for name in ("proofs.md", "recall.md"))

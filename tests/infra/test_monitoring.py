@@ -155,7 +155,7 @@ def test_what_alarms_watch_is_what_the_handlers_print(
     metrics = emitted_metrics(log_output.getvalue())
     looked_at = watching(alarms(**MODEL))
     # A sweeper asks a model where it folds, a builder where it summarises, a promoter and an
-    # archiver where they promote, an eraser where it forms chains anew, mcp where it judges
+    # archiver where they promote, an eraser where it forms chains again, mcp where it judges
     # contradictions; their lines are made as the worker's is.
     names = ("sweeper", "builder", "promoter", "archiver", "eraser", "mcp")
     callers = {frozenset({("function", f"{PREFIX}{name}")}) for name in names}

@@ -21,7 +21,7 @@ CLIENTS = {"boto3", "botocore.session", "botocore.auth", "s3transfer", "urllib3"
 CREDENTIALS = {"jwt", "cryptography"}
 """JWT, where it is switched on: 60 ms."""
 MODEL = {"numpy", "onnxruntime.capi", "tokenizers"}
-"""The embedding model: 300 ms, of whoever embeds."""
+"""The embedding model: 300 ms, for those who embed."""
 REASONING = {"snowballstemmer", "strandline.llm.tasks", "strandline.context.session_context"}
 """What makes chains, names and summaries."""
 WIRE = {"pydantic.json_schema", "strandline.apidocs.openapi"}

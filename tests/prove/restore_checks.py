@@ -90,7 +90,7 @@ def restore_from_dump(
     source: ScratchDatabase, directory: Path, *options: str
 ) -> Generator[ScratchDatabase]:
     """The database alone, row by row, by pg_dump and pg_restore as superuser: roles come from
-    roles.sql, and transactions are numbered anew."""
+    roles.sql, and transactions are numbered again."""
     dump = directory / "dump"
     _run("pg_dump", "--format=custom", f"--file={dump}", source.admin_url)
     with EmbeddedPostgres(directory / "restored", durable=False) as server:

@@ -1,4 +1,4 @@
-"""P14: payloads and appends never lose each other, in any order, whoever dies on the way; and what
+"""P14: payloads and appends never lose each other, in any order, whatever dies on the way; and what
 is imported from long ago is not cold on arrival.
 
 Real handlers, database and store. Between any two calls to the store each actor may be stopped for
@@ -135,7 +135,7 @@ class PausedBlobs(BlobStore):
 
 
 class Stage:
-    """A tenant, its payloads, and whoever is at work on them."""
+    """A tenant, its payloads, and those at work on them."""
 
     def __init__(
         self, admin: Admin, aws: LocalAws, gateway: Gateway, threads: ThreadPoolExecutor, seed: int
@@ -172,7 +172,7 @@ class Stage:
     # time ----------------------------------------------------------------------------------------
 
     def pass_time(self, seconds: float) -> None:
-        """Move the clock: whoever would not live so long dies first."""
+        """Move the clock: those who would not live so long die first."""
         for actor in self.actors:
             actor.life -= seconds
             if actor.life < 0 and not actor.done:

@@ -192,7 +192,7 @@ def test_nothing_comes_of_stored_orders_but_an_answer(
     assert len(provider.requests) == 2 * len(cases), "each is asked once: what it says is usable"
     for n, request in enumerate(provider.requests):
         headings.update(check_prompt(request, cases[n // 2]))
-    assert headings["Latest events:"] == len(cases), "of each session, with the reply of before"
+    assert headings["Latest events:"] == len(cases), "of each session, with the earlier reply"
     assert headings["Topics:"] >= len(cases), headings
     assert headings[KNOWN_HEADING] + headings[SAID_HEADING] >= len(cases), headings
     _check_new_events(scratch_db, before, replies)

@@ -79,7 +79,7 @@ FORMING: Steps = (
     (store_failures, "record_failure"),
     (store_job, "queue_retry"),
 )
-"""What forms chains anew from the events that they keep."""
+"""What forms chains again from the events that they keep."""
 COMPLETING: Steps = (
     (BlobStore, "erase_exports"),
     (store_job, "list_payloads"),

@@ -175,7 +175,7 @@ class Reader:
         return marks
 
     def _learn_acknowledged(self) -> None:
-        """What was acknowledged by now: whoever pins later sees it."""
+        """What was acknowledged by now: anyone who pins later sees it."""
         acked = self.history.acks[self._known :]
         self._known += len(acked)
         for ack in acked:
@@ -292,7 +292,7 @@ def test_each_event_is_under_one_leaf_or_in_the_tail(
     seed: int,
 ) -> None:
     """25,000 events a seed; readers with a planted fault read along and must find some wrong. The
-    last events have ids of before the first, as of a writer that was long in committing."""
+    last events have ids from before the first, as of a writer that was long in committing."""
     size, history, started = proof_size(EVENTS), History(), time.monotonic()
     stop, late = threading.Event(), [AppendOp(f"late {n}", who) for n, who in enumerate(SCOPES)]
     with ExitStack() as stack:

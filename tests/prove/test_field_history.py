@@ -1,4 +1,4 @@
-"""Promise: a field keeps every revision, in the order in which they were stated, whoever writes at
+"""Promise: a field keeps every revision, in the order in which they were stated, by any number at
 the same time; it serves the newest 500; and its salience counts each answer that gave it."""
 
 import threading

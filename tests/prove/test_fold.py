@@ -289,7 +289,7 @@ def live(
     gateway: Gateway, base: ScratchDatabase, worker: WorkerResources, seed: int, events: int
 ) -> list[UUID]:
     """A life with all that is decided: idle closings, vectors given up and refused, a moody model,
-    chains said anew, thresholds that change."""
+    chains said again, thresholds that change."""
     embedder = worker.embedder
     assert isinstance(embedder, WordEmbedder)
     dice, chat, key = random.Random(seed), EventGenerator(seed), gateway.key()
@@ -324,7 +324,7 @@ def live(
 
 
 def use(base: ScratchDatabase, worker: WorkerResources, dice: random.Random) -> None:
-    """Some chains are recalled, and some that are cold archived: those may be said anew after."""
+    """Some chains are recalled, and some that are cold archived: those may be said again after."""
     access = worker.database.connect_as(Caller.background("acme"))
     for number in range(dice.randrange(3)):
         rows = base.rows("select chain_id, scope_id, participants from chains order by 1")
@@ -356,7 +356,7 @@ def replay(
         for scope in scopes:
             with suppress(Kill), killing(dice.randrange(20, 400)):
                 fold_scope(other, access, scope, LATER)
-    # Whoever died on the last event left the scope due, with what was decided to happen after it.
+    # Who died on the last event left the scope due, with what was decided to happen after it.
     access = worker.database.connect_as(Caller.background("acme"))
     for scope in scopes:
         assert fold_scope(other, access, scope, LATER).is_finished
@@ -424,7 +424,7 @@ def test_a_decision_that_was_not_stored_is_noticed(
         try:
             replay(scratch_db, worker, scopes, random.Random(seed))
         except (UniqueViolation, AssertionError):
-            return  # it decides anew what is decided for another place, or finds nothing to go by
+            return  # it decides again what is decided for another place, or finds nothing to go by
         if hashes(scratch_db) != before:
             return
         scratch_db.rows(EMPTY)

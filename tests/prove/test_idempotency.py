@@ -255,7 +255,7 @@ def test_a_retry_after_a_death_between_commit_and_answer_gets_the_receipt(
     embedder: Embedder,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The message is sent right after the commit: whoever dies there answered nothing."""
+    """The message is sent right after the commit: one who dies there answered nothing."""
 
     def die(*_: object) -> None:
         raise Death

@@ -148,7 +148,7 @@ def test_a_stage_left_alone_is_silent_but_for_its_mornings(
     assert find_unexplained(stage, again, []) == []
     wait_until_nobody_is_connected(stage)
     assert call(stage.local_service, "/api/v1/scopes?participants=user:alice")["scopes"], (
-        "it opens anew"
+        "it opens again"
     )
     wait_until_nobody_is_connected(stage)
     query = {"query": "crane", "participants": ["user:alice", "agent:helper"]}

@@ -50,7 +50,7 @@ def samples(gateway: Gateway, key: str) -> Samples:
 
 @pytest.fixture
 def url(samples: Samples, key: str) -> Iterator[str]:
-    """The service's address; whoever calls it has the key, as the suite cannot send one."""
+    """The service's address; anyone who calls it has the key, as the suite cannot send one."""
     del samples
 
     def wrap(app: GatewayApp) -> Any:

@@ -124,7 +124,7 @@ class Script:
         return _op(f"own {n}", chance.randrange(len(SCOPES)), is_keyed, n % 50)
 
     def _raced(self, size: int) -> list[AppendOp]:
-        """The same for three callers in a row, whoever they are."""
+        """The same for three callers in a row, no matter who they are."""
         n = next(self._tickets) // 3
         return [
             _op(f"raced {n} {i} of {size}", (n + i) % len(SCOPES), True, n) for i in range(size)

@@ -189,7 +189,7 @@ def test_what_is_brought_back_is_whole_and_guarded_and_goes_on(
             assert again.body["event_id"] != later.body["event_id"]
             spare = source.spare.token
             revoked = front.call("GET", "/memories/list", key=spare, query=EVERYBODY)
-            assert revoked.status == 200  # until it is revoked anew
+            assert revoked.status == 200  # until it is revoked again
             goes_on(front, back, source.keys)
 
 

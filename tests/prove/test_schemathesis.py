@@ -116,7 +116,7 @@ def schemathesis(
     report.unlink(missing_ok=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # those of its libraries; ours have tests of their own
-        from schemathesis.cli import schemathesis as program  # a second: for whoever needs it
+        from schemathesis.cli import schemathesis as program  # a second: for those who need it
 
         result = CliRunner().invoke(
             program,

@@ -1,4 +1,4 @@
-"""`make upgrade` finds the code of before, or says why it cannot; the run itself is `make prove`'s,
+"""`make upgrade` finds the previous code, or says why it cannot; the run itself is `make prove`'s,
 because it needs the history that a clone in CI may lack."""
 
 import subprocess

@@ -1,4 +1,4 @@
-"""Promise: what an event cites is what its CID names, whatever meets and whoever dies on the way;
+"""Promise: what an event cites is what its CID names, whatever meets and dies on the way;
 and of what nobody cites nothing is left when its time is over."""
 
 import contextlib

@@ -188,7 +188,7 @@ def add_migration(directory: Path, text: str) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """0 when the code of before passes and the planted fault is noticed."""
+    """0 when the previous code passes and the planted fault is noticed."""
     with tempfile.TemporaryDirectory(prefix="strandline-upgrade-") as directory:
         checkout = Path(directory)
         try:

@@ -72,7 +72,7 @@ def test_overrides_that_cannot_be_are_refused(wrong: dict[str, object]) -> None:
 
 
 def test_what_heat_goes_by_has_all_that_moves_its_moments() -> None:
-    """A change of any other threshold sets no chain's moments anew."""
+    """A change of any other threshold does not compute chains' moments again."""
     assert set(DEFAULTS.heat_time_parameters()) == {
         *("heat_importance", "heat_density", "heat_hours", "promote", "freezing", "archive_days")
     }

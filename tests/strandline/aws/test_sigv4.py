@@ -113,7 +113,7 @@ def test_a_cold_start_signs_without_botocore() -> None:
 def iam_database(
     server: EmbeddedPostgres, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[ScratchDatabase, str]]:
-    """A database, and its address without a password. Whoever connects as the app must bring the
+    """A database, and its address without a password. Anyone who connects as the app must bring the
     token of the stopped clock: it is the role's password while this lasts."""
     base = ScratchDatabase(server, unique_name())
     server.clone_database(TEMPLATE, base.name)

@@ -148,7 +148,7 @@ def test_a_merge_is_trusted_as_the_lesser_and_a_replay_says_the_same(
 def test_what_is_gone_lowers_no_trust(
     scratch_db: ScratchDatabase, gateway: Gateway, worker: WorkerResources
 ) -> None:
-    """As an erasure leaves a chain that also rests on other events: without the one, said anew."""
+    """As an erasure leaves a chain that also rests on other events: without the one, said again."""
     say(gateway, "s-1", "harbour mooring", "user", "document")
     fold(scratch_db, worker)
     ((chain_id,),) = scratch_db.rows("select chain_id from chains")

@@ -1,4 +1,4 @@
-"""A merged chain whose text an erasure took, folded again: it is described anew, and stays."""
+"""A merged chain whose text an erasure took, folded again: it is described again, and stays."""
 
 from strandline.chains.refold import drop_chains
 from strandline.db.database import Caller

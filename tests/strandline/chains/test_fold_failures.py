@@ -167,7 +167,7 @@ def test_a_text_that_breaks_the_heuristic_model_is_a_decision_that_a_retry_repla
     before = dump_state(scope.base, "versions", "chains")
     assert retry_enrichment(worker, "acme", chain, LATER) >= 2
     after = dump_state(scope.base, "versions", "chains", "links", "lanes")
-    assert after["versions"] != before["versions"], "it is said anew"
+    assert after["versions"] != before["versions"], "it is said again"
     assert [row for row in after["versions"] if '"fell_back": "heuristic_failed"' in row]
     drop_chains(worker.database.connect_as(Caller.background("acme")), [scope.id])
     process_due(worker)

@@ -1,4 +1,4 @@
-"""Folding: chains as the log and the decisions say, whoever folds, however often, and again."""
+"""Folding: chains as the log and the decisions say, by any worker, however often, and again."""
 
 import json
 import threading

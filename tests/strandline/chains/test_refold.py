@@ -58,7 +58,7 @@ def say(gateway: Gateway, session: str, text: str) -> UUID:
 def scope(
     gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources, access: TenantDb
 ) -> UUID:
-    """Three chains: one recalled, one archived, one archived and then said anew."""
+    """Three chains: one recalled, one archived, one archived and then said again."""
     gateway.key()
     set_tuning(scratch_db)
     scope = say(gateway, "s-0", "harbour mooring")

@@ -258,7 +258,7 @@ def test_nothing_that_is_not_judged_is_closed() -> None:
 
 @pytest.mark.parametrize("ahead", [0, 1, 5, 40])
 def test_waiting_moves_no_cut_that_is_told_by_cosines(ahead: int) -> None:
-    """Whoever waits sees more, and compares the same."""
+    """Anyone who waits sees more, and compares the same."""
     dice = random.Random(ahead)
     turns = [turn(n, dice.choice((0, 90)), session=dice.choice("ab")) for n in range(1, 60)]
 

@@ -1,4 +1,4 @@
-"""When topics are judged: a few events later, at a silence, or at once; whoever dies meanwhile."""
+"""When topics are judged: a few events later, at a silence, or at once; also where one dies."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -247,7 +247,7 @@ def test_a_shorter_wait_that_is_broken_off_leaves_nothing_undone(
 def test_a_silence_that_is_broken_off_goes_on_by_the_same_settings(
     worker: WorkerResources, log: Log, monkeypatch: pytest.MonkeyPatch, gap: int
 ) -> None:
-    """Half of what waited is judged, and a chain of it said anew; then thresholds change."""
+    """Half of what waited is judged, and a chain of it said again; then thresholds change."""
     set_tuning(log.base, **GRAY, ahead_events=3)
     worker, _ = asked_ahead(worker)
     for text in (HARBOUR, BREAD, STARS):

@@ -324,7 +324,7 @@ class TestFork:
 
 
 def test_a_close_that_is_given_up_can_be_repeated() -> None:
-    """The events in flight are settled, whoever stopped waiting for them."""
+    """The events in flight are settled, no matter who stopped waiting for them."""
 
     async def later(request: httpx2.Request) -> httpx2.Response:
         await asyncio.sleep(0.2)

@@ -305,7 +305,7 @@ def test_an_export_imported_where_it_came_from_adds_nothing(
 def test_an_export_imported_where_it_came_from_brings_nothing_erased_back(
     run: Run, service: HttpService, tmp_path: Path
 ) -> None:
-    """Whoever wrote it: neither an event of a scope that is left, nor one of a whole scope."""
+    """By any writer: neither an event of a scope that is left, nor one of a whole scope."""
     agents = service.gateway.key(rights=("read", "write"))
     eraser = service.gateway.key(rights=("read", "write", "erase"))
     from strandline import Strandline

@@ -39,7 +39,7 @@ def copy(source: socket.socket, target: socket.socket) -> None:
 
 
 def accept_and_relay(listener: socket.socket, port: int, stack: ExitStack) -> None:
-    """Empty the queue, and connect whoever comes next to this port."""
+    """Empty the queue, and connect the one who comes next to this port."""
     listener.settimeout(2 * ASLEEP)  # a client that has given up comes no more
     stack.enter_context(listener.accept()[0])
     try:

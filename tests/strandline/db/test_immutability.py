@@ -1,4 +1,4 @@
-"""Invariants 1 and 11 in the schema: nobody rewrites an event; whoever cites one meets erasure."""
+"""Invariants 1 and 11 in the schema: nobody rewrites an event; who cites one meets erasure."""
 
 import time
 import uuid

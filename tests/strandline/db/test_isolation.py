@@ -119,7 +119,7 @@ def test_every_table_with_participants_tests_the_viewer(admin: Connection[Any]) 
 
 
 def test_every_row_of_a_scope_is_held_to_it(admin: Connection[Any]) -> None:
-    """Whoever inserts names a scope and its participants together, or is refused; and nobody can
+    """One who inserts names a scope and its participants together, or is refused; and nobody can
     change either afterwards. `append_fast_path` alone tells by the scope itself."""
     of_a_scope = set(rows(admin, TABLES_OF_A_SCOPE))
     assert len(of_a_scope) >= 18

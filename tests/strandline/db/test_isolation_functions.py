@@ -375,7 +375,7 @@ def test_a_planner_learns_the_names_of_tenants_and_nothing_else(app: Connection[
 def test_who_removes_uploads_learns_names_and_its_own_tenants_writers(
     app: Connection[Any], truth: dict[str, Table]
 ) -> None:
-    """Tenants to whoever sweeps; writers to background work in one tenant, and to no viewer."""
+    """Tenants to those who sweep; writers to background work in one tenant, and to no viewer."""
     with app.cursor() as cursor:
         cursor.execute("select * from tenants_with_expired_uploads('infinity')")
         assert [column.name for column in cursor.description or ()] == ["tenant_id"]
@@ -525,7 +525,7 @@ def as_background(app: Connection[Any], tenant: str, statement: LiteralString) -
 def test_an_operator_learns_names_and_dates_of_tenants_and_nothing_else(
     app: Connection[Any],
 ) -> None:
-    """Whoever named no tenant learns none, nor does who reads: not even an admin who sees all, or
+    """Who named no tenant learns none, nor does who reads: not even an admin who sees all, or
     who writes for nobody."""
     call = "select * from tenants_by_name('', 10)"
     assert app.execute(call).fetchall() == []
@@ -550,7 +550,7 @@ def test_an_operator_learns_names_and_dates_of_tenants_and_nothing_else(
 def test_who_counts_bytes_learns_names_and_its_own_tenants_sum(
     app: Connection[Any], truth: dict[str, Table]
 ) -> None:
-    """Names to whoever sweeps; the sum to background work in one tenant, and to no viewer."""
+    """Names to those who sweep; the sum to background work in one tenant, and to no viewer."""
     with app.cursor() as cursor:
         cursor.execute("select * from tenants_to_recount('infinity', 10)")
         assert [column.name for column in cursor.description or ()] == ["tenant_id"]
@@ -687,7 +687,7 @@ UNASKED = {
     "apply_recalls": "select * from apply_recalls(1, null, '{}', '{}') where false",
     "lock_chains_after": "select lock_chains_after('00000000-0000-0000-0000-000000000000', 10)",
     "heat_settings": "select heat_settings('{}', '{}') where false",
-    # By design they name tenants, to operators and to whoever sweeps: see their tests above.
+    # By design they name tenants, to operators and to those who sweep: see their tests above.
     "tenants_by_name": "select * from tenants_by_name('', 10) where false",
     "tenants_with_work": "select * from tenants_with_work('', now()) where false",
     "tenants_to_recount": "select * from tenants_to_recount(now(), 10) where false",

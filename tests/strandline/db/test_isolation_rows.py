@@ -110,7 +110,7 @@ def of_scopes(admin: Connection[Any]) -> list[Table]:
 def test_no_row_says_another_scope_than_it_is_of(
     admin: Connection[Any], app: Connection[Any]
 ) -> None:
-    """Whoever may say who asks still writes into no scope of others under participants in view."""
+    """Who may say who asks still writes into no scope of others under participants in view."""
     guarded = of_scopes(admin)
     assert len(guarded) >= 18
     assert [one for table in guarded for one in forgeries(app, table)] == []

@@ -20,7 +20,7 @@ CONTRACTING = {
         rf"\bdrop (?!constraint\b|default\b|not\b|expression\b|identity\b){COLUMN}"
     ),
     "renames": re.compile(r"\balter\b.*\brename\b"),
-    # An append_item is read from a JSON object, in which the code of before has an attribute less.
+    # An append_item is read from a JSON object, in which the previous code has an attribute less.
     "changes a type": re.compile(
         rf"\balter (?:column )?{COLUMN} (?:set data )?type\b"
         r"|\balter type (?!append_item add attribute [\w\[\] ]+$).*\battribute\b"

@@ -78,7 +78,7 @@ def test_every_process_finds_the_same(repository: Path) -> None:
 
 
 def test_another_seed_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted: an order drawn anew at each run."""
+    """Planted: an order drawn again at each run."""
     links, _ = plant(1000, 20, 3, 0.5)
     communities = find_groups(links)
     monkeypatch.setattr(label_propagation, "_SEED", None)

@@ -829,7 +829,7 @@ def test_two_tenants_share_nothing(
     assert fell(one.topic(task("acme"), TALK)) == "breaker_open"
     provider.otherwise = right
     results = [fell(one.topic(task("globex"), TALK)) for _ in range(8)]
-    assert results.count(None) == 5, "3 were leased to the process of before"
+    assert results.count(None) == 5, "3 were leased to the earlier process"
     for tenant, calls in (("acme", 5), ("globex", 5)):
         access = database.connect_as(Caller.background(tenant))
         one.store_call_records(access)

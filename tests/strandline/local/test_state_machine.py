@@ -85,7 +85,7 @@ def test_runs_that_overlap_share_the_steps(aws: LocalAws, monkeypatch: pytest.Mo
 def test_a_run_that_moto_lists_before_it_begins_is_running(
     aws: LocalAws, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever looks at the runs in another thread may meet it just then."""
+    """Anyone who looks at the runs in another thread may meet it just then."""
     from moto.stepfunctions.parser.backend.execution import Execution
 
     observations: list[tuple[bool, bool]] = []

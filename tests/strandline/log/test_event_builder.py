@@ -252,7 +252,7 @@ def test_requests_that_say_the_same_have_one_fingerprint(
     ],
 )
 def test_fingerprints_stay_what_they_were(body: dict[str, Any], fingerprint: str) -> None:
-    """A key of before an upgrade has the fingerprint of its request."""
+    """A key from before an upgrade has the fingerprint of its request."""
     assert draft(key="k", **body).compute_fingerprint() == fingerprint
 
 

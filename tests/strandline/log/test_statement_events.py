@@ -487,7 +487,7 @@ def test_a_statement_that_repeats_a_recall_is_no_echo_but_gives_one(
     worker: WorkerResources,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It is no evidence for a chain, so nothing is decided about it; what it says to whoever
+    """It is no evidence for a chain, so nothing is decided about it; what it says to anyone who
     recalled it is none either when it is said again."""
     key, fact = gateway.key(), "The red buoy at pier seven needs a new lamp before winter."
     state(database, [make_statement(fact)])

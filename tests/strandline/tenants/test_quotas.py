@@ -224,7 +224,7 @@ def test_who_waits_for_anothers_lease_waits_no_longer_than_it_may(
 def test_a_slice_that_lapses_while_it_is_spent_refuses_nobody(
     instance: QuotaManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its units were there when it was looked at: no refusal out of numbers of before."""
+    """Its units were there when it was looked at: no refusal by earlier numbers."""
     instance.spend("acme", "appends", 1)
     real, looks = time.monotonic, iter([0])
     monkeypatch.setattr(time, "monotonic", lambda: real() + next(looks, 61))
@@ -302,7 +302,7 @@ def test_a_level_that_knew_nothing_of_what_was_stored_holds_all_that_is_recent(
 
 
 def test_threads_share_a_slice(scratch_db: ScratchDatabase, instance: QuotaManager) -> None:
-    """Eight threads at once: a hundred units are a hundred requests, whoever gets them."""
+    """Eight threads at once: a hundred units are a hundred requests, no matter who gets them."""
     got: list[int] = []
     threads = [threading.Thread(target=lambda: got.append(tokens_left(instance))) for _ in range(8)]
     for thread in threads:

@@ -1,4 +1,4 @@
-"""Chains dropped and folded again: trees stay, and grown anew they are the same."""
+"""Chains dropped and folded again: trees stay, and grown again they are the same."""
 
 import pytest
 

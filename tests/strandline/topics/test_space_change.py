@@ -1,4 +1,4 @@
-"""A new embedding space: trees are grown anew in it, and readers in between miss nothing."""
+"""A new embedding space: trees are grown again in it, and readers in between miss nothing."""
 
 import hashlib
 import importlib
@@ -132,7 +132,7 @@ def ask(gateway: Gateway, key: str, query: str | None = None) -> dict[str, Any]:
 def change_space(
     base: ScratchDatabase, gateway: Gateway, worlds: Sequence[ScopeWorld]
 ) -> list[str]:
-    """Embed all events anew bit by bit, and build in between. Returns what readers found wrong."""
+    """Embed all events again bit by bit, and build in between. Returns what readers found wrong."""
     use_space(NEW_SPACE)
     key, faults = gateway.key("acme", "user:alice"), list[str]()
     for share in (0.0, 0.3, 1.0, 1.0, 1.0, 1.0):
