@@ -16,7 +16,7 @@ Production code lies in `shared/strandline`, `infra`, `functions`, `events/demo`
 - places to touch in seven walks, from one example of each that exists already. A walk's marker in
   house.json is a regular expression. Each production file in Python or JSON that matches counts as
   one place, and all SQL files together as one, because a change to the schema is one migration. A
-  mention in a comment counts: who makes such a change has to read it. A file that a target of
+  mention in a comment counts: such a change has to read it. A file that a target of
   the tree's Makefile writes is no place; house.json names both. What a marker does not name is not
   counted, so the figures compare two trees and are no absolute effort. A dash says that a marker
   matches nothing: it needs the new name as a further alternative.

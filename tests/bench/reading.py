@@ -7,7 +7,7 @@ PYTHONPATH=shared:. .venv/bin/python -m tests.bench.reading --locomo FILE [--out
     turns/<group>-<n>.txt    the same question and the 20 best events
     key.json                 of each: the question, what answers it, and both texts' tokens
 
-A reader gets one file and nothing else; the key is for who judges the answers. With `--share`
+A reader gets one file and nothing else; the key is for those who judge the answers. With `--share`
 no reader is needed: it counts how much of what answers the questions the texts show.
 """
 

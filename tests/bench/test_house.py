@@ -195,7 +195,7 @@ def test_the_table_shows_what_only_one_tree_has() -> None:
 @pytest.mark.source
 @pytest.mark.parametrize("name", VOCABULARY.walks)
 def test_each_walk_finds_its_example_here(name: str) -> None:
-    """Who renames an example adds its new name to the marker, and leaves the former one."""
+    """A change that renames an example adds its name to the marker, and leaves the former one."""
     tree = house.working_tree(house.ROOT)
     assert house.places(tree, VOCABULARY, VOCABULARY.walks[name])
 

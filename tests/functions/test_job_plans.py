@@ -176,7 +176,7 @@ def test_a_job_that_somebody_has_locked_keeps_its_neighbours_waiting_a_second(
 def test_a_call_for_many_tenants_leaves_its_transaction_as_it_was(
     scratch_db: ScratchDatabase, tools: Any
 ) -> None:
-    """Who calls it for others is afterwards who it was, also where the last of them failed."""
+    """One who calls it for others is oneself again after it, also where the last of them failed."""
     access = tools.database.connect_as(Caller("globex", ("user:bob",), "user:bob"))
     with access.transaction():
         before = access.fetch(CallerRow, WHO, {})

@@ -1,4 +1,4 @@
-"""What the CDK makes of settings. To import it takes seconds: who needs it does so then."""
+"""What the CDK makes of settings. Importing it takes seconds: tests that need it do so then."""
 
 import contextlib
 import json

@@ -66,7 +66,7 @@ class FastClock:
     def jump(self, to: datetime) -> None:
         """Let it be then, if it is not later already; what lapsed meanwhile is known no more.
 
-        The database first: who runs schedules begins as soon as this clock says so, and a sweep
+        The database first: what runs schedules begins as soon as this clock says so, and a sweep
         whose database is still hours behind has everything come due at other times than it did.
         """
         offset = self.offset + max(timedelta(), to - self())

@@ -1,4 +1,4 @@
-"""Promise: who ends a job learns what is due next in any of 100,000 tenants from a few hundred
+"""Promise: a job that ends learns what is due next in any of 100,000 tenants from a few hundred
 pages, in at most 2 ms, and learns no other moment than by looking at each tenant."""
 
 import random

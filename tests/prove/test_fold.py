@@ -356,7 +356,7 @@ def replay(
         for scope in scopes:
             with suppress(Kill), killing(dice.randrange(20, 400)):
                 fold_scope(other, access, scope, LATER)
-    # Who died on the last event left the scope due, with what was decided to happen after it.
+    # A worker that died on the last event left the scope due, with what was to happen after it.
     access = worker.database.connect_as(Caller.background("acme"))
     for scope in scopes:
         assert fold_scope(other, access, scope, LATER).is_finished

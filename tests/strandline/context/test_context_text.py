@@ -518,8 +518,8 @@ def test_a_name_that_is_not_cleaned_is_noticed(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_fence_s_name_is_in_none_of_its_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who knows all other lines could search for one that holds the hash of them all: then the
-    next hash is taken."""
+    """Somebody who knows all other lines could search for one that holds the hash of them all:
+    then the next hash is taken."""
     digests = {b"0": "a" * 64, b"1": "b" * 64}
 
     def sha256(data: bytes) -> object:

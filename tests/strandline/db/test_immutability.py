@@ -1,4 +1,4 @@
-"""Invariants 1 and 11 in the schema: nobody rewrites an event; who cites one meets erasure."""
+"""Invariants 1 and 11 in the schema: nobody rewrites an event; a citation meets erasure."""
 
 import time
 import uuid

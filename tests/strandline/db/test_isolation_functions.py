@@ -525,8 +525,8 @@ def as_background(app: Connection[Any], tenant: str, statement: LiteralString) -
 def test_an_operator_learns_names_and_dates_of_tenants_and_nothing_else(
     app: Connection[Any],
 ) -> None:
-    """Who named no tenant learns none, nor does who reads: not even an admin who sees all, or
-    who writes for nobody."""
+    """A caller that named no tenant learns none, nor does a reader: not even an admin who sees
+    all, or who writes for nobody."""
     call = "select * from tenants_by_name('', 10)"
     assert app.execute(call).fetchall() == []
     for tenant, viewer in (

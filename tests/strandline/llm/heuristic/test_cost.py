@@ -211,7 +211,7 @@ def test_figures_are_counted_once_in_a_sentence() -> None:
 
 
 def test_what_it_says_of_conversations_is_frozen() -> None:
-    """Chains are told from it: who changes this digest changes what is folded from now on."""
+    """Chains are told from it: a change of this digest changes what is folded from now on."""
     hasher = hashlib.sha256()
     for path in (talks.DEMO, *talks.UNSEEN_SET):
         events = conversations.read(path).events
