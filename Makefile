@@ -63,7 +63,7 @@ upgrade: $(READY) ## test the previous code on this schema: make upgrade SINCE=<
 
 CORPORA = $(if $(LOCOMO),--locomo "$(LOCOMO)") $(if $(TALKS),--talks "$(TALKS)") $(if $(BEAM),--beam "$(BEAM)") $(if $(VECTORS),--vectors "$(VECTORS)")
 
-bench: $(READY) ## measure: make bench NAME=recall; without a name, the list of measurements
+bench: $(READY) $(if $(filter cold-start,$(NAME)),npm node_modules) ## measure: make bench NAME=recall; without a name, the list of measurements
 	@$(PY) -m tests.bench $(NAME) $(CORPORA) $(ARGS)
 
 house: $(READY) ## measure the shape of the code: make house BEFORE=<commit> shows a commit beside it; LIST=1: names

@@ -3,9 +3,9 @@
 PYTHONPATH=shared:. .venv/bin/python -m tests.bench [NAME [options of that measurement]]
 """
 
-import runpy
 import sys
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from typing import NamedTuple
 
 
@@ -52,9 +52,9 @@ def list_benches() -> str:
     )
 
 
-def main(arguments: Sequence[str]) -> str | None:
-    """Run the measurement that the first argument names. Returns what is wrong, if it names
-    none."""
+def main(arguments: Sequence[str]) -> str | int | None:
+    """Run the measurement that the first argument names. Returns its exit code, or what is wrong if
+    there is none of that name."""
     if not arguments:
         print(list_benches())
         return None
@@ -63,8 +63,7 @@ def main(arguments: Sequence[str]) -> str | None:
         return f"NAME: there is no bench {name}.\n{list_benches()}"
     module = f"tests.bench.{BENCHES[name].module}"
     sys.argv = [module, *options]
-    runpy.run_module(module, run_name="__main__", alter_sys=True)
-    return None
+    return import_module(module).main()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """`make bench NAME=pictures`: pictures of the command line in docs/, from real runs against a
 service of their own on this machine."""
 
+import argparse
 import json
 import os
 import re
@@ -123,6 +124,7 @@ def _make_keys(directory: Path) -> dict[str, str]:
 
 def main() -> int:
     """Write all pictures."""
+    argparse.ArgumentParser(description=__doc__).parse_args()
     with tempfile.TemporaryDirectory() as parent:
         Path(parent).chmod(0o711)  # the database's account enters it
         directory, folder = Path(parent) / "data", Path(parent) / "here"

@@ -4,6 +4,7 @@ and what the deterministic test says of pairs. They were written before the test
 PYTHONPATH=shared:. .venv/bin/python -m tests.bench.conflicts
 """
 
+import argparse
 import json
 from collections.abc import Mapping, Sequence
 from math import floor, sumprod
@@ -59,6 +60,7 @@ def choose_threshold(contradicting: Sequence[float]) -> float:
 
 def main() -> None:
     """Print both."""
+    argparse.ArgumentParser(description=__doc__).parse_args()
     from strandline.config import ServiceSettings
 
     pairs = load_pairs()

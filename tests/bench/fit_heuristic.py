@@ -10,6 +10,7 @@ Every message is fitted once more, at the weight `CUT_SHORT`, with fewer events 
 fold waits for: a session may end there, and a tenant may wait for fewer.
 """
 
+import argparse
 import json
 import math
 from collections.abc import Callable, Sequence
@@ -169,6 +170,7 @@ def _silent(before: Sequence[PromptEvent], event: PromptEvent) -> bool:
 
 def main() -> None:
     """Print each conversation's boundary F1 by the weights of the others; write those of all."""
+    argparse.ArgumentParser(description=__doc__).parse_args()
     content = read()
     samples = [sample(talk) for talk in content]
     print("| conversation | topics begin | held out | held out, judged at once | fitted to all |")

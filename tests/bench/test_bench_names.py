@@ -1,6 +1,6 @@
 """`make bench NAME=…` finds each measurement, and says which there are."""
 
-from importlib.util import find_spec
+import sys
 
 import pytest
 
@@ -8,12 +8,25 @@ from tests.bench.__main__ import BENCHES, list_benches, main
 
 
 @pytest.mark.parametrize("name", BENCHES)
-def test_bench_name_has_a_module(name: str) -> None:
-    spec = find_spec(f"tests.bench.{BENCHES[name].module}")
-    assert spec is not None
-    assert spec.origin is not None
-    with open(spec.origin, encoding="utf-8") as source:
-        assert 'if __name__ == "__main__":' in source.read()
+def test_bench_name_tells_its_options_and_measures_nothing(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", [])
+    with pytest.raises(SystemExit) as end:
+        main([name, "--help"])
+    assert end.value.code == 0
+    assert "--help" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", BENCHES)
+def test_bench_name_refuses_an_option_that_it_lacks(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", [])
+    with pytest.raises(SystemExit) as end:
+        main([name, "--locomo=absent.json", "--no-such-option"])
+    assert end.value.code == 2
+    assert "--no-such-option" in capsys.readouterr().err
 
 
 def test_bench_without_a_name_lists_them(capsys: pytest.CaptureFixture[str]) -> None:
@@ -24,6 +37,6 @@ def test_bench_without_a_name_lists_them(capsys: pytest.CaptureFixture[str]) -> 
 
 def test_bench_of_an_unknown_name_is_refused() -> None:
     error = main(["recal"])
-    assert error is not None
+    assert isinstance(error, str)
     assert error.startswith("NAME: there is no bench recal.")
     assert "  recall " in error
