@@ -19,6 +19,11 @@ EXCLUDED_PACKAGES = frozenset({
     "python-dotenv",
 })  # fmt: skip
 """Packages of the locks that no deployed code imports."""
+NEVER_INSTALLED = EXCLUDED_PACKAGES - {
+    "pyyaml",  # moto's
+    "click", "rich", "pygments", "markdown-it-py", "mdurl",  # the command line's: `make key`
+}  # fmt: skip
+"""What is not installed on one machine either: its code is what ships."""
 
 AWS_SERVICES = frozenset(
     {"bedrock-runtime", "s3", "scheduler", "secretsmanager", "sqs", "stepfunctions"}

@@ -15,8 +15,7 @@ resolve $within --extra functions -o requirements/runtime.lock
 resolve $within --extra functions --extra model -o requirements/model.lock
 resolve $within --extra functions --extra graph -o requirements/graph.lock
 resolve $within --extra functions --group pyproject.toml:infra -o requirements/infra.lock
-# Packages that no layer has are not installed on one machine either: both run the same code.
-left_out=$("$venv/bin/python" -c 'import layers.contents as c; print(*sorted(c.EXCLUDED_PACKAGES - {"click", "pyyaml"}))')
+left_out=$("$venv/bin/python" -c 'import layers.contents as c; print(*sorted(c.NEVER_INSTALLED))')
 resolve $within --extra all $(printf -- '--no-emit-package %s ' $left_out) -o requirements/run.lock
 # In an environment of its own: it needs an older boto3.
 printf 'checkov==3.3.30\n' | "$venv/bin/uv" pip compile --quiet --generate-hashes --universal --python-version 3.13 \

@@ -281,9 +281,10 @@ def test_what_runs_on_one_machine_is_what_ships_and_nothing_for_builders(reposit
         return {pin.partition("==")[0] for pin in install.parse_pins(text)}
 
     run = names("run")
-    unused = contents.EXCLUDED_PACKAGES - {"click", "pyyaml"}  # flask and moto import these
+    unused = contents.NEVER_INSTALLED
     assert (names("runtime") | names("model") | names("graph")) - unused <= run
     assert not run & unused
+    assert names("client") & names("dev") <= run, "`make key` is a command of the command line"
     assert not run & {"aws-cdk-lib", "cfn-lint", "playwright", "pyright", "pytest", "ruff", "sympy"}
     assert len(run) < 70
 
