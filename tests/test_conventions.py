@@ -59,6 +59,7 @@ def test_the_table_and_the_routes_agree() -> None:
     from strandline.log import routes_write as log_routes_write
     from strandline.mcp import routes as mcp_routes
     from strandline.personas import routes as personas_routes
+    from strandline.provenance import routes as provenance_routes
     from strandline.sessions import routes_read as sessions_routes_read
     from strandline.sessions import routes_write as sessions_routes_write
     from strandline.topics import routes_admin as topics_routes_admin
@@ -73,7 +74,12 @@ def test_the_table_and_the_routes_agree() -> None:
             | status_routes.ROUTES
         )
         | set(sessions_routes_read.ROUTES | context_routes.ROUTES | topics_routes_read.ROUTES)
-        | set(graph_routes.ROUTES | personas_routes.ROUTES | erasure_routes.ROUTES),
+        | set(
+            provenance_routes.ROUTES
+            | graph_routes.ROUTES
+            | personas_routes.ROUTES
+            | erasure_routes.ROUTES
+        ),
         "admin": set(admin_routes.ROUTES)
         | set(jobs_routes.ROUTES)
         | set(topics_routes_admin.ROUTES)

@@ -4,24 +4,23 @@ from typing import Any
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from strandline.admin import routes_usage
-from strandline.context import routes as context_routes
-from strandline.erasure import routes as erasure_routes
-from strandline.graph import routes as graph_routes
+from strandline.admin import routes_usage as usage
+from strandline.context import routes as session_context
+from strandline.erasure import routes as erasure
+from strandline.graph import routes as graph
 from strandline.http.app import serve
-from strandline.log import routes_read as log_routes_read
-from strandline.personas import routes as personas_routes
-from strandline.recall import routes as recall_routes
+from strandline.log import routes_read as log
+from strandline.personas import routes as personas
+from strandline.provenance import routes as provenance
+from strandline.recall import routes as recall
 from strandline.resources import Resources
-from strandline.sessions import routes_read as sessions_routes_read
-from strandline.status import routes as status_routes
-from strandline.topics import routes_read as topics_routes_read
+from strandline.sessions import routes_read as sessions
+from strandline.status import routes as status
+from strandline.topics import routes_read as topics
 
 ROUTES = (
-    (log_routes_read.ROUTES | recall_routes.ROUTES | routes_usage.ROUTES | status_routes.ROUTES)
-    | (sessions_routes_read.ROUTES | context_routes.ROUTES | topics_routes_read.ROUTES)
-    | (graph_routes.ROUTES | personas_routes.ROUTES | erasure_routes.ROUTES)
-)
+    log.ROUTES | recall.ROUTES | usage.ROUTES | status.ROUTES | sessions.ROUTES | topics.ROUTES
+) | (session_context.ROUTES | provenance.ROUTES | graph.ROUTES | personas.ROUTES | erasure.ROUTES)
 resources = Resources(load_model=True, load_auth=True)
 
 

@@ -25,6 +25,7 @@ from strandline.jobs import routes as jobs_routes
 from strandline.log import routes_read as log_routes_read
 from strandline.log import routes_write as log_routes_write
 from strandline.personas import routes as personas_routes
+from strandline.provenance import routes as provenance_routes
 from strandline.recall import routes as recall_routes
 from strandline.sessions import routes_read as sessions_routes_read
 from strandline.sessions import routes_write as sessions_routes_write
@@ -126,6 +127,7 @@ def _document() -> str:
         **sessions_routes_read.ROUTES,
         **context_routes.ROUTES,
         **topics_routes_read.ROUTES,
+        **provenance_routes.ROUTES,
         **graph_routes.ROUTES,
         **personas_routes.ROUTES,
         **erasure_routes.ROUTES,

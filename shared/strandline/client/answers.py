@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from strandline.personas.schemas_sonas import SonaMemories as SonaMemories
     from strandline.personas.schemas_sonas import SonaOut as SonaOut
     from strandline.personas.schemas_sonas import SonaPage as SonaPage
+    from strandline.provenance.schemas import ProvenanceOut as ProvenanceOut
     from strandline.recall.schemas import RecallAnswer as RecallAnswer
     from strandline.recall.schemas_insert import InsertReceipt as InsertReceipt
     from strandline.sessions.schemas import ChainOut as ChainOut
@@ -93,7 +94,6 @@ if TYPE_CHECKING:
     from strandline.topics.schemas_admin import SnapshotOut as SnapshotOut
     from strandline.topics.schemas_admin import SnapshotsPage as SnapshotsPage
     from strandline.topics.schemas_admin import TopicIndexState as TopicIndexState
-    from strandline.topics.schemas_provenance import ProvenanceOut as ProvenanceOut
     from strandline.topics.schemas_references import ReferencesOut as ReferencesOut
 
 _MODULES = {
@@ -121,6 +121,7 @@ _MODULES = {
     "personas.schemas_acts": "ActOut ActsPage NextAct",
     "personas.schemas_chat": "TurnOut",
     "personas.schemas_sonas": "SonaDetail SonaFound SonaMemories SonaOut SonaPage",
+    "provenance.schemas": "ProvenanceOut",
     "recall.schemas": "RecallAnswer",
     "recall.schemas_insert": "InsertReceipt",
     "sessions.schemas": (
@@ -130,7 +131,6 @@ _MODULES = {
     "topics.schemas_admin": (
         "DifferencePage SnapshotDetail SnapshotOut SnapshotsPage TopicIndexState"
     ),
-    "topics.schemas_provenance": "ProvenanceOut",
     "topics.schemas_references": "ReferencesOut",
 }
 MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}

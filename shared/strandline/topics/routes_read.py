@@ -6,16 +6,13 @@ from datetime import UTC, datetime
 from strandline.config import get_settings
 from strandline.db.database import TenantDb
 from strandline.errors import Gone
-from strandline.graph.nodes.identity import parse_node_id
 from strandline.http.request import Request
 from strandline.http.routes_and_responses import Response, Route, json_response
 from strandline.llm.types import TaskContext
 from strandline.schemas import ParticipantsQuery
 from strandline.topics.answer_rendering import repeat_answer
 from strandline.topics.model_walk import ModelWalk
-from strandline.topics.provenance import trace_provenance
 from strandline.topics.references_query import answer_references
-from strandline.topics.schemas_provenance import ProvenanceOut, ProvenanceQuery
 from strandline.topics.schemas_references import ReferencesOut, ReferencesRequest
 from strandline.topics.selection import Question
 
@@ -70,18 +67,6 @@ def _make_model_walk(
     return ModelWalk(request.resources.llm, task)
 
 
-def get_provenance(request: Request) -> Response:
-    """Trace the provenance of an id. For an event: its chain, the topics above it in the active
-    snapshot, the events whose edges cite it, its vectors, and the knowledge graph items derived
-    from it. For a chain, a topic (by slot or by node), a snapshot, or a node or edge of the graph:
-    what it is derived from, down to the events."""
-    query = request.parse_query(ProvenanceQuery)
-    access = request.connect_reader(query)
-    row_id = request.path_parameter("row_id")
-    node_id = parse_node_id(row_id)[1] if ":" in row_id else request.path_id("row_id")
-    return json_response(trace_provenance(access, node_id, query.limit, query.cursor))
-
-
 ROUTES = {
     "POST /api/v1/references/query": Route(
         post_references,
@@ -90,8 +75,5 @@ ROUTES = {
         query=ParticipantsQuery,
         body=ReferencesRequest,
         errors=(Gone,),
-    ),
-    "GET /api/v1/provenance/{row_id}": Route(
-        get_provenance, "read", {200: ProvenanceOut}, query=ProvenanceQuery
     ),
 }

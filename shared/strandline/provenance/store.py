@@ -1,11 +1,19 @@
-"""SQL of provenance: what kind of row an id belongs to, and what is above and below it."""
+"""SQL of provenance: what kind of row an id belongs to, what is above and below it, and what of the
+knowledge graph is derived from it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from uuid import UUID
 
 from strandline.db.database import TenantDb
+from strandline.provenance.schemas import (
+    ProvenanceChain,
+    ProvenanceEdge,
+    ProvenanceEvent,
+    ProvenanceScope,
+    ProvenanceTopic,
+    ProvenanceVector,
+)
 from strandline.topics.store_references_query import IN_VERSION
 
 
@@ -64,21 +72,12 @@ def resolve_id(access: TenantDb, row_id: UUID) -> ResolvedId | None:
     return rows[0] if rows else None
 
 
-@dataclass(frozen=True)
-class PathSlot:
-    """A slot on the path to the root."""
-
-    slot: UUID
-    node_id: UUID
-    is_leaf: bool
-
-
 def list_path(
     access: TenantDb, version: int, scope_id: UUID, *, slot: UUID | None, event_id: UUID | None
-) -> Sequence[PathSlot]:
+) -> Sequence[ProvenanceTopic]:
     """List a slot, or the leaf that holds an event, and all of its ancestors, up to the root."""
     return access.fetch(
-        PathSlot,
+        ProvenanceTopic,
         "with recursive"  # noqa: S608
         """
         start as (
@@ -102,32 +101,20 @@ def list_path(
                 and t.scope_id = %(scope_id)s and t.slot = p.parent_slot and"""
         + IN_VERSION
         + """)
-        select slot, node_id, is_leaf from path order by height
+        select case when is_leaf then 'leaf' else 'inner' end as kind, slot, node_id
+        from path order by height
         """,
         {"version": version, "scope_id": scope_id, "slot": slot, "event_id": event_id},
     )
 
 
-@dataclass(frozen=True)
-class ChainVersionRow:
-    """A version of a chain."""
-
-    chain_id: UUID
-    version: int
-    is_current: bool
-    first_seq: int
-    last_seq: int
-    event_count: int
-    created_at_seq: int
-
-
 def list_chain_versions(
     access: TenantDb, chain_id: UUID | None, event_id: UUID | None, limit: int
-) -> Sequence[ChainVersionRow]:
+) -> Sequence[ProvenanceChain]:
     """List the versions of a chain, newest first, or the current version of the chain that holds an
     event."""
     return access.fetch(
-        ChainVersionRow,
+        ProvenanceChain,
         """
         select v.chain_id, v.version, v.version = c.version as is_current, v.first_seq, v.last_seq,
             v.event_count, v.created_at_seq
@@ -143,22 +130,12 @@ def list_chain_versions(
     )
 
 
-@dataclass(frozen=True)
-class DescendantEvent:
-    """An event below a chain or a topic."""
-
-    event_id: UUID
-    scope_id: UUID
-    seq: int
-    chain_id: UUID | None
-
-
 def list_chain_events(
     access: TenantDb, chain_id: UUID, after_seq: int, limit: int
-) -> Sequence[DescendantEvent]:
+) -> Sequence[ProvenanceEvent]:
     """List the events of a chain after a seq, in order."""
     return access.fetch(
-        DescendantEvent,
+        ProvenanceEvent,
         """
         select event_id, scope_id, seq, chain_id from chain_events
         where tenant_id = current_tenant() and chain_id = %(chain_id)s and seq > %(after)s
@@ -170,10 +147,10 @@ def list_chain_events(
 
 def list_topic_events(
     access: TenantDb, version: int, scope_id: UUID, slot: UUID, after: tuple[UUID, int], limit: int
-) -> Sequence[DescendantEvent]:
+) -> Sequence[ProvenanceEvent]:
     """List the events below a slot after a chain and a seq, ordered by chain id and seq."""
     return access.fetch(
-        DescendantEvent,
+        ProvenanceEvent,
         "with recursive"  # noqa: S608
         """
         below as (
@@ -211,20 +188,12 @@ def list_topic_events(
     )
 
 
-@dataclass(frozen=True)
-class CitingEdge:
-    """An edge of a later event."""
-
-    event_id: UUID
-    weight: float
-
-
 def list_citing_edges(
     access: TenantDb, event_id: UUID, after: UUID, limit: int
-) -> Sequence[CitingEdge]:
+) -> Sequence[ProvenanceEdge]:
     """List the visible events whose edges cite this one, after an event id, ordered by event id."""
     return access.fetch(
-        CitingEdge,
+        ProvenanceEdge,
         """
         select m.event_id, m.weight from memory_edges m
         join events e on e.tenant_id = m.tenant_id and e.event_id = m.event_id
@@ -237,19 +206,10 @@ def list_citing_edges(
     )
 
 
-@dataclass(frozen=True)
-class VectorRow:
-    """A vector of an event."""
-
-    space: str
-    embedded_at: datetime
-    is_refused: bool
-
-
-def list_vectors(access: TenantDb, scope_id: UUID, event_id: UUID) -> Sequence[VectorRow]:
+def list_vectors(access: TenantDb, scope_id: UUID, event_id: UUID) -> Sequence[ProvenanceVector]:
     """List the embedding spaces in which an event has a vector or was refused."""
     return access.fetch(
-        VectorRow,
+        ProvenanceVector,
         """
         select v.space, v.embedded_at, v.embedding is null as is_refused
         from (select distinct space from embedding_progress
@@ -262,23 +222,12 @@ def list_vectors(access: TenantDb, scope_id: UUID, event_id: UUID) -> Sequence[V
     )
 
 
-@dataclass(frozen=True)
-class SnapshotTree:
-    """A scope's tree in a snapshot."""
-
-    scope_id: UUID
-    participants: list[str]
-    root_slot: UUID
-    root_id: UUID
-    cutoff: int
-    leaf_count: int
-    event_count: int
-
-
-def list_trees(access: TenantDb, version: int, after: UUID, limit: int) -> Sequence[SnapshotTree]:
+def list_trees(
+    access: TenantDb, version: int, after: UUID, limit: int
+) -> Sequence[ProvenanceScope]:
     """List the visible trees of a snapshot, after a scope id, ordered by scope id."""
     return access.fetch(
-        SnapshotTree,
+        ProvenanceScope,
         ""  # noqa: S608
         """
         with view as materialized (select scopes_in_view() as scope_ids)
@@ -291,4 +240,65 @@ def list_trees(access: TenantDb, version: int, after: UUID, limit: int) -> Seque
         + """ order by t.scope_id limit %(limit)s
         """,
         {"version": version, "after": after, "limit": limit},
+    )
+
+
+@dataclass(frozen=True)
+class GraphItem:
+    """A node or an edge of the knowledge graph."""
+
+    kind: str
+    row_id: UUID
+    type: str
+
+
+def list_graph_items(
+    access: TenantDb, event_id: UUID | None, chain_id: UUID | None, limit: int
+) -> Sequence[GraphItem]:
+    """List the nodes and edges of the graph that are derived from an event or a chain, nodes
+    first."""
+    return access.fetch(
+        GraphItem,
+        """
+        with targets as materialized (
+            select s.target_id from graph_sources s
+            where s.tenant_id = current_tenant() and s.event_id = %(event_id)s
+            union
+            select o.target_id from graph_observations o
+            where o.tenant_id = current_tenant() and o.source_id = %(chain_id)s)
+        select found.kind, found.row_id, found.type from (
+            select 1 as place, 'node' as kind, n.node_id as row_id, n.type
+            from targets t join graph_nodes n on n.tenant_id = current_tenant()
+                and n.node_id = t.target_id
+            union all
+            select 2, 'graph_edge', g.edge_id, g.type
+            from targets t join graph_edges g on g.tenant_id = current_tenant()
+                and g.edge_id = t.target_id) found
+        order by found.place, found.row_id limit %(limit)s
+        """,
+        {"event_id": event_id, "chain_id": chain_id, "limit": limit},
+    )
+
+
+def list_cited_events(
+    access: TenantDb, target_id: UUID, after_seq: int, limit: int
+) -> Sequence[ProvenanceEvent]:
+    """List the events that a node or an edge of the graph cites, after a seq of its scope, in
+    order."""
+    return access.fetch(
+        ProvenanceEvent,
+        """
+        select e.event_id, e.scope_id, e.seq, c.chain_id
+        from (select distinct s.event_id from graph_sources s
+            where s.tenant_id = current_tenant() and s.target_id = %(target_id)s) s
+        join events e on e.tenant_id = current_tenant() and e.event_id = s.event_id
+            and e.erased_at is null and e.seq > %(after)s
+        left join lateral (
+            select s2.source_id as chain_id from graph_sources s2
+            where s2.tenant_id = current_tenant() and s2.target_id = %(target_id)s
+                and s2.event_id = e.event_id and s2.source_id <> e.event_id
+            order by s2.source_id limit 1) c on true
+        order by e.seq limit %(limit)s
+        """,
+        {"target_id": target_id, "after": after_seq, "limit": limit},
     )

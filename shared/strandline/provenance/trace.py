@@ -11,20 +11,15 @@ from strandline.db.database import TenantDb
 from strandline.errors import Malformed, NotFound
 from strandline.graph.nodes.identity import format_node_id
 from strandline.graph.nodes.node_types import NodeType
-from strandline.sealing import UnsealError
-from strandline.topics import store_provenance, store_provenance_graph
-from strandline.topics.schemas_provenance import (
+from strandline.provenance import store
+from strandline.provenance.schemas import (
     ProvenanceChain,
-    ProvenanceEdge,
-    ProvenanceEvent,
     ProvenanceGraphItem,
     ProvenanceOut,
-    ProvenanceScope,
     ProvenanceTopic,
-    ProvenanceVector,
 )
-from strandline.topics.store_provenance import DescendantEvent, ResolvedId
-from strandline.topics.store_provenance_graph import GraphItem
+from strandline.provenance.store import GraphItem, ResolvedId
+from strandline.sealing import UnsealError
 
 _MAX_VERSIONS = 100
 _MAX_GRAPH_ITEMS = 100
@@ -76,7 +71,7 @@ def trace_provenance(
     NotFound, or Malformed for an invalid cursor."""
     pages = _CursorCodec(access, row_id)
     after = pages.decode(cursor) if cursor is not None else None
-    origin = store_provenance.resolve_id(access, row_id)
+    origin = store.resolve_id(access, row_id)
     if origin is None:
         raise NotFound
     start = after or _PagePosition(origin.version, _FIRST, 0)
@@ -88,7 +83,12 @@ def trace_provenance(
 
 class _ProvenanceBuilder:
     def __init__(
-        self, access: TenantDb, row_id: UUID, origin: ResolvedId, start: _PagePosition, limit: int
+        self,
+        access: TenantDb,
+        row_id: UUID,
+        origin: ResolvedId,
+        start: _PagePosition,
+        limit: int,
     ) -> None:
         self._access, self._id, self._origin = access, row_id, origin
         self._start, self._limit = start, limit
@@ -121,26 +121,19 @@ class _ProvenanceBuilder:
             }
         )
 
-    def _topics(self, slot: UUID | None, event_id: UUID | None) -> list[ProvenanceTopic]:
+    def _topics(self, slot: UUID | None, event_id: UUID | None) -> Sequence[ProvenanceTopic]:
         if self._start.version is None or self._origin.scope_id is None:
             return []
-        path = store_provenance.list_path(
+        return store.list_path(
             self._access,
             self._start.version,
             self._origin.scope_id,
             slot=slot,
             event_id=event_id,
         )
-        return [
-            ProvenanceTopic(
-                kind="leaf" if row.is_leaf else "inner", slot=row.slot, node_id=row.node_id
-            )
-            for row in path
-        ]
 
-    def _chains(self, chain_id: UUID | None, event_id: UUID | None) -> list[ProvenanceChain]:
-        rows = store_provenance.list_chain_versions(self._access, chain_id, event_id, _MAX_VERSIONS)
-        return [ProvenanceChain.model_validate(vars(row)) for row in rows]
+    def _chains(self, chain_id: UUID | None, event_id: UUID | None) -> Sequence[ProvenanceChain]:
+        return store.list_chain_versions(self._access, chain_id, event_id, _MAX_VERSIONS)
 
     def _next_position(
         self, rows: Sequence[Any], row_id: str, seq: str | None = None
@@ -156,43 +149,34 @@ class _ProvenanceBuilder:
     def _of_event(self) -> tuple[ProvenanceOut, _PagePosition | None]:
         scope_id = self._origin.scope_id
         assert scope_id is not None
-        edges = store_provenance.list_citing_edges(
-            self._access, self._id, self._start.row_id, self._limit + 1
-        )
-        vectors = store_provenance.list_vectors(self._access, scope_id, self._id)
+        edges = store.list_citing_edges(self._access, self._id, self._start.row_id, self._limit + 1)
         out = self._make_out(
             topics=self._topics(None, self._id),
             chains=self._chains(None, self._id),
-            edges=[ProvenanceEdge.model_validate(vars(row)) for row in edges[: self._limit]],
+            edges=edges[: self._limit],
             graph=self._graph(self._id, None),
-            vectors=[ProvenanceVector.model_validate(vars(row)) for row in vectors],
+            vectors=store.list_vectors(self._access, scope_id, self._id),
         )
         return out, self._next_position(edges, "event_id")
 
     def _of_chain(self) -> tuple[ProvenanceOut, _PagePosition | None]:
-        rows = store_provenance.list_chain_events(
-            self._access, self._id, self._start.seq, self._limit + 1
-        )
+        rows = store.list_chain_events(self._access, self._id, self._start.seq, self._limit + 1)
         out = self._make_out(
             topics=self._topics(self._id, None),
             chains=self._chains(self._id, None),
-            events=self._events(rows),
+            events=rows[: self._limit],
             graph=self._graph(None, self._id),
         )
         return out, self._next_position(rows, "chain_id", "seq")
 
     def _of_graph_item(self) -> tuple[ProvenanceOut, _PagePosition | None]:
-        rows = store_provenance_graph.list_cited_events(
-            self._access, self._id, self._start.seq, self._limit + 1
-        )
-        return self._make_out(events=self._events(rows)), self._next_position(
+        rows = store.list_cited_events(self._access, self._id, self._start.seq, self._limit + 1)
+        return self._make_out(events=rows[: self._limit]), self._next_position(
             rows, "event_id", "seq"
         )
 
     def _graph(self, event_id: UUID | None, chain_id: UUID | None) -> list[ProvenanceGraphItem]:
-        rows = store_provenance_graph.list_graph_items(
-            self._access, event_id, chain_id, _MAX_GRAPH_ITEMS
-        )
+        rows = store.list_graph_items(self._access, event_id, chain_id, _MAX_GRAPH_ITEMS)
         return [_to_graph_item(row) for row in rows]
 
     def _of_topic(self) -> tuple[ProvenanceOut, _PagePosition | None]:
@@ -200,7 +184,7 @@ class _ProvenanceBuilder:
         assert slot
         assert scope_id
         assert version is not None
-        rows = store_provenance.list_topic_events(
+        rows = store.list_topic_events(
             self._access,
             version,
             scope_id,
@@ -208,20 +192,14 @@ class _ProvenanceBuilder:
             (self._start.row_id, self._start.seq),
             self._limit + 1,
         )
-        out = self._make_out(topics=self._topics(slot, None), events=self._events(rows))
+        out = self._make_out(topics=self._topics(slot, None), events=rows[: self._limit])
         return out, self._next_position(rows, "chain_id", "seq")
-
-    def _events(self, rows: Sequence[DescendantEvent]) -> list[ProvenanceEvent]:
-        return [ProvenanceEvent.model_validate(vars(row)) for row in rows[: self._limit]]
 
     def _of_snapshot(self) -> tuple[ProvenanceOut, _PagePosition | None]:
         version = self._origin.version
         assert version is not None
-        rows = store_provenance.list_trees(
-            self._access, version, self._start.row_id, self._limit + 1
-        )
-        scopes = [ProvenanceScope.model_validate(vars(row)) for row in rows[: self._limit]]
-        return self._make_out(scopes=scopes), self._next_position(rows, "scope_id")
+        rows = store.list_trees(self._access, version, self._start.row_id, self._limit + 1)
+        return self._make_out(scopes=rows[: self._limit]), self._next_position(rows, "scope_id")
 
 
 def _to_graph_item(row: GraphItem) -> ProvenanceGraphItem:
