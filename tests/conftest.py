@@ -4,6 +4,7 @@ import gc
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -23,7 +24,10 @@ from tests.support import (
     KEY_SECRET,
     CachedEmbedder,
     Gateway,
+    Reply,
     ScratchDatabase,
+    Tell,
+    user_message,
     wire_handlers,
 )
 
@@ -105,9 +109,16 @@ def embedder() -> Embedder:
 
 @pytest.fixture
 def gateway(
-    scratch_db: ScratchDatabase, aws: LocalAws, embedder: Embedder, monkeypatch: pytest.MonkeyPatch
+    scratch_db: ScratchDatabase,
+    aws: LocalAws,
+    embedder: Embedder,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
 ) -> Iterator[Gateway]:
-    """The whole service but its HTTP server: real handlers, database, queue and bucket."""
+    """The whole service but its HTTP server: real handlers, database, queue and bucket. Every
+    answer is one that the document promises; but proofs, which measure, do not look."""
+    if PROOFS not in request.path.parents:
+        check_answers(monkeypatch)
     services = wire_handlers(
         {
             "STRANDLINE_DATABASE_URL": scratch_db.url,
@@ -122,6 +133,33 @@ def gateway(
     yield test_gateway
     for database in [test_gateway.database, *(service.database for service in services)]:
         database.close()
+
+
+def check_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compare every answer of a gateway with the document. MCP is not in it."""
+    from tests import contract
+
+    call = Gateway.call
+
+    def call_checked(front: Gateway, method: str, path: str, *body: object, **more: Any) -> Reply:
+        reply = call(front, method, path, *body, **more)
+        if path != "/mcp":
+            contract.check(method, path, reply)
+        return reply
+
+    monkeypatch.setattr(Gateway, "call", call_checked)
+
+
+@pytest.fixture
+def tell(gateway: Gateway) -> Tell:
+    """Append an event and give its receipt: tell(key, "text", "user:alice", ..., field=value)."""
+
+    def append(key: str, text: str, *who: str, **more: object) -> Any:
+        reply = gateway.call("POST", "/api/v1/events", user_message(text, *who, **more), key=key)
+        assert reply.status == 201, reply.text
+        return reply.body
+
+    return append
 
 
 @pytest.fixture

@@ -116,6 +116,10 @@ class Reply:
         return self.body["error"]
 
 
+type Tell = Callable[..., Any]
+"""The fixture `tell`."""
+
+
 class Gateway:
     """The real handlers, called with the events that API Gateway would send. Safe for threads."""
 

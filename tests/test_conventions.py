@@ -40,7 +40,7 @@ def test_every_function_is_a_handler_a_row_an_event_and_a_test() -> None:
         assert inside == {"handler.py"}
         event = "job" if name in {job.name for job in JOBS} else name
         assert list((ROOT / "events").glob(f"{event}*.json")), f"no event for {name}"
-        assert (ROOT / "tests" / "functions" / f"test_{name}.py").exists()
+        assert list((ROOT / "tests").rglob(f"test_{name}.py")), f"no test for {name}"
 
 
 def test_handlers_decide_nothing() -> None:

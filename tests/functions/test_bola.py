@@ -28,9 +28,9 @@ from strandline.log import read as log_read
 from strandline.log.cid import blob_cid, block_cid
 from strandline.sealing import Sealer
 from strandline.tenants.store_audit import AuditContext
+from tests import contract
 from tests.chat_service import waiting_turn
-from tests.functions import contract
-from tests.functions.contract import document, operations
+from tests.contract import document, operations
 from tests.support import KEY_SECRET, Gateway, Reply
 
 ALICE, BOB = "user:alice", "user:bob"

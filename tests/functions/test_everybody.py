@@ -8,10 +8,9 @@ from typing import Any
 
 from strandline.apidocs import examples
 from strandline.apidocs.examples import ExampleCall
-from tests.functions import contract
-from tests.functions.conftest import Tell
+from tests import contract
 from tests.mcp_calls import call_tool
-from tests.support import Gateway, Reply
+from tests.support import Gateway, Reply, Tell
 
 ALICE, BOB, HELPER = "user:alice", "user:bob", "agent:helper"
 RECALL, CONTEXT, ERASURES = "/api/v1/recall", "/api/v1/context", "/api/v1/erasures"

@@ -2,8 +2,7 @@
 
 import pytest
 
-from tests.functions.conftest import Tell
-from tests.support import Gateway
+from tests.support import Gateway, Tell
 
 PLUS, LOST = "user:ann+work@example.com", "user:ann work@example.com"
 ANN, LOWER = "user:Ann@example.com", "user:ann@example.com"

@@ -31,10 +31,9 @@ from strandline.observability import (
     trace_context,
 )
 from strandline.resources import Resources
-from tests.functions.conftest import Tell
 from tests.strandline.embeddings.fake_embedders import WordEmbedder, fail_texts
 from tests.support import EVENTS as EVENT_FILES
-from tests.support import Gateway, ScratchDatabase, user_message
+from tests.support import Gateway, ScratchDatabase, Tell, user_message
 
 PATH, ALICE = "/api/v1/events", "user:alice"
 TRACE = "1-691f3a2b-5c7d9e0f1a2b3c4d5e6f7081"

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from strandline.sealing import Sealer
-from tests.functions.conftest import Tell
-from tests.functions.contract import takes
-from tests.support import KEY_SECRET, Gateway, ScratchDatabase
+from tests.contract import takes
+from tests.support import KEY_SECRET, Gateway, ScratchDatabase, Tell
 
 QUERY, SESSION = "/api/v1/events/query", "/api/v1/sessions/dock"
 ALICE, HELPER = "user:alice", "agent:helper"

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.functions.conftest import Tell
-from tests.support import Gateway, user_message
+from tests.support import Gateway, Tell, user_message
 
 ALICE, BOB = "user:alice", "user:bob"
 QUERY = "/api/v1/events/query"

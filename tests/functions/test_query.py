@@ -13,8 +13,7 @@ import pytest
 from strandline.config import get_settings
 from strandline.local.lambda_context import LambdaContext
 from strandline.resources import Resources
-from tests.functions.conftest import Tell
-from tests.support import EVENTS, Gateway, ScratchDatabase
+from tests.support import EVENTS, Gateway, ScratchDatabase, Tell
 
 ALICE, HELPER = "user:alice", "agent:helper"
 

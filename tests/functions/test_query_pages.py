@@ -11,9 +11,8 @@ import pytest
 from strandline.db.database import Caller
 from strandline.participants import derive_scope_id
 from strandline.sealing import Sealer
-from tests.functions.conftest import Tell
 from tests.strandline.db.isolation import ask
-from tests.support import KEY_SECRET, Gateway, ScratchDatabase, user_message
+from tests.support import KEY_SECRET, Gateway, ScratchDatabase, Tell, user_message
 
 ALICE = "user:alice"
 MIB = 1024 * 1024

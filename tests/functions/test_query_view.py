@@ -13,8 +13,7 @@ from strandline.db.database import Caller
 from strandline.function_specs import FUNCTIONS
 from strandline.log.cid import blob_cid, block_cid
 from tests.chat_service import waiting_turn
-from tests.functions.conftest import Tell
-from tests.support import Gateway, Reply, ScratchDatabase
+from tests.support import Gateway, Reply, ScratchDatabase, Tell
 
 ALICE, BOB, HELPER = "user:alice", "user:bob", "agent:helper"
 COMMUNITIES = "/api/v1/graph/communities"

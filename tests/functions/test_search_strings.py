@@ -9,10 +9,9 @@ from urllib.parse import quote
 import pytest
 
 from strandline.log.fulltext_input import to_websearch_query
-from tests.functions.conftest import Tell
-from tests.functions.contract import takes
+from tests.contract import takes
 from tests.search_strings import FIXED, rules, strings
-from tests.support import Gateway, ScratchDatabase
+from tests.support import Gateway, ScratchDatabase, Tell
 
 ALICE, HELPER = "user:alice", "agent:helper"
 QUERY, RECALL = "/api/v1/events/query", "/api/v1/recall"

@@ -12,7 +12,7 @@ from strandline.http.routes_and_responses import Route
 from strandline.log.schemas_append import AppendRequest, EdgeIn
 from strandline.recall.schemas import RecallRequest
 from strandline.schemas import PARSE_NUMBER, Count, RequestModel, Switch, validate
-from tests.functions.contract import HANDLERS
+from tests.contract import HANDLERS
 
 ROUTES: list[Route] = [route for handler in HANDLERS for route in handler.ROUTES.values()]
 

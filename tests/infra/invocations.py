@@ -28,10 +28,10 @@ from strandline.log.block_lookup import MAX_BYTES
 from strandline.resources import Resources
 from strandline.tuning import DEFAULTS
 from tests.chat_service import ScriptedTasks, deliver_turn, use_model
-from tests.functions.example_calls import Story
 from tests.graph_files import tell_entity
 from tests.infra.recorded_calls import GROUP, MODEL, STARTER, STATE_MACHINE, Ear, stage
 from tests.mcp_calls import ALICE, HELPER, call_tool, calls_of, post, prepare
+from tests.strandline.apidocs.example_calls import Story
 from tests.strandline.embeddings.fake_embedders import WordEmbedder
 from tests.strandline.topics.outline import drop_index
 from tests.support import APP, KEY_SECRET, OWNER, Gateway, ScratchDatabase, user_message

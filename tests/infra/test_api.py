@@ -23,8 +23,7 @@ from strandline.http import gateway_generated_responses
 from strandline.http.gateway_generated_responses import REQUEST_ID, RESPONSES
 from strandline.local.http_server import GatewayApp
 from strandline.local.lambda_context import Handler
-from tests import support
-from tests.functions import contract
+from tests import contract, support
 from tests.infra.kept_templates import keep
 from tests.strandline.local.test_http_server import call, serving_app
 from tests.support import Gateway, user_message

@@ -16,13 +16,10 @@ from strandline.erasure import eraser
 from strandline.local.lambda_context import LambdaContext
 from strandline.observability import METRIC_NAMESPACE, logger
 from tests import support
-from tests.functions.conftest import Tell, tell
-from tests.functions.test_model_path import deliver, talk
 from tests.infra.kept_templates import keep
 from tests.model_server import ModelServer, error, serving
-from tests.support import Gateway
-
-__all__ = ["tell"]  # a fixture
+from tests.strandline.llm.test_model_path import deliver, talk
+from tests.support import Gateway, Tell
 
 type Watching = tuple[str, frozenset[tuple[str, str]]]
 """A metric of ours, and its dimensions."""

@@ -27,7 +27,7 @@ SHARE = "tests/prove/test_schemathesis.py::test_no_input_crashes_it_and_it_answe
 PARALLEL = (
     (
         "erasure races",
-        "tests/prove/test_erasure_races.py tests/functions/test_erasure_marks.py",
+        "tests/prove/test_erasure_races.py tests/strandline/erasure/test_erasure_marks.py",
         40,
     ),
     ("texts", "tests/prove/test_any_text.py", 20),
@@ -48,7 +48,7 @@ PARALLEL = (
         "erasure",
         "tests/prove/test_erasure.py tests/prove/test_erasure_crashes.py"
         " tests/prove/test_eraser_killed.py tests/prove/test_erasure_frozen.py"
-        " tests/functions/test_eraser.py",
+        " tests/strandline/erasure/test_eraser.py",
         30,
     ),
     ("uploads", "tests/prove/test_uploads.py", 6),
@@ -58,8 +58,14 @@ PARALLEL = (
     ("plans", "tests/prove/test_plans.py", 8),
     (
         "graph",
-        "tests/prove/test_graph_plans.py tests/strandline/graph"
-        " tests/functions/test_promoter_injections.py tests/functions/test_promoter_runs.py",
+        "tests/prove/test_graph_plans.py tests/strandline/graph/test_extraction_checks.py"
+        " tests/strandline/graph/test_heuristic_statements.py"
+        " tests/strandline/graph/test_label_propagation.py"
+        " tests/strandline/graph/test_name_similarity.py"
+        " tests/strandline/graph/test_node_types.py tests/strandline/graph/test_provenance.py"
+        " tests/strandline/graph/test_store_observations.py"
+        " tests/strandline/graph/test_promoter_injections.py"
+        " tests/strandline/graph/test_promoter_runs.py",
         12,
     ),
     ("transfer", "tests/prove/test_graph_transfer.py", 8),
@@ -72,7 +78,7 @@ PARALLEL = (
         " tests/functions/test_query_pages.py tests/strandline/context/test_context_text.py",
         8,
     ),
-    ("credentials", "tests/functions/test_authentication.py", 5),
+    ("credentials", "tests/strandline/auth/test_authentication.py", 5),
     (
         "service",
         "tests/strandline/local/test_service.py tests/strandline/local/test_tls.py"
@@ -98,13 +104,13 @@ PARALLEL = (
         "personas",
         "tests/prove/test_centroids.py tests/prove/test_chat_threads.py"
         " tests/prove/test_chat_injections.py tests/prove/test_chat_roles.py"
-        " tests/functions/test_acts.py tests/functions/test_chat.py"
-        " tests/functions/test_chat_hangs.py",
+        " tests/strandline/personas/test_acts.py tests/strandline/personas/test_chat.py"
+        " tests/strandline/personas/test_chat_hangs.py",
         12,
     ),
     (
         "properties",
-        "tests/functions/test_ingest_json.py tests/strandline/log/test_cid.py"
+        "tests/strandline/log/test_ingest_json.py tests/strandline/log/test_cid.py"
         " tests/strandline/log/test_event_builder.py tests/strandline/log/test_fulltext_input.py"
         " tests/strandline/test_schemas.py tests/strandline/test_participants.py"
         " tests/strandline/test_moments.py tests/functions/test_times_everywhere.py"

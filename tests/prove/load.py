@@ -28,7 +28,7 @@ from strandline.tenants.store_audit import AuditContext
 from strandline.topics import store_publish, store_snapshot_admin
 from strandline.topics.store_publish import NewSnapshot
 from tests.chat_service import ScriptedTasks, use_model, waiting_turn
-from tests.functions.contract import takes
+from tests.contract import takes
 from tests.graph_files import tell_entity
 from tests.prove.append_history import TENANT, WRITER, AckedAppend, AppendOp, History, make_rng
 from tests.support import Gateway, Reply, user_message

@@ -23,11 +23,11 @@ from strandline.erasure import (
 from strandline.jobs import store_failures
 from strandline.local.aws import LocalAws
 from strandline.personas import store_memories
-from tests.functions.test_promoter import warm
 from tests.graph_calls import Graph, topic
 from tests.graph_files import export
 from tests.prove.erasure_stores import ERASED_WORD, ERASURES, WHO, every_byte
 from tests.strandline.embeddings.fake_embedders import WordEmbedder
+from tests.strandline.graph.test_promoter import warm
 from tests.strandline.topics.outline import build, fold_all
 from tests.support import Gateway, ScratchDatabase, user_message
 from tests.uploads import cid_of, citing, upload_file

@@ -166,7 +166,7 @@ def test_no_input_crashes_it_and_it_answers_as_it_says(
     shares = SHARES if full else 1
     lowest = case_count // shares
     operations = {one.name: share_of_operations(share, shares, one) for one in ROUNDS}
-    # tests/functions/test_examples.py sends the examples, too.
+    # tests/strandline/apidocs/test_examples.py sends the examples, too.
     first = "examples,coverage,fuzzing" if full else "fuzzing"
     tokens = {one.name: gateway.key(**one.key) for one in ROUNDS}
     total, failures = 0, list[str]()

@@ -21,7 +21,7 @@ from strandline.http.routes_and_responses import AnswerMediaType, Route, json_re
 from strandline.http.schemas_idempotency import IdempotencyHeaders
 from strandline.schemas import ParticipantsPagingQuery, ParticipantsQuery
 from strandline.status.schemas import Liveness
-from tests.functions.contract import document, operations
+from tests.contract import document, operations
 from tests.support import KEY_SECRET
 
 

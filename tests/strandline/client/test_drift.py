@@ -24,7 +24,7 @@ from strandline.errors import StrandlineError
 from strandline.http import gateway_generated_responses
 from strandline.http.app import STATUS
 from strandline.http.routes_and_responses import AnswerMediaType
-from tests.functions.contract import HANDLERS, document, operations
+from tests.contract import HANDLERS, document, operations
 
 type AnyVerb = Verb[..., Any] | Pages[..., Any]
 

@@ -1,0 +1,177 @@
+"""The vacuum of what erasures cleared: when it runs, and what a receipt may say of it."""
+
+import importlib
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import psycopg
+import pytest
+
+from strandline.erasure import eraser as eraser_job
+from strandline.erasure import store_vacuum
+from strandline.errors import Unavailable
+from strandline.jobs import runner
+from tests.strandline.erasure.test_eraser import state_of
+from tests.strandline.erasure.test_erasure import ERASURES, erase, eraser
+from tests.strandline.topics.outline import fold_all
+from tests.support import Gateway, ScratchDatabase, Tell
+
+__all__ = ["eraser"]
+
+
+def test_what_was_cleared_is_vacuumed_once_an_hour(
+    gateway: Gateway,
+    scratch_db: ScratchDatabase,
+    tell: Tell,
+    eraser: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And not while a transaction may still see it."""
+    first, second = (erase(gateway, eraser, tell(eraser, "Forget me.")["event_id"]) for _ in "ab")
+    scratch_db.rows("update erasures set cleared_xid = '999999999'")  # as if it still ran
+    gateway.run_job("eraser", "acme")
+    assert state_of(gateway, eraser, first)["state"] == "hidden"
+    scratch_db.rows("update erasures set cleared_xid = '3'")
+    for name in ("ingest", "query", "eraser"):  # else what they did is counted after the vacuum
+        usage = importlib.import_module(f"functions.{name}.handler").resources.database
+        usage.connection().execute("select pg_stat_force_next_flush()")
+    gateway.run_job("eraser", "acme")
+    assert state_of(gateway, eraser, first)["receipt"]["vacuumed_at"] is not None
+    assert state_of(gateway, eraser, second)["state"] == "complete"
+    dead = scratch_db.rows(
+        "select relname from pg_stat_user_tables where relname = any (%s)"
+        " and (last_vacuum is null or n_dead_tup > 0)",
+        list(store_vacuum.TABLES),
+    )
+    assert dead == []
+    monkeypatch.setattr(eraser_job, "_VACUUM_SPACING", timedelta(hours=1))
+    third = erase(gateway, eraser, tell(eraser, "Forget me too.")["event_id"])
+    gateway.run_job("eraser", "acme")
+    assert state_of(gateway, eraser, third)["state"] == "hidden"
+    ((late,),) = scratch_db.rows(
+        "select due_at > now() + interval '50 minutes' from erasures where completed_at is null"
+    )
+    assert late
+
+
+def statistics(base: ScratchDatabase) -> list[str]:
+    """The columns of which the planner's statistics hold a canary."""
+    rows = base.rows(
+        "select tablename || '.' || attname from pg_stats s"
+        " where strpos(lower(s::text), 'zyxcanar') > 0"
+    )
+    return [name for (name,) in rows]
+
+
+@pytest.mark.parametrize("others", [0, 5])
+def test_the_planners_statistics_hold_nothing_of_what_was_cleared(
+    gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, eraser: str, others: int
+) -> None:
+    """Also where no row is left, which ANALYZE passes over."""
+    for n in range(others):
+        tell(eraser, f"The harbour opens at {n}.", session_id=f"s{n}")
+    ids = [
+        tell(eraser, "It is zyxcanary.", session_id=f"zyxcanary {n % 2}", source_event_key=f"{n}")
+        for n in range(6)
+    ]
+    fold_all(gateway, scratch_db)
+    scratch_db.rows("analyze")
+    assert {"events.content", "event_search.words", "sessions.session_id"} <= set(
+        statistics(scratch_db)
+    )
+    body = {"event_ids": [one["event_id"] for one in ids]}
+    erasure = gateway.call("POST", ERASURES, body, key=eraser).body
+    for _ in range(2):
+        gateway.run_job("eraser", "acme")
+    assert state_of(gateway, eraser, erasure)["receipt"]["vacuumed_at"] is not None
+    assert statistics(scratch_db) == []
+
+
+def test_what_an_older_snapshot_still_shows_is_not_vacuumed(
+    gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, eraser: str
+) -> None:
+    event_id = tell(eraser, "Forget me.")["event_id"]
+    with psycopg.connect(scratch_db.admin_url) as other:
+        other.execute("set transaction isolation level repeatable read read only")
+        other.execute("select from events")
+        erasure = erase(gateway, eraser, event_id)
+        assert gateway.run_job("eraser", "acme")["vacuums_failed"] == 1
+        assert other.execute("select content from events").fetchall() == [("Forget me.",)]
+        assert state_of(gateway, eraser, erasure)["state"] == "hidden"
+    gateway.run_job("eraser", "acme")
+    assert state_of(gateway, eraser, erasure)["receipt"]["vacuumed_at"] is not None
+
+
+def test_a_table_that_the_vacuum_passes_over_is_noticed(
+    gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, eraser: str
+) -> None:
+    erasure = erase(gateway, eraser, tell(eraser, "Forget me.")["event_id"])
+    scratch_db.rows("revoke maintain on decisions from strandline_app")
+    assert gateway.run_job("eraser", "acme")["vacuums_failed"] == 1
+    assert state_of(gateway, eraser, erasure)["state"] == "hidden"
+
+
+GERMAN = (
+    "Vacuum von »t.public.events« beendet: Index-Scans: 0\n"
+    "Cutoff für entfernbar: 4711, war 2 XIDs alt als die Operation endete\n"
+)
+
+
+def test_a_database_that_speaks_another_language_is_noticed(
+    gateway: Gateway, tell: Tell, eraser: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    erasure = erase(gateway, eraser, tell(eraser, "Forget me.")["event_id"])
+    log_lines: list[Any] = []
+
+    def keep(message: str, **fields: Any) -> None:
+        log_lines.append((message, fields["extra"]["reason"]))
+
+    def vacuum(*_: object) -> store_vacuum.VacuumResult:
+        return store_vacuum.parse_cutoff([GERMAN])
+
+    monkeypatch.setattr(eraser_job.logger, "warning", keep)
+    monkeypatch.setattr(store_vacuum, "vacuum", vacuum)
+    assert gateway.run_job("eraser", "acme")["vacuums_failed"] == 1
+    assert log_lines == [("tables not vacuumed", "lc_messages_not_english")]
+    assert state_of(gateway, eraser, erasure)["state"] == "hidden"
+    assert store_vacuum.parse_cutoff([]).reason == "tables_passed_over"
+
+
+def test_a_vacuum_whose_worker_is_lost_ends_and_counts(
+    gateway: Gateway,
+    scratch_db: ScratchDatabase,
+    tell: Tell,
+    eraser: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The lease is renewed after each table."""
+    erase(gateway, eraser, tell(eraser, "Forget me.")["event_id"])
+    uploads: list[str] = []
+
+    def taken_over(*table: Any) -> str:
+        uploads.append(str(table))
+        scratch_db.rows("update jobs set state = 'failed' where kind = 'eraser'")
+        return "select 1"
+
+    monkeypatch.setattr(runner, "_RENEW_SECONDS", 0.0)
+    monkeypatch.setattr(store_vacuum, "_VACUUM", SimpleNamespace(format=taken_over))
+    gateway.run_job("eraser", "acme")
+    assert len(uploads) == 1
+    assert scratch_db.rows("select vacuums, vacuumed_at from erasures") == [(1, None)]
+
+
+def test_a_receipt_says_where_the_vacuum_failed(
+    gateway: Gateway, tell: Tell, eraser: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    erasure = erase(gateway, eraser, tell(eraser, "Forget me.")["event_id"])
+
+    def refuse(*_: object) -> None:
+        raise Unavailable("locked")
+
+    monkeypatch.setattr(store_vacuum, "vacuum", refuse)
+    for _ in range(4):
+        assert gateway.run_job("eraser", "acme")["vacuums_failed"] == 1
+        assert state_of(gateway, eraser, erasure)["state"] == "hidden"
+    gateway.run_job("eraser", "acme")
+    assert state_of(gateway, eraser, erasure)["receipt"]["vacuumed_at"] is None
