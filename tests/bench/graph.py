@@ -31,11 +31,11 @@ from strandline.embeddings.embedder import Embedder
 from strandline.graph.nodes.identity import format_node_id
 from strandline.graph.nodes.store_walk import MAX_NODES
 from strandline.graph.search.read_for_recall import read_known_graph
+from strandline.graph.search.routes import traverse
 from strandline.graph.search.schemas import TraverseRequest
 from strandline.graph.search.search import ALL_TYPES, Finder, read_matches
 from strandline.graph.search.store import NodeFilter, find_containing
-from strandline.graph.search.traverse import traverse
-from strandline.graph.status.read_status import read_status
+from strandline.graph.status.routes import read_status
 from strandline.local.postgres import EmbeddedPostgres
 from tests.bench.graph_data import HELPER, RARE, SPACE, TENANT, WIDE, LargeGraph, fill_graph
 from tests.support import ScratchDatabase, make_template

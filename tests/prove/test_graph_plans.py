@@ -16,11 +16,11 @@ from strandline.graph.nodes.identity import format_node_id
 from strandline.graph.nodes.observations import NodeObservation, Source
 from strandline.graph.nodes.store_observations import write_observations
 from strandline.graph.search.read_for_recall import read_known_graph
+from strandline.graph.search.routes import traverse
 from strandline.graph.search.schemas import TraverseRequest
 from strandline.graph.search.search import ALL_TYPES, hash_possible_names, read_matches
 from strandline.graph.search.store import NodeFilter, NodeQuery, find_containing, find_matches
-from strandline.graph.search.traverse import traverse
-from strandline.graph.status.read_status import read_status
+from strandline.graph.status.routes import read_status
 from strandline.local.postgres import EmbeddedPostgres
 from tests.bench.graph import measure
 from tests.bench.graph_data import RARE, SPACE, TENANT, WIDE, LargeGraph, fill_graph

@@ -5,7 +5,7 @@ from uuid import UUID
 
 from strandline.chains.later_statements import EarlierText, find_later_statements, put_later_first
 from strandline.db.database import TenantDb
-from strandline.graph.search.store_ended_statements import list_ended_statements
+from strandline.graph.search.store_knowledge import list_ended_statements
 from strandline.log.store import Event
 from strandline.recall.store import SessionNeighbour, read_hits
 

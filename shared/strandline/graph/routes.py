@@ -1,7 +1,6 @@
 """The HTTP routes of the knowledge graph."""
 
 from strandline.graph.changes import routes as changes_routes
-from strandline.graph.changes import routes_create_and_get
 from strandline.graph.communities import routes as communities_routes
 from strandline.graph.conflicts import routes as conflicts_routes
 from strandline.graph.fields import routes as fields_routes
@@ -11,7 +10,6 @@ from strandline.graph.status import routes as status_routes
 from strandline.graph.transfer import routes as transfer_routes
 
 ROUTES = {
-    **routes_create_and_get.ROUTES,
     **changes_routes.ROUTES,
     **lists_routes.ROUTES,
     **search_routes.ROUTES,

@@ -5,7 +5,7 @@ import string
 
 import pytest
 
-from strandline.graph.lists.name_similarity import find_near_names, split_trigrams
+from strandline.graph.lists.propose_merges import find_near_names, split_trigrams
 
 
 def test_a_name_is_its_groups_of_three() -> None:

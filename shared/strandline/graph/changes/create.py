@@ -10,7 +10,6 @@ from uuid import UUID
 from strandline.errors import Invalid, NotFound, StateConflict
 from strandline.graph.changes.statement_writes import GraphChange, make_source
 from strandline.graph.nodes import store_read_nodes
-from strandline.graph.nodes.confidence_combination import combines_by_halving_by_default
 from strandline.graph.nodes.edge_type_rules import (
     ResolvedRelationType,
     make_valid_edge_patch,
@@ -24,6 +23,7 @@ from strandline.graph.nodes.observations import (
     NodeObservation,
     Source,
     WrittenGraph,
+    combines_by_halving_by_default,
 )
 from strandline.graph.nodes.schemas import (
     MAX_NODE_BYTES,

@@ -10,12 +10,12 @@ from pydantic import BaseModel
 
 from strandline.db.database import TenantDb
 from strandline.errors import Forbidden, Invalid
-from strandline.graph.nodes.confidence_combination import combines_by_halving_by_default
 from strandline.graph.nodes.observations import (
     EdgeObservation,
     NodeObservation,
     Source,
     WrittenGraph,
+    combines_by_halving_by_default,
 )
 from strandline.graph.nodes.schemas import MAX_NODE_BYTES
 from strandline.graph.nodes.store_observations import write_observations

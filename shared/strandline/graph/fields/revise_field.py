@@ -16,9 +16,14 @@ from strandline.graph.fields.schemas import RevisionRequest, StoredRevision, par
 from strandline.graph.fields.store_read import RevisionRow
 from strandline.graph.fields.store_write import FieldBefore, NewRevision
 from strandline.graph.nodes import store_read_nodes
-from strandline.graph.nodes.confidence_combination import combines_by_halving_by_default
 from strandline.graph.nodes.identity import normalise
-from strandline.graph.nodes.observations import UPKEEP, EdgeObservation, NodeObservation, Source
+from strandline.graph.nodes.observations import (
+    UPKEEP,
+    EdgeObservation,
+    NodeObservation,
+    Source,
+    combines_by_halving_by_default,
+)
 from strandline.graph.nodes.schemas import MAX_NODE_BYTES
 from strandline.graph.nodes.store_observations import lock_scopes, write_observations
 from strandline.graph.nodes.store_read_nodes import ScopeNode

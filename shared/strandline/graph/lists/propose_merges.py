@@ -1,24 +1,115 @@
 """Propose merges of nodes with similar names or vectors."""
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from uuid import UUID
 
 from strandline.db.database import TenantDb
 from strandline.graph.changes.schemas import Proposal, Proposals, ProposalsQuery
-from strandline.graph.lists.name_similarity import find_near_names, split_trigrams
-from strandline.graph.lists.store_merge_candidates import (
-    ComparedNode,
-    list_cosines,
-    list_nodes_to_compare,
-)
-from strandline.graph.nodes.identity import format_node_id
+from strandline.graph.nodes.identity import format_node_id, normalise
 from strandline.graph.nodes.node_types import NodeType
 
 MAX_COMPARED = 500
 """The most nodes of one scope and type that are compared with each other."""
 MAX_NODES_READ = 5000
 """The most nodes that are compared for one answer."""
+
+
+@dataclass(frozen=True)
+class ComparedNode:
+    """A node that may be the same as another node of its scope and type."""
+
+    node_id: UUID
+    scope_id: UUID
+    participants: list[str]
+    type: NodeType
+    name: str
+    identity: bytes
+    weight: int
+    created_at: datetime
+    place: int
+    """The position among the nodes of its scope and type, the newest first, from 1."""
+
+
+def list_nodes_to_compare(
+    access: TenantDb, scope_id: UUID | None, *, archived: bool, per_type: int, limit: int
+) -> Sequence[ComparedNode]:
+    """The nodes to compare, without facts: the newest `per_type` of each scope and type, and one
+    more if it exists, at most `limit` in all."""
+    return access.fetch(
+        ComparedNode,
+        """
+        select * from (
+            select node_id, scope_id, participants, type, name, identity, weight, created_at,
+                row_number() over (
+                    partition by scope_id, type order by updated_at desc, node_id)::int as place
+            from graph_nodes
+            where tenant_id = current_tenant() and type <> 'fact' and valid_to is null
+                and (%(scope_id)s::uuid is null or scope_id = %(scope_id)s)
+                and (%(archived)s::boolean or not archived)) n
+        where place <= %(per_type)s + 1
+        order by place, scope_id, type limit %(limit)s
+        """,
+        {"scope_id": scope_id, "archived": archived, "per_type": per_type, "limit": limit},
+    )
+
+
+@dataclass(frozen=True)
+class PairCosine:
+    """The cosine of two nodes' vectors in one space."""
+
+    first_id: UUID
+    second_id: UUID
+    cosine: float
+
+
+def list_cosines(
+    access: TenantDb, node_ids: Sequence[UUID], space: str, min_cosine: float
+) -> Sequence[PairCosine]:
+    """The pairs of these nodes, within one scope and type, whose vectors have at least this
+    cosine."""
+    return access.fetch(
+        PairCosine,
+        """
+        with vectors as materialized (
+            select node_id, scope_id, type, identity, embedding from graph_nodes
+            where tenant_id = current_tenant() and node_id = any (%(ids)s) and space = %(space)s)
+        select * from (
+            select a.node_id as first_id, b.node_id as second_id,
+                1 - (a.embedding <=> b.embedding) as cosine
+            from vectors a join vectors b on a.scope_id = b.scope_id and a.type = b.type
+                and a.node_id < b.node_id and a.identity <> b.identity) pairs
+        where cosine >= %(min_cosine)s
+        """,
+        {"ids": list(node_ids), "space": space, "min_cosine": min_cosine},
+    )
+
+
+def split_trigrams(name: str) -> frozenset[str]:
+    """The groups of three characters of each word. Each word is padded with two spaces before it
+    and one after it, so that its beginning weighs more."""
+    words = normalise(name).split()
+    padded_words = (f"  {word} " for word in words)
+    return frozenset(word[i : i + 3] for word in padded_words for i in range(len(word) - 2))
+
+
+def find_near_names[Key: Hashable](
+    names: Mapping[Key, str], min_similarity: float
+) -> Iterator[tuple[Key, Key, float]]:
+    """The pairs of names that have at least this similarity, each pair once, with the similarity
+    from 0 to 1: the number of groups that both have, divided by the number that either has."""
+    groups = {key: split_trigrams(name) for key, name in names.items()}
+    keys_by_trigram: defaultdict[str, list[Key]] = defaultdict(list)
+    for key, trigrams in groups.items():
+        shared = Counter(other for trigram in trigrams for other in keys_by_trigram[trigram])
+        for other, count in shared.items():
+            similarity = count / (len(trigrams) + len(groups[other]) - count)
+            if similarity >= min_similarity:
+                yield other, key, similarity
+        for trigram in trigrams:
+            keys_by_trigram[trigram].append(key)
 
 
 def propose_merges(

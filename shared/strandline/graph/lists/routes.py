@@ -7,8 +7,8 @@ from strandline.graph.changes.schemas import Proposals, ProposalsQuery
 from strandline.graph.lists.nodes_and_history import list_node_page, read_history
 from strandline.graph.lists.propose_merges import propose_merges
 from strandline.graph.lists.schemas import HistoryQuery, NodeHistory, NodePage, NodesQuery
-from strandline.graph.nodes.confidence_combination import combines_by_halving_by_default
 from strandline.graph.nodes.identity import parse_node_id
+from strandline.graph.nodes.observations import combines_by_halving_by_default
 from strandline.http.request import Request
 from strandline.http.routes_and_responses import Response, Route, json_response
 from strandline.tenants.store_tuning import read_tuning

@@ -1,4 +1,5 @@
-"""A source's observations of nodes and edges, and the rows that are written for them."""
+"""A source's observations of nodes and edges, the rows that are written for them, and the rule that
+combines the confidences of several sources."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,6 +7,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from strandline.config import get_settings
 from strandline.graph.nodes.identity import hash_name
 from strandline.graph.nodes.node_types import NodeType
 
@@ -81,3 +83,9 @@ class WrittenGraph:
     edge_ids: Sequence[UUID]
     new_nodes: int
     new_edges: int
+
+
+def combines_by_halving_by_default() -> bool:
+    """Whether the deployment combines confidences by halving. A tenant's own setting takes
+    precedence."""
+    return get_settings().tuning.edge_confidence == "halving"

@@ -1,21 +1,127 @@
 """HTTP routes that search the graph and follow its edges."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from strandline.config import get_settings
-from strandline.errors import NotFound
-from strandline.graph.nodes.confidence_combination import combines_by_halving_by_default
+from strandline.db.database import TenantDb
+from strandline.errors import Invalid, NotFound
+from strandline.graph.nodes.identity import parse_node_id
+from strandline.graph.nodes.node_types import NODE_TYPES, NodeType
+from strandline.graph.nodes.observations import combines_by_halving_by_default
+from strandline.graph.nodes.store_joined import map_nodes_by_member
+from strandline.graph.nodes.store_walk import WalkFilter
+from strandline.graph.search.answers import to_edges, to_found_node
 from strandline.graph.search.schemas import (
     GraphOut,
     GraphSearchRequest,
     NearestTopicsRequest,
+    Traversal,
     TraverseRequest,
 )
-from strandline.graph.search.search import Finder, find_nearest_topics, search_nodes
-from strandline.graph.search.traverse import traverse
+from strandline.graph.search.search import (
+    Finder,
+    find_nearest_topics,
+    make_as_of_filter,
+    search_nodes,
+)
+from strandline.graph.search.subgraph import read_subgraph
 from strandline.http.request import Request
 from strandline.http.routes_and_responses import Response, Route, json_response
 from strandline.schemas import ParticipantsQuery
+
+_ALL: frozenset[NodeType] = frozenset(NODE_TYPES)
+_VERBS = (
+    *("USES", "WORKS_ON", "BUILT_FOR_CLIENT", "STRUGGLES_WITH", "EXHIBITS", "EXPRESSED_INTEREST"),
+    *("RELATES_TO", "related"),
+)
+_MAX_CHAIN = 100
+"""How many replacements of a fact are followed in each direction."""
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """Where a traversal may start, which edges it follows, and which nodes it returns."""
+
+    starts: frozenset[NodeType]
+    edge_types: tuple[str, ...] | None
+    results: frozenset[NodeType]
+
+
+def _edges_at(node_type: NodeType) -> list[str]:
+    """The types of the edges that begin or end at nodes of a type, but for those between any."""
+    return [
+        name
+        for start, spec in NODE_TYPES.items()
+        for name, edge in spec.edges.items()
+        if node_type in (start, edge.end)
+    ]
+
+
+_FACTS = _Rule(frozenset({"entity", "topic"}), ("fact_entity", "fact_topic"), frozenset({"fact"}))
+_RULES: Mapping[Traversal, _Rule] = {
+    "related_entities": _Rule(
+        _ALL,
+        (*_edges_at("entity"), *_VERBS),
+        frozenset({"entity"}),
+    ),
+    "related_facts": _FACTS,
+    "facts_about_entity": _FACTS,
+    "decision_entities": _Rule(
+        frozenset({"decision"}), ("decision_entity",), frozenset({"entity"})
+    ),
+    "entity_decisions": _Rule(frozenset({"entity"}), ("decision_entity",), frozenset({"decision"})),
+    "invalidation_chain": _Rule(frozenset({"fact"}), ("invalidates",), frozenset({"fact"})),
+    "topic_contents": _Rule(
+        frozenset({"topic"}),
+        (*_edges_at("topic"), "related"),
+        _ALL,
+    ),
+    "neighbours": _Rule(_ALL, None, _ALL),
+}
+
+
+def traverse(
+    access: TenantDb, request: TraverseRequest, *, combines_by_halving: bool = False
+) -> GraphOut:
+    """The start node of a traversal, and the nodes that it reaches: nearest first, along the
+    heaviest edges first, with the edges between them. Raises NotFound if the node is not in view or
+    was not observed yet, and Invalid if the traversal cannot start at such a node."""
+    node_type, start_id = parse_node_id(request.node_id)
+    rule = _RULES[request.traversal]
+    _check_start(request.traversal, rule, node_type)
+    is_chain = request.traversal == "invalidation_chain"
+    walk = WalkFilter(
+        rule.edge_types,
+        hops=_MAX_CHAIN if is_chain else request.hops,
+        min_confidence=0.0 if is_chain else request.min_confidence,
+        as_of=request.as_of,
+        archived=request.archived,
+        ended=is_chain,
+        combines_by_halving=combines_by_halving,
+    )
+    subgraph = read_subgraph(access, [start_id], walk)
+    rows = subgraph.nodes
+    if not rows or rows[0].node_id != start_id or rows[0].type != node_type:
+        raise NotFound("there is no such node in view")
+    holds = make_as_of_filter(None if is_chain else request.as_of, archived=request.archived)
+    results = [row for row in rows[1:] if row.type in rule.results and holds(row)]
+    page = [rows[0], *results[: request.limit]]
+    is_cut = subgraph.is_cut or len(results) > request.limit
+    return GraphOut(
+        nodes=[to_found_node(row, None, hops=subgraph.hops[row.node_id]) for row in page],
+        edges=to_edges(subgraph.edges, map_nodes_by_member(page)),
+        degraded=["cut_by_limit"] if is_cut else [],
+    )
+
+
+def _check_start(traversal: Traversal, rule: _Rule, node_type: NodeType) -> None:
+    if node_type not in rule.starts:
+        starts = " or ".join(sorted(rule.starts))
+        raise Invalid(
+            f"traversal: {traversal} starts at a node of the type {starts}, not at a {node_type}",
+            field="traversal",
+        )
 
 
 def post_search(request: Request) -> Response:

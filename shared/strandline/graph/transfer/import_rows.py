@@ -5,9 +5,8 @@ from typing import Any
 from uuid import UUID
 
 from strandline.db.database import TenantDb
-from strandline.graph.nodes.confidence_combination import combines_by_halving_by_default
 from strandline.graph.nodes.identity import make_edge_id, make_node_id
-from strandline.graph.nodes.observations import Source
+from strandline.graph.nodes.observations import Source, combines_by_halving_by_default
 from strandline.graph.nodes.store_observations import compute_from_observations, lock_scopes
 from strandline.graph.transfer import store_import
 from strandline.graph.transfer.hashed_lines import make_line_error
