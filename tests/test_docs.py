@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 
 from strandline.function_specs import FUNCTIONS
-
-ROOT = Path(__file__).parent.parent
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+from tests.documents import DOCUMENTS, ROOT, blocks
 
 
 def anchors(text: str) -> set[str]:
@@ -31,16 +29,6 @@ def dead_links(document: Path, text: str) -> list[str]:
         if not there or (anchor and anchor not in anchors(file.read_text())):
             dead.append(link)
     return dead
-
-
-def blocks(text: str, language: str) -> list[str]:
-    """The fenced parts in a language, "" for what is typed; a list's indentation is not theirs."""
-    fences = re.findall(r"^( *)```(\w*)\n(.*?)^ *```$", text, re.MULTILINE | re.DOTALL)
-    return [
-        re.sub(rf"^{indent}", "", inside, flags=re.MULTILINE)
-        for indent, kind, inside in fences
-        if kind == language
-    ]
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from strandline.config import get_settings
+from tests.documents import DOCUMENTS, blocks
 from tests.support import Gateway
-from tests.test_docs import DOCUMENTS, blocks
 
 _CALL = re.compile(r"^post (\S+) '(\{.*?\})'$(?:\n# → ([^\n]*)$)?", re.MULTILINE | re.DOTALL)
 _ID = re.compile(r'"[0-9a-z]{4}…"')

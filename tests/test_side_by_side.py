@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.documents import blocks
 from tests.strandline.client.conftest import HttpService, service
-from tests.test_docs import blocks
 
 __all__ = ["service"]
 

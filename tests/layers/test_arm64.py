@@ -13,7 +13,7 @@ import pytest
 from layers import build
 from strandline.embeddings.embedder import Embedder
 from strandline.function_specs import FUNCTIONS
-from tests.layers.test_imports import ENVIRONMENT
+from tests.layers.function_imports import ENVIRONMENT
 
 pytestmark = [pytest.mark.usefixtures("built_layers"), pytest.mark.proof]
 ROOT = build.BUILD / "arm64"

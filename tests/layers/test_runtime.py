@@ -14,7 +14,7 @@ from strandline.local.aws import LocalAws, client
 from strandline.local.event_sources import GROUP, ROLE
 from strandline.local.state_machine import StateMachine
 from tests.lambda_runtime import Answer, LambdaFunction
-from tests.layers.test_imports import IMPORT_TIME, UNWANTED, wait_for_imports
+from tests.layers.function_imports import IMPORT_TIME, UNWANTED, wait_for_imports
 from tests.support import EVENTS, Gateway, ScratchDatabase, user_message
 
 pytestmark = pytest.mark.usefixtures("built_layers")

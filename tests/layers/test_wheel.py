@@ -15,6 +15,7 @@ import pytest
 
 from strandline import Strandline
 from strandline.function_specs import FUNCTIONS
+from tests.documents import blocks
 from tests.layers.wheels import (
     FOLDERS,
     Installation,
@@ -23,10 +24,9 @@ from tests.layers.wheels import (
     install_client,
 )
 from tests.strandline.client.conftest import serve_http
-from tests.strandline.client.test_import import LIST_MODULES, PROMISED_MODULES
+from tests.strandline.client.promised_modules import LIST_MODULES, PROMISED_MODULES
 from tests.strandline.local.programs import data_directory, started
 from tests.support import Gateway
-from tests.test_docs import blocks
 
 PROMISED_MEGABYTES = 20
 _SHORT = 15

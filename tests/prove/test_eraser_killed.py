@@ -20,17 +20,9 @@ import pytest
 
 from strandline.erasure import erase_events, receipts, store
 from strandline.local.aws import LocalAws
+from tests.prove.erasure_fixtures import embedder, no_waits
+from tests.prove.erasure_steps import CASES, CLEARING_MARKED, COMPLETING, FORMING, Steps, tell
 from tests.prove.erasure_stores import ERASED_WORD, ERASURES, every_byte
-from tests.prove.test_erasure_crashes import (
-    CASES,
-    CLEARING_MARKED,
-    COMPLETING,
-    FORMING,
-    Steps,
-    embedder,
-    no_waits,
-    tell,
-)
 from tests.support import KEY_SECRET, Gateway, ScratchDatabase
 
 __all__ = ["embedder", "no_waits"]

@@ -24,7 +24,7 @@ from strandline.graph.status.routes import read_status
 from strandline.local.postgres import EmbeddedPostgres
 from tests.bench.graph import measure
 from tests.bench.graph_data import RARE, SPACE, TENANT, WIDE, LargeGraph, fill_graph
-from tests.prove.test_plans import Explainer, nodes, rows_read
+from tests.query_plans import Explainer, nodes, rows_read
 from tests.support import TEMPLATE, Gateway, ScratchDatabase, unique_name, user_message
 
 NODES, EDGES = 100_000, 500_000

@@ -1,7 +1,6 @@
 """Promise: at 100,000 events in 20,000 scopes, and for a caller in 5,000 of them, every hot
 statement goes by index, asks no policy by a subquery, and reads no more than it must."""
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -12,9 +11,7 @@ from itertools import islice
 from typing import Any
 from uuid import UUID
 
-import psycopg
 import pytest
-from psycopg import sql
 
 from strandline.auth import store_tenants_and_keys
 from strandline.chains import fold_recalls_into_heat, store_recall_echoes, store_recalls
@@ -54,7 +51,8 @@ from tests.prove.large_tenant import (
     LargeTenant,
     fill_tenant,
 )
-from tests.support import APP, ScratchDatabase, unique_name
+from tests.query_plans import Explainer, nodes, rows_read
+from tests.support import ScratchDatabase, unique_name
 
 EVENTS, SCOPES, PAGE = 100_000, 20_000, 50
 MOST_TIMES_UNKNOWN = 10
@@ -62,16 +60,6 @@ MOST_TIMES_UNKNOWN = 10
 check, the first five plans in a session are made for the tenant by name."""
 SMALL = {"scope_work", "pg_class"}
 """Tables that may be read from end to end: of scope_work there is as much as there is to do."""
-_EXPLAIN = {
-    "session_preload_libraries": "auto_explain",
-    "auto_explain.log_min_duration": "0",
-    "auto_explain.log_analyze": "on",
-    "auto_explain.log_timing": "off",
-    "auto_explain.log_nested_statements": "on",
-    "auto_explain.log_parameter_max_length": "0",
-    "auto_explain.log_format": "json",
-    "auto_explain.log_level": "notice",
-}
 pytestmark = pytest.mark.own_database
 _VECTOR = [0.1] * DIMENSIONS
 
@@ -542,48 +530,6 @@ def around_recalls(crowd: LargeTenant) -> dict[str, Hot]:
             frozenset({"tenants"}),
         ),
     }
-
-
-class Explainer:
-    """The application role's statements on a database, with the plans that ran."""
-
-    def __init__(self, base: ScratchDatabase) -> None:
-        with psycopg.connect(base.admin_url, autocommit=True) as administrator:
-            for name, value in _EXPLAIN.items():
-                statement = sql.SQL("alter role {} in database {} set {} = {}").format(
-                    sql.Identifier(APP),
-                    sql.Identifier(base.name),
-                    sql.Identifier(*name.split(".")),
-                    value,
-                )
-                administrator.execute(statement)
-        self.database = Database(base.url)
-        self._said: list[str] = []
-        self.database.connection().add_notice_handler(
-            lambda notice: self._said.append(notice.message_primary or "")
-        )
-
-    def plans(self, call: Callable[[], object]) -> list[Mapping[str, Any]]:
-        """What ran during a call, nested statements included."""
-        self._said.clear()
-        call()
-        return [json.loads(text.partition("plan:")[2]) for text in self._said if "plan:" in text]
-
-
-def nodes(plan: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """The parts of a plan that ran."""
-    if plan["Actual Loops"]:
-        yield plan
-    for part in plan.get("Plans", []):
-        yield from nodes(part)
-
-
-def rows_read(node: Mapping[str, Any]) -> float:
-    """Rows of a table that a scan touched."""
-    if "Relation Name" not in node:
-        return 0
-    dropped = ("Rows Removed by Filter", "Rows Removed by Index Recheck")
-    return node["Actual Loops"] * (node["Actual Rows"] + sum(node.get(name, 0) for name in dropped))
 
 
 def wrong(plans: Sequence[Mapping[str, Any]], one: Hot) -> list[str]:

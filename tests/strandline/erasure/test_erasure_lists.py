@@ -8,7 +8,7 @@ import pytest
 
 from strandline.db.database import Caller
 from strandline.erasure import store_lists
-from tests.prove.test_plans import Explainer, nodes, rows_read
+from tests.query_plans import Explainer, nodes, rows_read
 from tests.strandline.erasure.test_erasure import (
     ALICE,
     BOB,

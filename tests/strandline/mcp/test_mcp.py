@@ -18,7 +18,6 @@ from strandline.mcp.dispatch import INSTRUCTIONS, TOOLSETS
 from strandline.mcp.protocol import HANDSHAKE_VERSIONS, MODERN, SERVER_VERSION, encode_header
 from strandline.mcp.rendering import conflict_line, escape_json, fence_lines, hit_line, node_line
 from strandline.observability import logger
-from tests import contract
 from tests.context_block import read_fence
 from tests.mcp_calls import (
     ALICE,
@@ -32,7 +31,7 @@ from tests.mcp_calls import (
     prepare,
 )
 from tests.strandline.context.test_context_text import ATTACKS
-from tests.support import EVENTS, KEY_SECRET, Gateway, Reply, ScratchDatabase, wire_handlers
+from tests.support import EVENTS, KEY_SECRET, Gateway, ScratchDatabase, wire_handlers
 from tests.tokens import AUDIENCE, ISSUER, SECRET, token
 
 BOB = "user:bob"
@@ -41,21 +40,6 @@ MAX_TOKENS, MAX_TOKENS_OF_MEMORY = 6600, 2100
 CHARACTERS_PER_TOKEN = 3.5
 """Fewer than tokenizers make of the list: o200k makes 4.2, cl100k 4.4."""
 TOOLS = [tool for tools in TOOLSETS.values() for tool in tools]
-
-
-@pytest.fixture(autouse=True)
-def keeps_its_contract(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The document does not have MCP, whose answers the official client checks
-    (tests/strandline/commands/test_mcp_stdio_bridge.py); others are checked as everywhere."""
-    call = Gateway.call
-
-    def call_checked(front: Gateway, method: str, path: str, *body: object, **more: Any) -> Reply:
-        reply = call(front, method, path, *body, **more)
-        if "mcp" not in path:
-            contract.check(method, path, reply)
-        return reply
-
-    monkeypatch.setattr(Gateway, "call", call_checked)
 
 
 @pytest.fixture

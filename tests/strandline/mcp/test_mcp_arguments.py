@@ -29,11 +29,6 @@ TOOLS = [tool for tools in TOOLSETS.values() for tool in tools]
 UNSTORABLE = ("\ud800", "a\x00b")
 
 
-@pytest.fixture(autouse=True)
-def keeps_its_contract() -> None:
-    """MCP is not in the document."""
-
-
 @pytest.fixture
 def key(gateway: Gateway) -> str:
     """A key of tenant acme that is bound to nobody and may do all that a tenant's may."""

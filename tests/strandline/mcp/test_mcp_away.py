@@ -15,11 +15,6 @@ from tests.support import KEY_SECRET, Gateway, wire_handlers
 NOWHERE = "postgresql://strandline_app@127.0.0.1:1/strandline"
 
 
-@pytest.fixture(autouse=True)
-def keeps_its_contract() -> None:
-    """MCP is not in the document."""
-
-
 @pytest.fixture
 def lose_database(
     monkeypatch: pytest.MonkeyPatch, embedder: Embedder

@@ -20,11 +20,6 @@ EVENTS, EVENT_BYTES = 6, 60 * 1024
 WORDS = ("buoy", "harbour", "battery", "Friday", "crane", "skipper", "dredger", "Petrel")
 
 
-@pytest.fixture(autouse=True)
-def keeps_its_contract() -> None:
-    """MCP is not in the document."""
-
-
 @pytest.fixture
 def key(gateway: Gateway) -> str:
     return gateway.key(rights=("read", "write", "admin"))

@@ -19,11 +19,6 @@ QUESTION = "Which zyzzyva did the harbour master choose?"
 HIT = "The harbour master chose the red zyzzyva."
 
 
-@pytest.fixture(autouse=True)
-def keeps_its_contract() -> None:
-    """MCP is not in the document."""
-
-
 @pytest.fixture
 def key(gateway: Gateway) -> str:
     return gateway.key(user=ALICE)

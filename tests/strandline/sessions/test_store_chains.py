@@ -11,7 +11,7 @@ from strandline.cursors import Position
 from strandline.db.database import Caller, Database, SnapshotRead, TenantDb
 from strandline.sessions import store_chains
 from strandline.sessions.store_chains import SessionChain
-from tests.prove.test_plans import Explainer, nodes, rows_read
+from tests.query_plans import Explainer, nodes, rows_read
 from tests.support import Gateway, ScratchDatabase
 
 SCOPE = UUID(int=1)
