@@ -20,7 +20,7 @@ import pytest
 
 from strandline.aws.blobs import BlobStore
 from strandline.background import process_events
-from strandline.chains import store_fold_progress, store_run_events
+from strandline.chains import model_questions, store_fold_progress
 from strandline.chains.fold_scope import fold_scope
 from strandline.chains.fold_state import FoldOutcome
 from strandline.db.database import Caller, Database, TenantDb
@@ -83,7 +83,7 @@ class Ledger:
                 return original(access, *args)
 
             patch.setattr(TenantDb, name, call)
-        turns, spoken = store_fold_progress.read_turns, store_run_events.read_prompt_events
+        turns, spoken = store_fold_progress.read_turns, model_questions.read_prompt_events
 
         def look_at(access: TenantDb, scope: UUID, space: str, after: int, limit: int) -> Any:
             if not self.costs or after // STEP > self.costs[-1].folded // STEP:
@@ -95,7 +95,7 @@ class Ledger:
             return spoken(access, unread, known_ids)
 
         patch.setattr(store_fold_progress, "read_turns", look_at)
-        patch.setattr(store_run_events, "read_prompt_events", count)
+        patch.setattr(model_questions, "read_prompt_events", count)
 
     def flush_counts(self) -> int:
         """The server's process behind the fold's connection, once it has reported what it has read.

@@ -14,7 +14,7 @@ from uuid import UUID
 import pytest
 
 from strandline.auth import store_tenants_and_keys
-from strandline.chains import fold_recalls_into_heat, store_recall_echoes, store_recalls
+from strandline.chains import fold_recalls_into_heat, recall_echoes, store_recalls
 from strandline.config_quotas import Quota
 from strandline.cursors import Position
 from strandline.db.connection import Connection
@@ -504,7 +504,7 @@ def around_recalls(crowd: LargeTenant) -> dict[str, Hot]:
         ),
         "what was given": Hot(
             (),
-            lambda a: store_recall_echoes.read_recalled_texts(a, crowd.participants, now, now),
+            lambda a: recall_echoes.read_recalled_texts(a, crowd.participants, now, now),
             500,
         ),
         "fold recalls": Hot(

@@ -9,13 +9,12 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from strandline.chains import quality, store, store_run_events
+from strandline.chains import model_questions, quality, store
 from strandline.chains.decided_content import ChainContent, RunEnrichment
 from strandline.chains.fold_settings import FoldSettings
-from strandline.chains.model_questions import to_prompt_event
+from strandline.chains.model_questions import RunEvent, to_prompt_event
 from strandline.chains.parallel_model_calls import describe_from_one_source
 from strandline.chains.store import ChainHead, MergeTarget
-from strandline.chains.store_run_events import RunEvent
 from strandline.db.database import TenantDb
 from strandline.errors import EmbeddingRefused, EmbeddingUnavailable
 from strandline.jobs.worker_resources import EMBED_SECONDS, WorkerResources, probe_embedding_model
@@ -48,7 +47,7 @@ def enrich_run(
     for (for `patience` since the newest event), or if too little time is left.
     """
     worker.require_time_for_run()
-    run_events = store_run_events.read_run_events(access, settings.space, event_ids)
+    run_events = model_questions.read_run_events(access, settings.space, event_ids)
     if not run_events:
         return None
     age = now - max(text.recorded_at for text in run_events)
@@ -109,7 +108,7 @@ def _join_content(
         )
         return merged if merged.fallback_reason is None else None
     earlier_ids = store.list_event_ids(access, target.chain_id)
-    earlier = store_run_events.read_run_events(access, settings.space, earlier_ids)
+    earlier = model_questions.read_run_events(access, settings.space, earlier_ids)
     run_events = [*earlier, *run.events]
     evidence = [*(event for event in earlier if not event.is_echo), *run.evidence]
     whole = _describe_run(

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Literal
 from uuid import UUID
 
-from strandline.chains import store_decisions, store_fold_progress, store_recall_echoes
+from strandline.chains import recall_echoes, store_decisions, store_fold_progress
 from strandline.chains.decisions import Decision
 from strandline.chains.fold_settings import FoldSettings
 from strandline.chains.lane_row_conversion import read_lanes
@@ -178,13 +178,13 @@ def _decide_echoes(
     new_turns = [turn for turn in turns if turn.seq > scope.max_folded_seq and turn.is_in_lane]
     if not new_turns:
         return {}
-    sources = store_recall_echoes.read_recalled_texts(
+    sources = recall_echoes.read_recalled_texts(
         access, scope.participants, new_turns[0].recorded_at, new_turns[-1].recorded_at
     )
     if not sources:
         return {}
     return find_echoes(
-        store_recall_echoes.read_event_texts(access, [t.event_id for t in new_turns]), sources
+        recall_echoes.read_event_texts(access, [t.event_id for t in new_turns]), sources
     )
 
 

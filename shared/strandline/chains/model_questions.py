@@ -1,12 +1,12 @@
-"""Model prompts of the fold: their context, the events as shown to the model, and the question
-whether a topic continues."""
+"""Model prompts of the fold: their context, the events of a run and what a prompt shows of them,
+and the question whether a topic continues."""
 
 from collections.abc import MutableMapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from uuid import UUID
 
 from strandline.aws.blobs import is_text
-from strandline.chains import store_run_events
-from strandline.chains.store_run_events import PromptEventRow, RunEvent
 from strandline.db.database import TenantDb
 from strandline.jobs.worker_resources import WorkerResources, read_text_head
 from strandline.llm.types import Continues, ModelResult, PromptEvent, TaskContext
@@ -18,6 +18,97 @@ _MAX_CACHED_EVENTS = 2000
 lane are part of many prompts."""
 _MARGIN_SECONDS = 2.0
 """Seconds of the worker's time that are reserved for the commit after a model's answer."""
+
+
+@dataclass(frozen=True)
+class RunEvent:
+    """An event of a run, with the columns that its chain is made from."""
+
+    event_id: UUID
+    seq: int
+    speaker: str | None
+    role: str
+    type: str
+    content: str | None
+    """Its first 8,000 characters."""
+    chars: int
+    """Length of the whole content in characters; of a payload in bytes."""
+    blob_cid: str | None
+    mime_type: str | None
+    file_name: str | None
+    metadata_keys: int
+    said_at: datetime
+    recorded_at: datetime
+    vector: str | None
+    is_echo: bool
+    """Whether a stored decision marks it as an echo."""
+    bears_change: bool
+    """Whether by a stored decision it says that something of its speaker has changed."""
+
+
+def read_run_events(access: TenantDb, space: str, event_ids: Sequence[UUID]) -> Sequence[RunEvent]:
+    """Read these events by seq, with their vectors in `space`; erased events are left out."""
+    return access.fetch(
+        RunEvent,
+        """
+        select e.event_id, e.seq, e.speaker, e.role, e.type, left(e.content, 8000) as content,
+            coalesce(length(e.content), e.blob_size, 0) as chars, e.blob_cid, e.mime_type,
+            e.file_name, (select count(*) from jsonb_object_keys(e.metadata)) as metadata_keys,
+            coalesce(e.occurred_at, e.recorded_at) as said_at, e.recorded_at,
+            v.embedding::text as vector, is_echo(e.scope_id, e.event_id) as is_echo, exists (
+                select from decisions d
+                where d.tenant_id = e.tenant_id and d.scope_id = e.scope_id
+                    and d.event_id = e.event_id and d.kind = 'slots'
+                    and (d.body ->> 'is_change')::boolean) as bears_change
+        from events e
+        left join event_vectors v on v.tenant_id = e.tenant_id and v.space = %(space)s
+            and v.scope_id = e.scope_id and v.event_id = e.event_id
+        where e.event_id = any (%(event_ids)s) and e.erased_at is null
+        order by e.seq
+        """,
+        {"space": space, "event_ids": list(event_ids)},
+    )
+
+
+@dataclass(frozen=True)
+class PromptEventRow:
+    """An event, with the columns that a model prompt about its topic needs."""
+
+    event_id: UUID
+    seq: int
+    speaker: str | None
+    role: str
+    type: str
+    content: str | None
+    """Its first 8,000 characters."""
+    blob_cid: str | None
+    mime_type: str | None
+    file_name: str | None
+    said_at: datetime
+    is_erased: bool
+
+
+def read_prompt_events(
+    access: TenantDb, unread_ids: Sequence[UUID], cached_ids: Sequence[UUID]
+) -> tuple[Sequence[PromptEventRow], set[UUID]]:
+    """Read the events of `unread_ids`. Returns those that are not erased, and the ids of all
+    erased ones among `unread_ids` and `cached_ids`."""
+    rows = access.fetch(
+        PromptEventRow,
+        """
+        select e.event_id, e.seq, e.speaker, e.role, e.type, left(e.content, 8000) as content,
+            e.blob_cid, e.mime_type, e.file_name,
+            coalesce(e.occurred_at, e.recorded_at) as said_at, e.erased_at is not null as is_erased
+        from events e where e.event_id = any (%(unread_ids)s)
+        union all
+        select e.event_id, e.seq, e.speaker, e.role, e.type, null, null, null, null,
+            e.recorded_at, true
+        from events e where e.event_id = any (%(cached_ids)s) and e.erased_at is not null
+        """,
+        {"unread_ids": list(unread_ids), "cached_ids": list(cached_ids)},
+    )
+    present = [row for row in rows if not row.is_erased]
+    return present, {row.event_id for row in rows if row.is_erased}
 
 
 def make_task_context(
@@ -92,7 +183,7 @@ def _load_prompt_events(
     meanwhile."""
     cached_ids = [item for item in event_ids if item in event_cache]
     missing_ids = [item for item in event_ids if item not in event_cache]
-    rows, erased_ids = store_run_events.read_prompt_events(access, missing_ids, cached_ids)
+    rows, erased_ids = read_prompt_events(access, missing_ids, cached_ids)
     prompt_events = {item: event_cache[item] for item in cached_ids}
     prompt_events |= {item.event_id: to_prompt_event(worker, task.tenant, item) for item in rows}
     if len(event_cache) > _MAX_CACHED_EVENTS:

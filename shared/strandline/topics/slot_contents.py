@@ -1,23 +1,56 @@
 """The contents of a tree's slots while it grows: stored contents are read, and those of changed
-inner slots are summarised bottom-up."""
+inner slots are summarised bottom-up, those of one level in parallel."""
 
+import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from itertools import groupby
 from uuid import UUID
 
 from strandline.db.database import TenantDb
 from strandline.derived_ids import to_uuid8
+from strandline.llm.parallel import run_all
 from strandline.llm.tasks import LlmTasks
 from strandline.llm.types import ModelResult, Overview, TaskContext, TopicTreePart
 from strandline.log.trust_ranks import least_trusted
 from strandline.topics import hashes, store_growth
-from strandline.topics.overviews import summarise_slots
 from strandline.topics.store_builds import BuildScope
 from strandline.topics.store_growth import Node, pack_vector
 from strandline.topics.tree import Tree
 from strandline.topics.vectors import MeanVector
+
+_MIN_PAUSE_SECONDS = 1.0
+
+type Result = ModelResult[Overview]
+
+
+def summarise_slots(
+    llm: LlmTasks, task: TaskContext, slots: Sequence[Sequence[TopicTreePart]], end: float
+) -> list[Result]:
+    """The overviews of slots, in order. Each slot is given as its parts. As many requests run at
+    once as the process allows. A request that is over the rate limit of the minute is sent again in
+    the next minute, unless that is past `end` (in time.monotonic() seconds): then the heuristic
+    model writes the overview."""
+    results: dict[int, Result] = {}
+    waiting = list(range(len(slots)))
+    while waiting:
+        calls = [partial(llm.overview, task, slots[number]) for number in waiting]
+        results |= zip(waiting, run_all(llm, calls), strict=True)
+        waits = {number: _seconds_to_wait(results[number]) for number in waiting}
+        waiting = [number for number, seconds in waits.items() if seconds is not None]
+        pause = max((waits[number] or 0.0 for number in waiting), default=0.0)
+        pause = max(pause, _MIN_PAUSE_SECONDS)
+        if not waiting or time.monotonic() + pause >= end:
+            break
+        time.sleep(pause)
+    return [results[number] for number in range(len(slots))]
+
+
+def _seconds_to_wait(result: Result) -> float | None:
+    """The seconds after which the model may be asked again; None if the result is final."""
+    return result.retry_after if result.fallback_reason == "rate_limited" else None
 
 
 @dataclass(frozen=True)

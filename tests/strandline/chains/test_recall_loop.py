@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from strandline.aws.blobs import BlobStore
-from strandline.chains import fold_recalls_into_heat, fold_state, store_recall_echoes, store_recalls
+from strandline.chains import fold_recalls_into_heat, fold_state, recall_echoes, store_recalls
 from strandline.chains.fold_scope import close_idle_lanes
 from strandline.chains.refold import drop_chains
 from strandline.db.database import Caller, Database, TenantDb
@@ -182,7 +182,7 @@ def test_a_lookup_that_forgets_who_sees_what_is_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Planted: sources that only one of the participants sees."""
-    monkeypatch.setattr(store_recall_echoes, "drop_agents", lambda members: [ALICE])  # pyright: ignore
+    monkeypatch.setattr(recall_echoes, "drop_agents", lambda members: [ALICE])  # pyright: ignore
     scratch_db.rows("update tenants set agents_share = true")
     with pytest.raises(AssertionError):
         test_what_others_were_given_is_no_echo(gateway, scratch_db, worker, key)

@@ -501,8 +501,8 @@ def test_a_statement_that_repeats_a_recall_is_no_echo_but_gives_one(
         compared.append(len(event_ids))
         return original(access, event_ids)
 
-    original = fold_state.store_recall_echoes.read_event_texts
-    monkeypatch.setattr(fold_state.store_recall_echoes, "read_event_texts", read_said)
+    original = fold_state.recall_echoes.read_event_texts
+    monkeypatch.setattr(fold_state.recall_echoes, "read_event_texts", read_said)
     state(database, [make_statement(f"You told me: {fact}")])
     process_due(worker)
     assert compared == []

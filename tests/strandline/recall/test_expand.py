@@ -8,7 +8,7 @@ import pytest
 
 from strandline.chains import store_recalls
 from strandline.db.database import TenantDb
-from strandline.recall import store_cited_events
+from strandline.recall import hit_postprocessing
 from strandline.recall.hit_postprocessing import fit_to_budget, sort_by_time
 from strandline.recall.schemas import Hit
 from tests.mcp_calls import call_tool
@@ -259,7 +259,7 @@ def test_a_walk_without_bounds_is_noticed(
     gateway: Gateway, key: str, tell: Tell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Planted."""
-    monkeypatch.setattr(store_cited_events, "_MAX_DEPTH", 9)
+    monkeypatch.setattr(hit_postprocessing, "_MAX_DEPTH", 9)
     with pytest.raises(AssertionError):
         test_what_the_best_hits_rest_on_is_added_by_weight(gateway, key, tell)
 

@@ -13,7 +13,7 @@ from strandline.db.database import Caller
 from strandline.log import store_links_and_sources
 from strandline.log.cid import block_cid, cid_bytes
 from strandline.log.event_draft import EventDraft
-from strandline.recall import link_finder as recall_insert
+from strandline.recall import routes_write as recall_insert
 from strandline.resources import Resources
 from tests.strandline.embeddings.fake_embedders import WordEmbedder
 from tests.support import Gateway, Reply, ScratchDatabase, Tell, user_message

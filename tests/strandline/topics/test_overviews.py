@@ -14,7 +14,7 @@ from strandline.llm import parallel
 from strandline.llm.parallel import MAX_PARALLEL
 from strandline.llm.tasks import LlmTasks
 from strandline.llm.types import ModelResult, Overview, TaskContext, TopicTreePart
-from strandline.topics import overviews
+from strandline.topics import slot_contents
 from tests.strandline.topics.outline import build, read_tree
 from tests.strandline.topics.world import ScopeWorld
 from tests.support import Gateway, ScratchDatabase
@@ -66,7 +66,7 @@ def parts(*names: str) -> list[list[TopicTreePart]]:
 
 def describe(tasks: Tasks, *names: str, seconds: float = 600.0) -> list[ModelResult[Overview]]:
     end = time.monotonic() + seconds
-    return overviews.summarise_slots(cast("LlmTasks", tasks), TASK, parts(*names), end)
+    return slot_contents.summarise_slots(cast("LlmTasks", tasks), TASK, parts(*names), end)
 
 
 def test_those_of_a_level_are_asked_for_at_once() -> None:
@@ -85,7 +85,7 @@ def test_one_after_the_other_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None
         del llm
         return [call() for call in calls]
 
-    monkeypatch.setattr(overviews, "run_all", run_each)
+    monkeypatch.setattr(slot_contents, "run_all", run_each)
     with pytest.raises(threading.BrokenBarrierError):
         describe(Tasks(barrier=threading.Barrier(MAX_PARALLEL, timeout=0.2)), "a", "b", "c")
 
@@ -114,7 +114,7 @@ def test_what_is_over_the_rate_waits_for_the_next_minute(monkeypatch: pytest.Mon
         pauses.append(seconds)
         tasks.calls_per_minute = 2
 
-    monkeypatch.setattr(overviews.time, "sleep", sleep)
+    monkeypatch.setattr(slot_contents.time, "sleep", sleep)
     result = describe(tasks, "a", "b", "c", "d", "e")
     assert [one.value.topic for one in result] == ["a", "b", "c", "d", "e"]
     assert sorted(tasks.calls) == ["a", "b", "c", "d", "e"]
@@ -125,7 +125,7 @@ def test_past_the_end_nothing_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     def sleep(seconds: float) -> None:
         raise AssertionError(seconds)
 
-    monkeypatch.setattr(overviews.time, "sleep", sleep)
+    monkeypatch.setattr(slot_contents.time, "sleep", sleep)
     result = describe(Tasks(calls_per_minute=1), "a", "b", "c", seconds=20.0)
     reasons = sorted(str(one.fallback_reason) for one in result)
     assert reasons == ["None", "rate_limited", "rate_limited"]
@@ -142,13 +142,13 @@ def test_a_level_rests_on_the_one_below(
 ) -> None:
     """Of a tree of several levels, every overview is asked for with the topics right below it."""
     widths: list[int] = []
-    run_all = overviews.run_all
+    run_all = slot_contents.run_all
 
     def count(llm: LlmTasks, calls: Sequence[Any]) -> list[Any]:
         widths.append(len(calls))
         return run_all(llm, calls)
 
-    monkeypatch.setattr(overviews, "run_all", count)
+    monkeypatch.setattr(slot_contents, "run_all", count)
     ScopeWorld(scratch_db).add(150)
     totals = build(gateway)
     assert sum(widths) == totals["summaries"]
