@@ -198,13 +198,13 @@ def _is_value(form: SlotForm, value: str, old: str) -> bool:
     """Whether it can fill the slot: no day or month, no pronoun, no everyday word for a name."""
     if len(value) > _MAX_VALUE or len(old) > _MAX_VALUE:
         return False
+    first = next(iter((value or old).removeprefix("the ").lower().split()), "")
     if form.slot == "home":
-        first = (value or old).removeprefix("the ").split()[0].lower()
-        return first not in word_list("calendar") and not (
-            form.aspect == "moved" and is_ordinary(first)
-        )
+        is_usual_word = form.aspect == "moved" and is_ordinary(first)
+        return bool(first) and first not in word_list("calendar") and not is_usual_word
     if form.slot == "preference":
-        return (value or old).split()[0].lower() not in word_list("pointers")
+        # A quotation in its place leaves nothing.
+        return bool(first) and (value or old).split()[0].lower() not in word_list("pointers")
     return not (form.slot == "tool" and value.lower() in word_list("calendar"))
 
 

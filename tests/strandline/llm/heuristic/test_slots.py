@@ -1,5 +1,7 @@
 """What people say of their home, job, tools, plans and preferences, and what it ends."""
 
+import itertools
+
 import pytest
 
 from strandline.llm.heuristic.slots import compare, judge, read_fact, read_slots
@@ -104,3 +106,27 @@ def test_nobody_else_is_meant() -> None:
 def test_long_and_odd_texts_are_read_in_time() -> None:
     for text in ("I live in " * 4000, "we moved from A " * 400, "I use Aa Bb " * 900, "\0" * 9000):
         assert isinstance(read_slots(text, "Jonas"), list)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "We love the old films at Christmas.",
+        "I prefer window seats to aisle seats now.",
+        "I live in Leipzig, no longer in Dresden.",
+        "I moved from Bergen to Oslo last week.",
+        "I work for Ericsson as a baker now, no longer for Nokia.",
+        "We switched from CircleCI to Buildkite for our tests.",
+        "The concert was moved to the 9 May.",
+    ],
+)
+def test_slots_read_messages_whose_values_are_quotations(message: str) -> None:
+    """A quotation counts as no value: a title that somebody loves is read, and says nothing."""
+    words = message.rstrip(".").split()
+    for first, last in itertools.combinations(range(len(words) + 1), 2):
+        for left in ("", "the "):
+            quoted = " ".join([*words[:first], f'{left}"{" ".join(words[first:last])}"'])
+            text = " ".join([quoted, *words[last:]])
+            assert all(
+                one.value or one.old or one.slot in ("job", "plan") for one in read_slots(text, "a")
+            )
