@@ -43,8 +43,7 @@ from strandline.local.aws import LocalAws, client
 from strandline.local.event_sources import QueuePoller
 from strandline.log.schemas_append import AppendRequest, BatchRequest
 from strandline.observability import logger
-from strandline.personas.schemas_chat import AnswerRequest, ChatRequest
-from strandline.personas.schemas_sonas import SonaIn, SonaPatch
+from strandline.personas.schemas import AnswerRequest, ChatRequest, SonaIn, SonaPatch
 from strandline.recall.schemas import RecallRequest
 from strandline.resources import Resources
 from strandline.sessions.schemas import InteractionIn, SessionEventIn, SessionIn

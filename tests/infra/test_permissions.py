@@ -193,7 +193,7 @@ NEVER: Mapping[str, Sequence[str]] = {
         "erasure/routes:_erase",
         *("log/block_lookup:BlockLookup._load_payload", "log/routes_read:_redirect"),
         *(
-            "personas/run_chat:_find_earlier_reply",
+            "personas/routes_chat:_find_earlier_reply",
             "personas/deferred_turns:defer",
             "personas/deferred_turns:read_turn",
         ),

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from strandline.chains import heat, store, store_chain_dropping
+from strandline.chains import heat, refold, store
 from strandline.chains.decided_content import ChainContent, RunEnrichment
 from strandline.chains.fold_state import FoldState
 from strandline.chains.segmentation import TopicRun
@@ -133,7 +133,7 @@ def _restore_dropped_state(
     status of the version at hand."""
     use = None
     if state.current_seq <= state.scope.max_folded_seq:
-        use = store_chain_dropping.read_dropped_state(state.access, version.chain_id)
+        use = refold.read_dropped_state(state.access, version.chain_id)
     if use is None:
         return version, enrichment
     if version.version == 1:

@@ -65,18 +65,18 @@ if TYPE_CHECKING:
     from strandline.log.schemas_read import FileOut as FileOut
     from strandline.log.schemas_read import ScopeOut as ScopeOut
     from strandline.log.schemas_read import ScopePage as ScopePage
-    from strandline.personas.schemas_acts import ActOut as ActOut
-    from strandline.personas.schemas_acts import ActsPage as ActsPage
-    from strandline.personas.schemas_acts import NextAct as NextAct
-    from strandline.personas.schemas_chat import TurnOut as TurnOut
-    from strandline.personas.schemas_sonas import SonaDetail as SonaDetail
-    from strandline.personas.schemas_sonas import SonaFound as SonaFound
-    from strandline.personas.schemas_sonas import SonaMemories as SonaMemories
-    from strandline.personas.schemas_sonas import SonaOut as SonaOut
-    from strandline.personas.schemas_sonas import SonaPage as SonaPage
+    from strandline.personas.schemas import ActOut as ActOut
+    from strandline.personas.schemas import ActsPage as ActsPage
+    from strandline.personas.schemas import NextAct as NextAct
+    from strandline.personas.schemas import SonaDetail as SonaDetail
+    from strandline.personas.schemas import SonaFound as SonaFound
+    from strandline.personas.schemas import SonaMemories as SonaMemories
+    from strandline.personas.schemas import SonaOut as SonaOut
+    from strandline.personas.schemas import SonaPage as SonaPage
+    from strandline.personas.schemas import TurnOut as TurnOut
     from strandline.provenance.schemas import ProvenanceOut as ProvenanceOut
+    from strandline.recall.schemas import InsertReceipt as InsertReceipt
     from strandline.recall.schemas import RecallAnswer as RecallAnswer
-    from strandline.recall.schemas_insert import InsertReceipt as InsertReceipt
     from strandline.sessions.schemas import ChainOut as ChainOut
     from strandline.sessions.schemas import EndedOut as EndedOut
     from strandline.sessions.schemas import HeatOut as HeatOut
@@ -118,12 +118,11 @@ _MODULES = {
     "llm.schemas_model_calls": "ModelCallOut ModelCallPage",
     "log.schemas_append": "BatchAnswer BatchItem Receipt UploadOut UploadStored",
     "log.schemas_read": "EventOut EventPage EventTree FeedPage FileOut ScopeOut ScopePage",
-    "personas.schemas_acts": "ActOut ActsPage NextAct",
-    "personas.schemas_chat": "TurnOut",
-    "personas.schemas_sonas": "SonaDetail SonaFound SonaMemories SonaOut SonaPage",
+    "personas.schemas": (
+        "ActOut ActsPage NextAct SonaDetail SonaFound SonaMemories SonaOut SonaPage TurnOut"
+    ),
     "provenance.schemas": "ProvenanceOut",
-    "recall.schemas": "RecallAnswer",
-    "recall.schemas_insert": "InsertReceipt",
+    "recall.schemas": "InsertReceipt RecallAnswer",
     "sessions.schemas": (
         "ChainOut EndedOut HeatOut HeatPage InteractionOut SegmentPage SessionOut SessionPage"
     ),

@@ -25,7 +25,6 @@ from strandline.client.errors import ServiceError, UnavailableError
 from strandline.client.retries import Retry
 from strandline.commands import (
     administration,
-    ask_and_chat,
     erasing,
     mcp_stdio_bridge,
     memory,
@@ -113,7 +112,7 @@ def completion(shell: str) -> None:
 
 
 for _command in (
-    *(*memory.COMMANDS, *ask_and_chat.COMMANDS, *erasing.COMMANDS, *transfer.COMMANDS),
+    *(*memory.COMMANDS, *erasing.COMMANDS, *transfer.COMMANDS),
     *administration.COMMANDS,
     *operating.COMMANDS,
     *simulate_and_verify.COMMANDS,

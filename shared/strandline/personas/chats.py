@@ -41,7 +41,7 @@ from strandline.personas.answer_generation import (
     list_source_events,
 )
 from strandline.personas.question_answering import make_turn, to_turn
-from strandline.personas.schemas_chat import ChatRequest, TurnOut
+from strandline.personas.schemas import ChatRequest, TurnOut
 from strandline.personas.store_deferred_turns import StoredEvent
 from strandline.recall.schemas import RecallWeights
 from strandline.resources import Resources

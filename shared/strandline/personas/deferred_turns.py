@@ -25,7 +25,7 @@ from strandline.personas.answer_generation import (
 )
 from strandline.personas.chats import ChatParameters
 from strandline.personas.question_answering import answer_query, make_turn
-from strandline.personas.schemas_chat import TurnOut
+from strandline.personas.schemas import TurnOut
 from strandline.personas.store_deferred_turns import Turn
 from strandline.recall.schemas import RecallWeights
 from strandline.resources import Resources

@@ -16,7 +16,7 @@ from strandline.personas.answer_generation import (
     Recollection,
     ask_model,
 )
-from strandline.personas.schemas_chat import TurnCitation, TurnOut
+from strandline.personas.schemas import TurnCitation, TurnOut
 
 
 def answer_query(

@@ -8,7 +8,7 @@ from strandline.http.request import Request
 from strandline.http.routes_and_responses import Response, Route, json_response
 from strandline.http.writer import make_caller
 from strandline.personas import sonas
-from strandline.personas.schemas_sonas import (
+from strandline.personas.schemas import (
     SonaDetail,
     SonaFound,
     SonaIn,

@@ -14,7 +14,7 @@ from strandline.errors import Invalid, NotFound, StateConflict
 from strandline.log.store_work import vector_to_text
 from strandline.observability import logger
 from strandline.personas import store_memories, store_sonas
-from strandline.personas.schemas_sonas import (
+from strandline.personas.schemas import (
     SonaDetail,
     SonaFound,
     SonaMemories,

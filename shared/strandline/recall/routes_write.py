@@ -19,7 +19,7 @@ from strandline.log.event_draft import EventDraft, RecalledLinks
 from strandline.log.schemas_append import MAX_EDGES, EdgeIn
 from strandline.recall.recall import SearchResult, search
 from strandline.recall.relevance import ScoredEvent
-from strandline.recall.schemas_insert import InsertReceipt, InsertRequest, LinkOptions
+from strandline.recall.schemas import InsertReceipt, InsertRequest, LinkOptions
 from strandline.schemas import check_storable, validate
 
 _QUESTION_CHARS = 8000

@@ -14,7 +14,7 @@ from multiformats import CID, multihash
 
 from strandline import AsyncStrandline, Strandline
 from strandline.client import errors
-from strandline.personas import acts
+from strandline.personas import routes_acts
 from tests.strandline.client.conftest import HttpService
 from tests.support import ScratchDatabase
 from tests.uploads import cid_of
@@ -374,7 +374,7 @@ def test_a_client_that_may_not_wait_asks_again_until_its_time_is_over(
     scratch_db: ScratchDatabase,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(acts, "RETRY_SECONDS", 1)
+    monkeypatch.setattr(routes_acts, "RETRY_SECONDS", 1)
     sona = client.find_sona("Harbour master").uuid
     scratch_db.rows(
         "insert into waits (tenant_id, function, expires_at)"

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.commands.imports import archives, files
-from strandline.commands.imports.archives import MAX_MEMBERS
+from strandline.commands.imports import files
+from strandline.commands.imports.files import MAX_MEMBERS
 from strandline.commands.imports.items import ImportOptions, Item, NewEvent, Refusal, SkippedFile
 from strandline.commands.imports.json_pieces import open_text, split_lines, split_values
 from strandline.commands.imports.reading import read_paths
@@ -163,12 +163,12 @@ def test_an_archive_over_a_limit_is_refused_whole(
     with zipfile.ZipFile(many, "w") as archive:
         for number in range(11):
             archive.writestr(f"{number}.json", "[]")
-    monkeypatch.setattr(archives, "MAX_MEMBERS", 10)
+    monkeypatch.setattr(files, "MAX_MEMBERS", 10)
     assert MAX_MEMBERS == 10_000
     assert refusals(read(many)) == ["many.zip: it has more than 10 members"]
     bomb = write_archive(tmp_path / "bomb.zip", a_dot_json=" " * 10_000_000)
     assert refusals(read(bomb)) == ["bomb.zip: it is packed more than 100 to 1"]
-    monkeypatch.setattr(archives, "MAX_TOTAL_BYTES", 10)
+    monkeypatch.setattr(files, "MAX_TOTAL_BYTES", 10)
     large = write_archive(tmp_path / "large.zip", a_dot_json=json.dumps([conversation("a")]))
     assert "more than 10" in refusals(read(large))[0]
 
