@@ -94,3 +94,12 @@ _MODEL: Mapping[str, str | None] = {
     "prompt": "summarise/1",
     "fell_back": None,
 }
+
+
+def warm(base: ScratchDatabase) -> None:
+    """All chains are listed and warm, since an hour."""
+    base.rows("update chain_versions set rejected = null")
+    base.rows(
+        "update chains set status = 'active', archived_at = null,"
+        " accessed_at = now() - interval '1 hour', promote_until = now() + interval '1 day'"
+    )

@@ -19,9 +19,9 @@ from strandline.llm.types import MemoryAnswer, MessageToAnswer, ModelResult, Tas
 from strandline.local.lambda_context import LambdaContext
 from strandline.personas import store_deferred_turns
 from strandline.resources import Resources
+from tests.chains import warm
 from tests.context_block import Block, read_block
 from tests.model_server import ModelServer, Says, completion, serving, task_of
-from tests.strandline.graph.test_promoter import warm
 from tests.strandline.topics.outline import fold_all
 from tests.support import KEY_SECRET, Gateway, Reply, ScratchDatabase
 

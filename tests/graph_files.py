@@ -9,6 +9,7 @@ from typing import Any
 
 from strandline.graph.transfer.hashed_lines import FORMAT
 from strandline.graph.transfer.schemas import TransferCounts
+from tests.graph_calls import WHO
 from tests.support import Gateway, Reply, ScratchDatabase
 
 EXPORTS, IMPORTS = "/api/v1/graph/exports", "/api/v1/graph/imports"
@@ -141,3 +142,14 @@ def count_rows(base: ScratchDatabase, tenant: str) -> dict[str, int]:
         statement = f"select count(*) from {table} where tenant_id = %s"  # noqa: S608
         ((counts[table],),) = base.rows(statement, tenant)
     return counts
+
+
+FACT = "The Petrel is Ada's boat"
+
+
+def file_with_patch(node_type: str, name: str, **patch: object) -> bytes:
+    """A file of one node, of which its statement says this."""
+    lines = lines_of(tell_entity(name, WHO))
+    lines[2]["type"] = node_type
+    lines[3]["says"][0]["patch"] = patch
+    return rehash(lines)

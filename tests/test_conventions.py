@@ -134,6 +134,43 @@ def test_the_tests_have_the_rooms_of_the_package() -> None:
     ] == []
 
 
+IMPORT_OF_A_TEST_MODULE = re.compile(
+    r"^\s*(?:from tests[\w.]*\.test_\w+ import|import tests[\w.]*\.test_\w+"
+    r"|from tests[\w.]* import (?:\([^)]*|[^\n(]*)\btest_\w+)",
+    re.MULTILINE,
+)
+
+
+def find_imports_of_test_modules(directory: Path) -> list[str]:
+    """Those in programs that a test writes as text, too."""
+    return [
+        f"{file.relative_to(directory)}: {match[0].strip()}"
+        for file in sorted(directory.rglob("*.py"))
+        for match in IMPORT_OF_A_TEST_MODULE.finditer(file.read_text())
+    ]
+
+
+def test_no_module_imports_a_test_module() -> None:
+    """What several of them need lies in a helper beside them, which has a name of its subject."""
+    assert find_imports_of_test_modules(ROOT / "tests") == []
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        "from tests.strandline.log.test_blocks import read_car",
+        "import tests.test_docs",
+        "from tests.strandline.log import test_blocks",
+        "from tests.strandline.log import (\n    block_calls,\n    test_blocks,\n)",
+        'PROGRAM = """\nimport sys\nfrom tests.test_docs import blocks\n"""',
+        "def run():\n    from tests.test_docs import blocks",
+    ],
+)
+def test_an_import_of_a_test_module_is_noticed(tmp_path: Path, planted: str) -> None:
+    (tmp_path / "helper.py").write_text(f"{planted}\n")
+    assert len(find_imports_of_test_modules(tmp_path)) == 1
+
+
 def test_sub_packages_import_nothing() -> None:
     """The package itself names the client's classes, and imports them when they are first used:
     tests/strandline/client/test_import.py."""

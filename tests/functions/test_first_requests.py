@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from strandline.local.lambda_context import LambdaContext
-from tests.functions.test_query import from_file
+from tests.functions.recorded_events import from_file
 from tests.support import Gateway, Reply, user_message
 
 ALICE, HELPER = "user:alice", "agent:helper"

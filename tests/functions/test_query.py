@@ -13,7 +13,8 @@ import pytest
 from strandline.config import get_settings
 from strandline.local.lambda_context import LambdaContext
 from strandline.resources import Resources
-from tests.support import EVENTS, Gateway, ScratchDatabase, Tell
+from tests.functions.recorded_events import from_file
+from tests.support import Gateway, ScratchDatabase, Tell
 
 ALICE, HELPER = "user:alice", "agent:helper"
 
@@ -21,14 +22,6 @@ ALICE, HELPER = "user:alice", "agent:helper"
 def contents(reply: Any) -> list[str]:
     """The texts of an events/query answer, scope by scope."""
     return [event["content"] for scope in reply.body["scopes"] for event in scope["events"]]
-
-
-def from_file(name: str, key: str) -> dict[str, Any]:
-    """A recorded event with a key of this test's."""
-    event = json.loads((EVENTS / name).read_text())
-    event["headers"]["X-Api-Key"] = key
-    event["multiValueHeaders"]["X-Api-Key"] = [key]
-    return event
 
 
 def invoke(event: dict[str, Any]) -> Any:

@@ -9,8 +9,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.graph_calls import WHO, entity, fact, topic
-from tests.graph_files import import_text, lines_of, rehash
-from tests.strandline.graph.test_graph_file_times import FACT, file_with_patch
+from tests.graph_files import FACT, file_with_patch, import_text, lines_of, rehash
 from tests.strandline.topics.outline import build, fold_all
 from tests.support import Gateway, Reply, ScratchDatabase, unique_name, user_message
 

@@ -25,7 +25,7 @@ from strandline.local.http_server import GatewayApp
 from strandline.local.lambda_context import Handler
 from tests import contract, support
 from tests.infra.kept_templates import keep
-from tests.strandline.local.test_http_server import call, serving_app
+from tests.strandline.local.gateway_server import call, serving_app
 from tests.support import Gateway, user_message
 
 type Resources = Mapping[str, Any]

@@ -9,7 +9,7 @@ from infra import capacity_estimate
 from infra.capacity_estimate import StackCapacity
 from infra.load_settings import load_settings
 from strandline.function_specs import FUNCTIONS
-from tests.infra.test_settings import context
+from tests.infra.cdk_context import context
 
 
 def test_the_documents_table_is_what_the_arithmetic_gives() -> None:

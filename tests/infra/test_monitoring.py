@@ -1,6 +1,5 @@
 """Every alarm watches what is printed, and has its line in the runbook; every line its alarm."""
 
-import functools
 import io
 import json
 import re
@@ -16,44 +15,15 @@ from strandline.erasure import eraser
 from strandline.local.lambda_context import LambdaContext
 from strandline.observability import METRIC_NAMESPACE, logger
 from tests import support
-from tests.infra.kept_templates import keep
+from tests.infra.alarms import PREFIX, alarms, of, stats
 from tests.model_server import ModelServer, error, serving
-from tests.strandline.llm.test_model_path import deliver, talk
+from tests.strandline.llm.model_path import deliver, talk
 from tests.support import Gateway, Tell
 
 type Watching = tuple[str, frozenset[tuple[str, str]]]
 """A metric of ours, and its dimensions."""
 MODEL: Mapping[str, object] = {"settings": {"llm_provider": "bedrock", "llm_model": "m.v1:0"}}
-PREFIX = "strandline-dev-"
 RUNBOOK = "docs/runbook.md"
-
-
-@functools.cache
-def _synthesize(props: str) -> Mapping[str, Any]:
-    def make() -> str:
-        from tests.infra import synthesis
-
-        return synthesis.make_monitoring(json.loads(props), PREFIX)
-
-    return json.loads(keep("monitoring", f"{PREFIX} {props}", make))
-
-
-def of(kind: str, **options: object) -> list[dict[str, Any]]:
-    """The properties of all resources of a kind."""
-    result = _synthesize(json.dumps(options, sort_keys=True)).values()
-    return [r["Properties"] for r in result if r["Type"] == f"AWS::{kind}"]
-
-
-def alarms(**options: object) -> dict[str, dict[str, Any]]:
-    """By name, without the stack's."""
-    result = of("CloudWatch::Alarm", **options)
-    return {alarm["AlarmName"].removeprefix(PREFIX): alarm for alarm in result}
-
-
-def stats(alarm: dict[str, Any]) -> list[dict[str, Any]]:
-    """The metrics that an alarm looks at."""
-    queries = [q["MetricStat"] for q in alarm.get("Metrics", ()) if "MetricStat" in q]
-    return [query["Metric"] for query in queries] or [alarm]
 
 
 def watching(results: Mapping[str, dict[str, Any]]) -> set[Watching]:

@@ -7,8 +7,8 @@ import pytest
 from infra import prices
 from infra.load_settings import build_settings
 from infra.prices import DOCUMENT, IDLE, NETWORKS, PRICES, Item, total
+from tests.infra.alarms import alarms, stats
 from tests.infra.stacks import CONTEXT
-from tests.infra.test_monitoring import alarms, stats
 
 
 def test_the_documents_tables_are_what_the_script_gives() -> None:

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, get_args
 
 import pytest
@@ -13,8 +12,8 @@ from infra.load_settings import build_settings, load_settings
 from infra.settings import SettingsError, StackSettings
 from strandline.function_specs import FUNCTIONS, JOBS
 from strandline.log.schemas_append import MAX_BATCH
+from tests.infra.cdk_context import ROOT, context
 
-ROOT = Path(__file__).parents[2]
 CERTIFICATE = "arn:aws:acm:eu-west-1:111122223333:certificate/c"
 TRUST = {"truststore_uri": "s3://authorities/ca.pem", "truststore_version": "1"}
 ASKS = {"llm_provider": "bedrock", "llm_model": "m"}
@@ -138,12 +137,6 @@ def test_connections_are_those_of_aurora_s_table(low: float, high: float, connec
     few = dict.fromkeys(("ingest", "query", "worker", *(job.name for job in JOBS)), 9)
     settings = build_settings({"min_capacity": low, "max_capacity": high, "reserved": few})
     assert settings.database_connections == connections
-
-
-def context(**options: object) -> Mapping[str, Any]:
-    """What the CDK knows: cdk.json's context, the command line's, and its own."""
-    own = {"aws:cdk:enable-path-metadata": True, "acknowledged-issue-numbers": [34892]}
-    return {**json.loads((ROOT / "cdk.json").read_text())["context"], **own, **options}
 
 
 def test_a_stage_goes_over_the_defaults_and_the_command_line_over_the_stage() -> None:

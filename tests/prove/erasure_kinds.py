@@ -8,18 +8,11 @@ from typing import Any
 
 from strandline.local.aws import LocalAws, client
 from strandline.local.lambda_context import LambdaContext
-from tests.chat_service import (
-    CHAT,
-    QUERY,
-    SONAS,
-    ScriptedTasks,
-    deliver_turn,
-    use_model,
-)
+from tests.chains import warm
+from tests.chat_service import CHAT, QUERY, SONAS, ScriptedTasks, deliver_turn, use_model
 from tests.graph_calls import Graph, entity, fact, topic
 from tests.graph_files import export, import_text, tell_entity
 from tests.prove.erasure_stores import ERASED_WORD, KEPT_WORD, WHO
-from tests.strandline.graph.test_promoter import warm
 from tests.strandline.topics.outline import build, fold_all
 from tests.support import Gateway, ScratchDatabase, planned_items, user_message
 from tests.uploads import cid_of, citing, upload_file

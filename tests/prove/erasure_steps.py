@@ -17,10 +17,10 @@ from strandline.erasure import (
 )
 from strandline.jobs import store_failures
 from strandline.personas import store_memories
+from tests.chains import warm
 from tests.graph_calls import Graph, topic
 from tests.graph_files import export
 from tests.prove.erasure_stores import ERASED_WORD, WHO
-from tests.strandline.graph.test_promoter import warm
 from tests.strandline.topics.outline import build, fold_all
 from tests.support import Gateway, ScratchDatabase, user_message
 from tests.uploads import cid_of, citing, upload_file

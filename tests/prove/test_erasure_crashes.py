@@ -10,6 +10,7 @@ from strandline.erasure import (
     receipts,
 )
 from strandline.local.aws import LocalAws
+from tests.prove.erasure_fixtures import embedder, no_waits
 from tests.prove.erasure_steps import (
     CASES,
     Steps,
@@ -17,6 +18,8 @@ from tests.prove.erasure_steps import (
 )
 from tests.prove.erasure_stores import ERASED_WORD, ERASURES, every_byte
 from tests.support import Gateway, ScratchDatabase
+
+__all__ = ["embedder", "no_waits"]  # fixtures
 
 
 class Crashes:

@@ -20,10 +20,10 @@ from strandline.erasure import receipts, store, store_derived
 from strandline.local import postgres_lock
 from strandline.local.postgres import EmbeddedPostgres
 from tests.graph_files import export
+from tests.prove.erasure_fixtures import embedder, no_waits
 from tests.prove.erasure_kinds import Kinds
 from tests.prove.erasure_reads import CIDS, RIGHTS, find_visible
 from tests.prove.erasure_stores import ERASED_WORD, ERASURES, KEPT_WORD, WHO, complete
-from tests.prove.test_erasure import embedder, no_waits
 from tests.support import Gateway, ScratchDatabase
 
 __all__ = ["embedder", "no_waits"]  # fixtures

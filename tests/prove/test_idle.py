@@ -26,7 +26,7 @@ from strandline.llm import store_calls
 from strandline.local.event_sources import create_daily_schedule
 from strandline.resources import Resources
 from tests.prove.fast_clock import ProofService, next_daily_sweep, run_service
-from tests.strandline.local.test_service import call
+from tests.strandline.local.service_calls import call
 
 DAYS = 30
 MINUTE = timedelta(minutes=1)

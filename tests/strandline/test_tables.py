@@ -6,18 +6,14 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from strandline.auth.principals import Principal
 from strandline.jobs.schemas import quote_job_names
-from strandline.log.event_builder import NewEvent, build_event
-from strandline.log.event_draft import EventDraft, build_draft
-from strandline.log.schemas_append import AppendRequest
 from strandline.log.schemas_read import EventOut
+from tests.strandline.event_rows import BODY, draft_of, event_of
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "shared" / "strandline"
@@ -61,7 +57,6 @@ FAULTS = {
         "    planted_field: str | None\n"
     },
 }
-BODY = {"participants": ["user:alice", "agent:helper"], "role": "user", "content": "x"}
 REPORT = """
 import dataclasses
 import json
@@ -81,7 +76,7 @@ from strandline.jobs.schemas import JobKind
 from strandline.log.refusals import list_differences
 from strandline.log.read import to_event_out
 from strandline.log.store import Event
-from tests.strandline.test_tables import BODY, draft_of, event_of, row_of
+from tests.strandline.event_rows import BODY, draft_of, event_of, row_of
 from strandline.tenants import quotas, store_quotas
 
 connection, now = MagicMock(), datetime(2026, 1, 1, tzinfo=UTC)
@@ -120,22 +115,6 @@ print(json.dumps({
     "shown": to_event_out(Event(**{name: row[name] for name in names})).model_dump(mode="json"),
 }))
 """
-
-
-def draft_of(body: Mapping[str, object]) -> EventDraft:
-    """The draft of a request."""
-    principal = Principal("acme", None, frozenset({"write"}))
-    return build_draft(principal, AppendRequest.model_validate(body), None)
-
-
-def event_of(draft: EventDraft) -> NewEvent:
-    """The event of a request without edges."""
-    return build_event(draft, 0, [])
-
-
-def row_of(draft: EventDraft) -> dict[str, Any]:
-    """Its row, as the database gives it."""
-    return json.loads(json.dumps(event_of(draft).as_json()))
 
 
 @pytest.fixture(scope="module")

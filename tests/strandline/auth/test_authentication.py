@@ -6,7 +6,7 @@ import json
 import ssl
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -21,58 +21,36 @@ from strandline.auth import authenticator, ttl_cache
 from strandline.auth.api_keys import verify_token
 from strandline.auth.principals import Principal
 from strandline.db.database import Caller
-from strandline.embeddings.embedder import Embedder
 from strandline.errors import Misconfigured
 from strandline.http.request import Request
 from strandline.http.routes_and_responses import Route
 from strandline.resources import Resources
 from strandline.tenants.store_audit import AuditContext
 from tests.certificates import certificate
-from tests.strandline.auth.test_jwt import forge
-from tests.support import KEY_SECRET, Gateway, Reply, ScratchDatabase, user_message, wire_handlers
-from tests.tokens import AUDIENCE, ISSUER, SECRET, ec_key, jwk, jwks, rsa_key, token
+from tests.strandline.auth.forged_tokens import forge
+from tests.strandline.auth.ways_in import (
+    ALICE,
+    BY_CERTIFICATE,
+    EVENTS,
+    HEALTH,
+    JWT,
+    KEYS,
+    TurnOn,
+    append,
+    enter,
+    on,
+)
+from tests.support import KEY_SECRET, Gateway, Reply, ScratchDatabase, user_message
+from tests.tokens import SECRET, ec_key, jwk, jwks, rsa_key, token
 
-EVENTS, HEALTH = "/api/v1/events", "/api/v1/health"
+__all__ = ["on"]  # fixtures
+
 CERTIFICATES = "/api/v1/admin/tenants/acme/certificates"
 NOWHERE = "postgresql://app:secret@127.0.0.1:1/nothing"
-JWT = {"JWT_SECRET": SECRET, "JWT_ISSUER": ISSUER, "JWT_AUDIENCE": AUDIENCE}
-KEYS, BY_CERTIFICATE = {"KEY_SECRET": KEY_SECRET}, {"CLIENT_CERTIFICATES": "true"}
-OFF = dict.fromkeys(("KEY_SECRET", "CLIENT_CERTIFICATES", "AUTH_REQUIRE_ALL", *JWT, "JWT_JWKS"), "")
-OFF["CURSOR_SECRET"] = KEY_SECRET  # which no other setting then stands for
-ALICE = "CN=alice,O=Acme"
-
-type TurnOn = Callable[..., Gateway]
-
-
-@pytest.fixture
-def on(gateway: Gateway, monkeypatch: pytest.MonkeyPatch, embedder: Embedder) -> Iterator[TurnOn]:
-    """Start every function again with these ways in, and no others."""
-    started: list[Resources] = []
-
-    def turn_on(*ways: Mapping[str, str], **more: str) -> Gateway:
-        chain_id = dict(itertools.chain(OFF.items(), *(way.items() for way in ways), more.items()))
-        fields = {f"STRANDLINE_{name}": value for name, value in chain_id.items()}
-        started.extend(wire_handlers(fields, monkeypatch, embedder))
-        return gateway
-
-    yield turn_on
-    turn_on(KEYS)  # to close what is left needs settings
-    for service in started:
-        service.database.close()
-
-
-def enter(gateway: Gateway, subject: str = ALICE, tenant: str = "acme", **more: Any) -> Any:
-    """Let a subject stand for a tenant."""
-    access = gateway.database.connect_as(Caller(tenant, ()))
-    return certificates.add_certificate(access, AuditContext("a test"), subject=subject, **more)
 
 
 def bearer(**claims: object) -> dict[str, str]:
     return {"Authorization": f"Bearer {token(**claims)}"}
-
-
-def append(gateway: Gateway, **more: Any) -> Reply:
-    return gateway.call("POST", EVENTS, user_message("x"), **more)
 
 
 # which ways are on -------------------------------------------------------------------------------

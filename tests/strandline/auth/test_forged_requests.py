@@ -5,15 +5,7 @@ from typing import Any
 import pytest
 
 from tests.certificates import certificate
-from tests.strandline.auth.test_authentication import (
-    ALICE,
-    BY_CERTIFICATE,
-    KEYS,
-    TurnOn,
-    append,
-    enter,
-    on,
-)
+from tests.strandline.auth.ways_in import ALICE, BY_CERTIFICATE, KEYS, TurnOn, append, enter, on
 
 __all__ = ["on"]  # a fixture
 

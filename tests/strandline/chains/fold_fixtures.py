@@ -243,3 +243,5 @@ def hashes(base: ScratchDatabase) -> list[tuple[Any, ...]]:
 
 
 type Step = Callable[[], object]
+
+LATER = datetime(2040, 1, 1, tzinfo=UTC)

@@ -25,7 +25,7 @@ from strandline.llm.tasks import LlmTasks
 from strandline.local.aws import LocalAws
 from tests.model_server import ModelServer, Says, completion, serving, stay_silent
 from tests.strandline.chains.fold_fixtures import EchoTasks, RandomTasks, set_tuning
-from tests.strandline.chains.test_form_chains import BREAD, HARBOUR, NOW, Log, not_folded
+from tests.strandline.chains.scope_log import BREAD, HARBOUR, NOW, Log, not_folded
 from tests.strandline.embeddings.fake_embedders import WordEmbedder, make_worker, process_due
 from tests.support import KEY_SECRET, Gateway, ScratchDatabase
 

@@ -3,7 +3,7 @@
 from strandline.chains.refold import drop_chains
 from strandline.db.database import Caller
 from strandline.jobs.worker_resources import WorkerResources
-from tests.strandline.chains.test_chain_trust import embedder, fold, say, worker
+from tests.strandline.chains.trusted_chains import embedder, fold, say, worker
 from tests.strandline.embeddings.fake_embedders import process_due
 from tests.support import Gateway, ScratchDatabase
 

@@ -34,6 +34,7 @@ from tests.strandline.chains.fold_fixtures import (
     hashes,
     set_tuning,
 )
+from tests.strandline.chains.scope_log import BREAD, HARBOUR, NOW, Log, fold, not_folded
 from tests.strandline.embeddings.fake_embedders import (
     WordEmbedder,
     fail_texts,
@@ -42,10 +43,6 @@ from tests.strandline.embeddings.fake_embedders import (
     refuse_texts,
 )
 from tests.support import Gateway, ScratchDatabase
-
-NOW = datetime(2030, 1, 1, tzinfo=UTC)
-"""Long after everything was recorded: who waits by our clock has waited enough."""
-HARBOUR, BREAD = "harbour mooring berth jetty", "sourdough flour oven crust"
 
 
 @pytest.fixture
@@ -64,53 +61,10 @@ def worker(
     database.close()
 
 
-class Log:
-    """Alice's scope with her helper, a minute between any two events."""
-
-    def __init__(self, gateway: Gateway, base: ScratchDatabase) -> None:
-        self.gateway, self.base, self.key = gateway, base, gateway.key()
-        self.at = START
-        self.scope = UUID(int=0)
-        set_tuning(base)
-
-    def say(self, text: str, role: str = "user", *, minutes: float = 1, **more: Any) -> None:
-        self.at += timedelta(minutes=minutes)
-        event: dict[str, Any] = {
-            "participants": [ALICE, HELPER],
-            "role": role,
-            "speaker": ALICE if role == "user" else HELPER,
-            "content": text,
-            "occurred_at": self.at.isoformat(),
-            **more,
-        }
-        self.scope = UUID(append(self.gateway, self.key, [event])[0])
-
-    def chains(self) -> list[tuple[Any, ...]]:
-        """Of each chain: how it ended, and its events' seqs."""
-        return self.base.rows(
-            "select v.closed_by, array_agg(l.seq order by l.seq) from chains c"
-            " join chain_versions v using (tenant_id, chain_id, version)"
-            " join chain_events l using (tenant_id, chain_id)"
-            " group by c.chain_id, v.closed_by order by min(l.seq)"
-        )
-
-    def decided(self, *kinds: str) -> list[tuple[Any, ...]]:
-        return self.base.rows(
-            "select d.kind, e.seq, d.at_seq from decisions d join events e"
-            " using (tenant_id, event_id) where d.kind = any (%s) order by d.at_seq, d.kind, e.seq",
-            list(kinds),
-        )
-
-
 @pytest.fixture
 def log(gateway: Gateway, scratch_db: ScratchDatabase) -> Log:
     """An empty log."""
     return Log(gateway, scratch_db)
-
-
-def fold(worker: WorkerResources, log: Log, now: datetime | None = None) -> bool:
-    access = worker.database.connect_as(Caller.background("acme"))
-    return fold_scope(worker, access, log.scope, now or datetime.now(UTC)).is_finished
 
 
 def test_a_new_topic_closes_what_came_before_and_says_why(
@@ -424,11 +378,6 @@ def test_who_is_overtaken_often_but_gets_on_is_not_given_up(
     log.say("at work", "agent")
     with pytest.raises(Unavailable):
         fold(worker, log)
-
-
-def not_folded(*_: object) -> FoldOutcome:
-    """A fold that nobody came to."""
-    return FoldOutcome("waits_for_vector")
 
 
 def _overtaken(*_: object) -> bool:

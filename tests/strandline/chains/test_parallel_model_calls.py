@@ -13,8 +13,7 @@ from strandline.chains.fold_scope import close_idle_lanes
 from strandline.db.database import Database
 from strandline.llm.types import Entities, ModelResult, PromptEvent, Summary, TaskContext, Topic
 from strandline.local.aws import LocalAws
-from tests.strandline.chains.fold_fixtures import EchoTasks, append, set_tuning
-from tests.strandline.chains.test_refold import LATER
+from tests.strandline.chains.fold_fixtures import LATER, EchoTasks, append, set_tuning
 from tests.strandline.embeddings.fake_embedders import WordEmbedder, make_worker, process_due
 from tests.support import Gateway, ScratchDatabase
 

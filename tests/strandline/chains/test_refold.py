@@ -21,11 +21,10 @@ from strandline.db.database import Caller, Database, TenantDb
 from strandline.jobs.worker_resources import WorkerResources
 from strandline.local.aws import LocalAws, client
 from strandline.tuning import DEFAULTS
-from tests.strandline.chains.fold_fixtures import ALICE, EchoTasks, append, set_tuning
+from tests.strandline.chains.fold_fixtures import ALICE, LATER, EchoTasks, append, set_tuning
 from tests.strandline.embeddings.fake_embedders import WordEmbedder, make_worker, process_due
 from tests.support import Gateway, ScratchDatabase
 
-LATER = datetime(2040, 1, 1, tzinfo=UTC)
 NOW = datetime.now(UTC)
 USE = (
     "select c.chain_id, c.status, c.strength, c.accessed_at, c.boosted_at, c.archived_at,"

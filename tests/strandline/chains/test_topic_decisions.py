@@ -17,7 +17,7 @@ from strandline.jobs.worker_resources import WorkDeferred, WorkerResources
 from strandline.llm.types import Continues, ModelResult, PromptEvent, TaskContext
 from strandline.local.aws import LocalAws
 from tests.strandline.chains.fold_fixtures import EchoTasks, hashes, set_tuning
-from tests.strandline.chains.test_form_chains import BREAD, HARBOUR, NOW, Log, fold
+from tests.strandline.chains.scope_log import BREAD, HARBOUR, NOW, Log, fold
 from tests.strandline.embeddings.fake_embedders import (
     WordEmbedder,
     fail_texts,

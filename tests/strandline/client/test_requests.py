@@ -2,13 +2,12 @@
 
 import asyncio
 import inspect
-import itertools
 import json
 import pydoc
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta, timezone
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 from uuid import UUID
 
 import httpx2
@@ -18,17 +17,8 @@ from strandline import AsyncStrandline, ServiceError, Strandline
 from strandline.client import errors
 from strandline.client.request_building import KEEP, join_participants, to_json
 from strandline.client.retries import Retry
+from tests.strandline.client.scripted_transport import RECEIPT, URL, Answer, Script
 
-URL = "https://memory.example"
-QUICK = Retry(seconds=5, base=0.001, cap=0.002)
-RECEIPT = {
-    "event_id": "01890a5d-ac96-774b-bcce-b302099a8057",
-    "cid": "bafy",
-    "scope_id": "44df5d0a-ac96-874b-bcce-b302099a8057",
-    "seq": 1,
-    "recorded_at": "2026-05-08T13:56:00Z",
-    "blob": None,
-}
 NOTHING: dict[str, Any] = {
     "known": 0.1,
     "hits": [],
@@ -36,7 +26,6 @@ NOTHING: dict[str, Any] = {
     "not_yet_embedded": 0,
     "read_token": "t",
 }
-Answer: TypeAlias = httpx2.Response | Exception
 
 
 def error_response(
@@ -53,43 +42,6 @@ def error_response(
 def stored_response() -> httpx2.Response:
     """The answer to an append."""
     return httpx2.Response(201, json=RECEIPT)
-
-
-class Script:
-    """A service that gives these answers, the last one for ever."""
-
-    def __init__(self, *script: Answer) -> None:
-        self._script: Iterator[Answer] = itertools.chain(script[:-1], itertools.repeat(script[-1]))
-        self.requests: list[httpx2.Request] = []
-
-    def __call__(self, request: httpx2.Request) -> httpx2.Response:
-        self.requests.append(request)
-        answer = next(self._script)
-        if isinstance(answer, Exception):
-            raise answer
-        remaining = {
-            n: v for n, v in answer.headers.items() if n in ("retry-after", "content-type")
-        }
-        return httpx2.Response(answer.status_code, headers=remaining, content=answer.content)
-
-    async def later(self, request: httpx2.Request) -> httpx2.Response:
-        """The same, to an event loop."""
-        return self(request)
-
-    def client(self, retry: Retry = QUICK, **options: Any) -> Strandline:
-        """A client of it."""
-        http = httpx2.Client(transport=httpx2.MockTransport(self))
-        return Strandline(URL, options.pop("key", "k"), retry=retry, http=http, **options)
-
-    def async_client(self, retry: Retry = QUICK) -> AsyncStrandline:
-        """An asynchronous client of it."""
-        http = httpx2.AsyncClient(transport=httpx2.MockTransport(self.later))
-        return AsyncStrandline(URL, "k", retry=retry, http=http)
-
-    @property
-    def bodies(self) -> list[Any]:
-        """What was sent."""
-        return [json.loads(request.content) for request in self.requests if request.content]
 
 
 def test_a_verb_becomes_a_request() -> None:

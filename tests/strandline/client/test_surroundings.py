@@ -25,7 +25,7 @@ from strandline.client.outbox import NotStoredError, UnstoredEvent
 from strandline.client.request_building import Call
 from strandline.client.retries import Retry
 from tests.strandline.client.hostile_server import HostileServer, serve_hostile, whole
-from tests.strandline.client.test_requests import QUICK, RECEIPT, URL, Script
+from tests.strandline.client.scripted_transport import QUICK, RECEIPT, URL, Script
 
 NONE = Retry(seconds=0)
 SECRET = "strandline_SECRET"

@@ -17,36 +17,17 @@ import pytest
 
 from strandline.client.errors import make_error
 from strandline.commands.imports.sending import ImportTally, store_batch
-from strandline.commands.main import main
 from strandline.commands.output import explain_error
 from strandline.db.database import TenantDb
 from strandline.recall.importance import rerank
 from strandline.recall.schemas import RecallWeights
 from tests.chat_service import ScriptedTasks, use_model
 from tests.strandline.client.conftest import HttpService, client, service
-from tests.strandline.commands.test_formats import chatgpt
+from tests.strandline.commands.chatgpt_files import chatgpt
+from tests.strandline.commands.command_line import Run, run
 
-__all__ = ["client", "service"]
+__all__ = ["client", "run", "service"]
 MESSAGES = 5_000
-type Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def run(
-    service: HttpService, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Run:
-    """Runs a command; its exit code, and what it said on both ways."""
-    monkeypatch.setenv("STRANDLINE_URL", service.url)
-    monkeypatch.setenv("STRANDLINE_API_KEY", service.gateway.key(rights=("read", "write", "admin")))
-    monkeypatch.setenv("COLUMNS", "200")
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        capsys.readouterr()
-        code = main(arguments)
-        output = capsys.readouterr()
-        return code, output.out, output.err
-
-    return call
 
 
 def test_add_recall_context_for_people_and_programs(run: Run) -> None:

@@ -10,16 +10,15 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncGenerator, Generator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 import anyio
 import click
-import httpx2
 import pytest
 
 from strandline.commands.main import cli
@@ -29,63 +28,24 @@ from strandline.mcp.dispatch import TOOLSETS
 from strandline.mcp.protocol import HANDSHAKE_VERSIONS, MODERN
 from strandline.mcp.routes import McpQuery
 from tests.context_block import read_fence
-from tests.mcp_calls import EVERYTHING, Samples, calls_of, prepare
+from tests.mcp_calls import Samples, calls_of, prepare
 from tests.strandline.client.conftest import HttpService, service
+from tests.strandline.commands.mcp_transports import (
+    RIGHTS,
+    ROOT,
+    TRANSPORTS,
+    Mode,
+    command,
+    environment,
+    text_of,
+)
 
 if TYPE_CHECKING:
     from mcp import Client  # imported where it is used: that takes a second
 
 __all__ = ["service"]
 pytestmark = pytest.mark.integration
-ROOT = Path(__file__).parents[3]
-RIGHTS = ("read", "write", "admin")
-type Mode = Literal["auto", "legacy"]
 VERSIONS: dict[Mode, str] = {"auto": MODERN, "legacy": HANDSHAKE_VERSIONS[0]}
-
-
-def command(url: str, key: str, *options: str) -> list[str]:
-    """The command line of a server on standard input and output."""
-    return ["-m", "strandline.commands.main", "--url", url, "--key", key, "mcp", *options]
-
-
-def environment() -> dict[str, str]:
-    return {"PYTHONPATH": str(ROOT / "shared"), "PATH": "/usr/bin:/bin"}
-
-
-@asynccontextmanager
-async def over_http(url: str, key: str, mode: Mode) -> AsyncGenerator[Client]:
-    from mcp import Client
-    from mcp.client.streamable_http import streamable_http_client
-
-    query = f"toolsets={EVERYTHING}&participants=user:alice&participants=agent:helper"
-    async with httpx2.AsyncClient(headers={"X-API-Key": key}, timeout=30.0) as http:
-        transport = streamable_http_client(f"{url}/mcp?{query}", http_client=http)
-        async with Client(transport, mode=mode) as client:
-            yield client
-
-
-@asynccontextmanager
-async def over_stdio(url: str, key: str, mode: Mode) -> AsyncGenerator[Client]:
-    from mcp import Client, StdioServerParameters
-
-    options = ("--toolsets", EVERYTHING, "--user", "alice", "--agent", "helper")
-    server = StdioServerParameters(
-        command=sys.executable, args=command(url, key, *options), env=environment()
-    )
-    async with Client(server, mode=mode) as client:
-        yield client
-
-
-TRANSPORTS = {"http": over_http, "stdio": over_stdio}
-
-
-def text_of(result: Any) -> str:
-    from mcp_types import CallToolResult, TextContent
-
-    assert isinstance(result, CallToolResult)
-    (content,) = result.content
-    assert isinstance(content, TextContent)
-    return content.text
 
 
 async def exercise(client: Client, known_value: Samples, mode: Mode) -> None:

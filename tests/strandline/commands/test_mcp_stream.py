@@ -13,7 +13,7 @@ import pytest
 from strandline.personas import store_acts
 from tests.mcp_calls import Samples, prepare
 from tests.strandline.client.conftest import HttpService, service
-from tests.strandline.commands.test_mcp_stdio_bridge import RIGHTS, TRANSPORTS, text_of
+from tests.strandline.commands.mcp_transports import RIGHTS, TRANSPORTS, text_of
 from tests.support import Gateway
 
 if TYPE_CHECKING:

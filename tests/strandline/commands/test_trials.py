@@ -17,7 +17,7 @@ from strandline.erasure import erase_events
 from strandline.local.runtime import RunningService, connection_file, run_local_service
 from strandline.log.cid import cid_bytes
 from tests.strandline.client.conftest import HttpService, service
-from tests.strandline.commands.test_commands import Run, run
+from tests.strandline.commands.command_line import Run, run
 from tests.strandline.local.programs import migrated_directory
 from tests.support import ScratchDatabase
 

@@ -12,8 +12,8 @@ from psycopg import Connection, errors, sql
 
 from strandline.local.postgres import EmbeddedPostgres
 from tests.connections import SESSIONS
+from tests.strandline.db.breaches import plain_item
 from tests.strandline.db.isolation import Row, ask, rows, viewer_text
-from tests.strandline.db.test_isolation_functions import plain_item
 from tests.strandline.db.world import World
 from tests.support import ScratchDatabase, unique_name
 

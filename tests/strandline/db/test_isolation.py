@@ -8,8 +8,8 @@ import psycopg
 import pytest
 from psycopg import Connection
 
+from tests.strandline.db.breaches import PROBED
 from tests.strandline.db.isolation import TABLES_OF_A_SCOPE, TENANTS_TABLES, rows
-from tests.strandline.db.test_isolation_functions import PROBED
 from tests.strandline.db.world import World
 from tests.support import APP, TEMPLATE
 

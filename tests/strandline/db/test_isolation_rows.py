@@ -13,6 +13,13 @@ from psycopg import Connection, errors, sql
 
 from strandline import participants
 from strandline.db.database import Caller
+from tests.strandline.db.breaches import (
+    appended_in_breach,
+    nearest_in_breach,
+    nodes_in_breach,
+    searched_in_breach,
+    substrings_in_breach,
+)
 from tests.strandline.db.isolation import (
     TABLES_OF_A_SCOPE,
     VERBS,
@@ -25,13 +32,6 @@ from tests.strandline.db.isolation import (
     rows,
     tables,
     viewer_text,
-)
-from tests.strandline.db.test_isolation_functions import (
-    appended_in_breach,
-    nearest_in_breach,
-    nodes_in_breach,
-    searched_in_breach,
-    substrings_in_breach,
 )
 from tests.support import ScratchDatabase
 

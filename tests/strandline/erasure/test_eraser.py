@@ -15,12 +15,11 @@ from strandline.erasure import receipts, store_job
 from strandline.errors import Unavailable
 from strandline.graph.promotion import promoter
 from strandline.llm.tasks import LlmTasks
-from tests.strandline.erasure.test_erasure import ERASURES, erase, eraser, talk, traces
-from tests.strandline.graph.test_promoter import warm
+from tests.chains import warm
+from tests.strandline.erasure.erasure_calls import ERASURES, erase, state_of, talk, traces
 from tests.strandline.topics.outline import build, fold_all
 from tests.support import Gateway, ScratchDatabase, Tell, user_message
 
-__all__ = ["eraser"]
 STEPS: tuple[tuple[object, str], ...] = (
     (store_job, "list_cited"),
     (store_archiving, "begin_payload_removal"),
@@ -173,10 +172,6 @@ def test_no_erasure_is_complete_while_requests_run_that_read_before(
     gateway.run_job("eraser")
     path = f"{ERASURES}/{erasure['erasure_id']}"
     assert gateway.call("GET", path, key=eraser).body["state"] == "hidden"
-
-
-def state_of(gateway: Gateway, key: str, erasure: Any) -> Any:
-    return gateway.call("GET", f"{ERASURES}/{erasure['erasure_id']}", key=key).body
 
 
 def test_each_erasure_of_a_chain_waits_for_it(

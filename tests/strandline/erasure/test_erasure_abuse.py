@@ -11,20 +11,19 @@ import pytest
 from strandline.commands.main import main
 from strandline.erasure import receipts
 from strandline.local.aws import LocalAws
-from tests.strandline.erasure.test_erasure import (
+from tests.strandline.erasure.erasure_calls import (
     ALICE,
     BOB,
     ERASURES,
     EVERYBODY,
     HELPER,
+    MAY_ERASE,
     erase,
-    eraser,
+    forget,
 )
-from tests.strandline.erasure.test_erasure_lists import MAY_ERASE, forget
 from tests.support import Gateway, Reply, ScratchDatabase, Tell
 from tests.uploads import cid_of, citing, objects, upload_file
 
-__all__ = ["eraser"]
 NOBODY = str(uuid.uuid4())
 
 

@@ -10,11 +10,10 @@ import pytest
 
 from strandline.erasure import erase_events as erasing
 from tests.mcp_calls import EVERYTHING, call_tool, post
-from tests.strandline.erasure.test_erasure import ALICE, CANARY, ERASURES, HELPER, eraser
-from tests.strandline.log.test_blocks import RAW, data_of, get, read_car
+from tests.strandline.erasure.erasure_calls import ALICE, CANARY, ERASURES, HELPER
+from tests.strandline.log.block_calls import RAW, data_of, get, read_car
 from tests.support import Gateway, Reply, ScratchDatabase, Tell
 
-__all__ = ["eraser"]
 NODES = "/api/v1/graph/nodes"
 LARGE = f"{CANARY} payload " * 5000
 TOOLS: tuple[tuple[str, dict[str, Any]], ...] = (

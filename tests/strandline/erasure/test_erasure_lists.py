@@ -9,20 +9,18 @@ import pytest
 from strandline.db.database import Caller
 from strandline.erasure import store_lists
 from tests.query_plans import Explainer, nodes, rows_read
-from tests.strandline.erasure.test_erasure import (
+from tests.strandline.erasure.erasure_calls import (
     ALICE,
     BOB,
     CANARY,
     ERASURES,
     EVERYBODY,
     HELPER,
+    MAY_ERASE,
     erase,
-    eraser,
+    forget,
 )
 from tests.support import Gateway, Reply, ScratchDatabase, Tell
-
-__all__ = ["eraser"]
-MAY_ERASE = ["read", "write", "erase"]
 
 
 def read(gateway: Gateway, key: str, **query: Any) -> Reply:
@@ -33,11 +31,6 @@ def list_ids(gateway: Gateway, key: str, **query: Any) -> list[str]:
     reply = read(gateway, key, **query)
     assert reply.status == 200, reply.text
     return [one["erasure_id"] for one in reply.body["erasures"]]
-
-
-def forget(gateway: Gateway, tell: Tell, key: str, text: str = "Forget me.") -> str:
-    """Erase an event of alice's; the erasure's id."""
-    return erase(gateway, key, tell(key, text, ALICE, HELPER)["event_id"])["erasure_id"]
 
 
 def test_who_sees_which_erasures(gateway: Gateway, tell: Tell, eraser: str) -> None:

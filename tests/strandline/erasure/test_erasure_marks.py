@@ -7,7 +7,7 @@ import pytest
 
 from strandline.erasure import erase_events as erasing
 from strandline.erasure import store
-from tests.strandline.erasure.test_erasure import (
+from tests.strandline.erasure.erasure_calls import (
     ALICE,
     BOB,
     CANARY,
@@ -15,14 +15,12 @@ from tests.strandline.erasure.test_erasure import (
     EVERYBODY,
     HELPER,
     READS,
-    eraser,
     talk,
     traces,
 )
 from tests.support import Gateway, ScratchDatabase, Tell, user_message
 from tests.uploads import cid_of
 
-__all__ = ["eraser"]
 LARGE = "zyxcanary payload " * 5000
 
 

@@ -9,8 +9,8 @@ from strandline.erasure import erase_events as erasing
 from strandline.llm import budget
 from strandline.llm.types import TaskContext, TopicTreePart
 from tests.model_server import ModelServer
-from tests.strandline.erasure.test_erasure import ERASURES, eraser, traces
-from tests.strandline.llm.test_model_path import (
+from tests.strandline.erasure.erasure_calls import ERASURES, traces
+from tests.strandline.llm.model_path import (
     START,
     deliver,
     embedder,
@@ -21,7 +21,7 @@ from tests.strandline.llm.test_model_path import (
 )
 from tests.support import Gateway, ScratchDatabase, Tell
 
-__all__ = ["embedder", "eraser", "front", "provider"]
+__all__ = ["embedder", "front", "provider"]
 
 
 @pytest.fixture(autouse=True)

@@ -10,11 +10,9 @@ from uuid import UUID
 import pytest
 
 from strandline.local.aws import LocalAws, client
-from tests.strandline.erasure.test_erasure import ALICE, ERASURES, erase, eraser, traces
+from tests.strandline.erasure.erasure_calls import ALICE, ERASURES, erase, traces
 from tests.support import Gateway, ScratchDatabase, Tell, user_message
 from tests.uploads import age, cid_of, citing, objects, put, upload_file
-
-__all__ = ["eraser"]
 
 
 @pytest.fixture(autouse=True)

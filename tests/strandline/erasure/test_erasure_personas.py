@@ -20,19 +20,11 @@ from tests.chat_service import (
     shown_lines,
 )
 from tests.model_server import ModelServer, Says
-from tests.strandline.erasure.test_erasure import (
-    ALICE,
-    BOB,
-    CANARY,
-    ERASURES,
-    HELPER,
-    eraser,
-    traces,
-)
+from tests.strandline.erasure.erasure_calls import ALICE, BOB, CANARY, ERASURES, HELPER, traces
 from tests.strandline.topics.outline import fold_all
 from tests.support import Gateway, ScratchDatabase, Tell
 
-__all__ = ["eraser", "front", "provider"]
+__all__ = ["front", "provider"]
 
 
 _MATS = tuple(

@@ -5,19 +5,9 @@ import pytest
 from strandline.chains.refold import refold
 from strandline.db.database import Caller
 from strandline.tenants.store_audit import AuditContext
-from tests.strandline.erasure.test_erasure import (
-    CANARY,
-    ERASURES,
-    erase,
-    eraser,
-    read_all,
-    talk,
-    traces,
-)
+from tests.strandline.erasure.erasure_calls import CANARY, ERASURES, erase, read_all, talk, traces
 from tests.strandline.topics.outline import build, fold_all
 from tests.support import Gateway, ScratchDatabase, Tell
-
-__all__ = ["eraser"]
 
 
 def visible_texts(gateway: Gateway, key: str) -> list[str]:

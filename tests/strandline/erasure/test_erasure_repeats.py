@@ -3,10 +3,9 @@
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from tests.strandline.erasure.test_erasure import ALICE, BOB, ERASURES, HELPER, erase, eraser
+from tests.strandline.erasure.erasure_calls import ALICE, BOB, ERASURES, HELPER, erase
 from tests.support import Gateway, Reply, ScratchDatabase, Tell
 
-__all__ = ["eraser"]
 REPLAY_HEADER = "Idempotent-Replayed"
 SESSION = "/api/v1/sessions/harbour"
 

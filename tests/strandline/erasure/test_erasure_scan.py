@@ -7,15 +7,14 @@ import psycopg
 from psycopg import sql
 
 from strandline.local.aws import LocalAws
+from tests.chains import warm
 from tests.graph_files import export
 from tests.strandline.db.isolation import TENANTS_TABLES
-from tests.strandline.erasure.test_erasure import ERASURES, HELPER, eraser
-from tests.strandline.graph.test_promoter import warm
+from tests.strandline.erasure.erasure_calls import ERASURES, HELPER
 from tests.strandline.topics.outline import build, fold_all
 from tests.support import Gateway, ScratchDatabase, user_message
 from tests.uploads import cid_of, citing, objects, upload_file
 
-__all__ = ["eraser"]
 ALICE, BOB = ("user:alice", HELPER), ("user:bob", HELPER)
 COUNTS = {
     *(

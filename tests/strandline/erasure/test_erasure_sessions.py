@@ -8,10 +8,9 @@ import pytest
 
 from strandline.erasure import erase_events as erasing
 from strandline.erasure import store_selections
-from tests.strandline.erasure.test_erasure import ALICE, ERASURES, HELPER, eraser, traces
+from tests.strandline.erasure.erasure_calls import ALICE, ERASURES, HELPER, traces
 from tests.support import Gateway, Reply, ScratchDatabase, Tell, user_message
 
-__all__ = ["eraser"]
 NAME = "zyxcanary-session"
 
 

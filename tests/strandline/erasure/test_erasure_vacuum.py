@@ -12,12 +12,9 @@ from strandline.erasure import eraser as eraser_job
 from strandline.erasure import store_vacuum
 from strandline.errors import Unavailable
 from strandline.jobs import runner
-from tests.strandline.erasure.test_eraser import state_of
-from tests.strandline.erasure.test_erasure import ERASURES, erase, eraser
+from tests.strandline.erasure.erasure_calls import ERASURES, erase, state_of
 from tests.strandline.topics.outline import fold_all
 from tests.support import Gateway, ScratchDatabase, Tell
-
-__all__ = ["eraser"]
 
 
 def test_what_was_cleared_is_vacuumed_once_an_hour(

@@ -10,11 +10,8 @@ import pytest
 from strandline.erasure import eraser as eraser_job
 from strandline.erasure import store_vacuum
 from strandline.observability import logger
-from tests.strandline.erasure.test_erasure import ERASURES, eraser
-from tests.strandline.erasure.test_erasure_lists import forget
+from tests.strandline.erasure.erasure_calls import ERASURES, forget
 from tests.support import Gateway, ScratchDatabase, Tell
-
-__all__ = ["eraser"]
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ from strandline.graph.communities.label_propagation import Link
 from strandline.graph.communities.store_analytics import AnalysisGraph
 from strandline.jobs import worker_resources
 from strandline.jobs.runner import Lease
+from tests.strandline.graph.crews import ADA, BO, TWO_CREWS, between, crew, state
 from tests.support import Gateway, ScratchDatabase
 
-ADA, BO = ["user:ada", "agent:helper"], ["user:bo"]
 COMMUNITIES = "/api/v1/graph/communities"
 EVERYBODY = {"everybody": "true"}
 STORED_ROWS = """
@@ -26,53 +26,6 @@ STORED_ROWS = """
         m.bridge_score::text, null from graph_members m
     order by 1, 2
 """
-
-
-def crew(*names: str) -> list[dict[str, Any]]:
-    """Entities, each related to all before it; the first one most surely."""
-    return [
-        {
-            "type": "entity",
-            "ref": name.lower(),
-            "name": name,
-            "relationships": [
-                {
-                    "edge": "WORKS_ON",
-                    "target": other.lower(),
-                    "confidence": 0.8 if place else 1.0,
-                }
-                for place, other in enumerate(names[:n])
-            ],
-        }
-        for n, name in enumerate(names)
-    ]
-
-
-def between(name: str, *others: str) -> dict[str, Any]:
-    """An entity that is related to these, less surely."""
-    links = [{"edge": "RELATES_TO", "target": other.lower(), "confidence": 0.5} for other in others]
-    return {"type": "entity", "name": name, "relationships": links}
-
-
-TWO_CREWS = [
-    *crew("Petrel", "Oskar", "Pia", "Quentin", "Rosa"),
-    *crew("Lighthouse", "Sven", "Tove", "Ulla", "Viktor"),
-    between("Nils", "Oskar", "Pia", "Sven", "Tove"),
-]
-"""Two groups of five that know each other, and one who knows two of each."""
-
-
-def state(
-    gateway: Gateway, nodes: Sequence[dict[str, Any]], who: Sequence[str], tenant: str = "acme"
-) -> dict[str, str]:
-    """Store nodes; gives their ids by name."""
-    body = {"participants": list(who), "nodes": list(nodes)}
-    reply = gateway.call("POST", "/api/v1/graph/nodes", body, key=gateway.key(tenant))
-    assert reply.status == 201, reply.text
-    return {
-        node["name"]: receipt["id"]
-        for node, receipt in zip(nodes, reply.body["nodes"], strict=True)
-    }
 
 
 def jobs(gateway: Gateway) -> list[dict[str, Any]]:

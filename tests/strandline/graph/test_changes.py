@@ -5,9 +5,10 @@ from typing import Any
 from strandline.chains.refold import refold
 from strandline.db.database import Caller
 from strandline.tenants.store_audit import AuditContext
+from tests.chains import warm
 from tests.context_block import KNOWN_HEADING, SAID_HEADING
 from tests.graph_calls import Graph, fact
-from tests.strandline.graph.test_promoter import forget, warm
+from tests.strandline.graph.promotions import forget
 from tests.strandline.topics.outline import fold_all
 from tests.support import Gateway, ScratchDatabase, Tell
 

@@ -7,7 +7,7 @@ import pytest
 
 from strandline.db.database import Caller
 from strandline.graph.communities import read_communities
-from tests.strandline.graph.test_analytics import ADA, BO, TWO_CREWS, crew, state
+from tests.strandline.graph.crews import ADA, BO, TWO_CREWS, crew, state
 from tests.support import Gateway, Reply, ScratchDatabase
 
 LIST, TENANT_LIST = "/api/v1/graph/communities", "/api/v1/admin/communities"

@@ -11,7 +11,7 @@ from strandline.graph.conflicts import store_similar_facts as conflicts_store
 from strandline.llm.provider import ModelReply, ModelRequest
 from strandline.llm.tasks import LlmTasks
 from strandline.resources import Resources
-from tests.strandline.graph.test_graph_search import ask, names, store
+from tests.strandline.graph.node_search import ask, names, store
 from tests.support import Gateway, ScratchDatabase
 
 FACTS: list[dict[str, Any]] = [

@@ -9,20 +9,11 @@ from strandline.db.database import Caller
 from strandline.graph.nodes.store_observations import compute_from_observations
 from strandline.moments import LAST_MOMENT
 from tests.graph_calls import WHO, Graph
-from tests.graph_files import import_text, lines_of, rehash, tell_entity
+from tests.graph_files import FACT, file_with_patch, import_text
 from tests.support import Gateway, Reply, ScratchDatabase, user_message
 
 PAST_THE_LAST, BEFORE_THE_FIRST = "9999-12-31T23:59:59-14:00", "0001-01-01T00:00:00+14:00"
 LAST, FIRST = "9999-12-31T23:59:59.999999Z", "0001-01-01T00:00:00Z"
-FACT = "The Petrel is Ada's boat"
-
-
-def file_with_patch(node_type: str, name: str, **patch: object) -> bytes:
-    """A file of one node, of which its statement says this."""
-    lines = lines_of(tell_entity(name, WHO))
-    lines[2]["type"] = node_type
-    lines[3]["says"][0]["patch"] = patch
-    return rehash(lines)
 
 
 def read_all(gateway: Gateway, key: str, base: ScratchDatabase) -> dict[str, Reply]:

@@ -1,7 +1,7 @@
 """Search and traversal of the graph through the API: found, joined, as it was, refused, hidden."""
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,9 +10,9 @@ from strandline.errors import EmbeddingUnavailable
 from strandline.graph.nodes import store_joined
 from strandline.graph.search import subgraph
 from tests.graph_calls import Graph, entity, fact
-from tests.support import Gateway, Reply, ScratchDatabase
+from tests.strandline.graph.node_search import OTHERS, WHO, ask, call, names, store
+from tests.support import Gateway, ScratchDatabase
 
-WHO, OTHERS = ["user:ada", "agent:helper"], ["user:ada", "user:bo"]
 NODES: list[dict[str, Any]] = [
     {"type": "entity", "ref": "ada", "name": "Ada", "kind": "person"},
     {"type": "entity", "ref": "go", "name": "Go", "kind": "technology"},
@@ -34,31 +34,6 @@ NODES: list[dict[str, Any]] = [
         "relationships": [{"edge": "decision_entity", "target": "ada", "role": "buyer"}],
     },
 ]
-
-
-def store(
-    gateway: Gateway, key: str, nodes: Sequence[Mapping[str, Any]], who: Sequence[str] = WHO
-) -> list[str]:
-    """Store nodes and give their ids."""
-    body = {"participants": who, "speaker": who[0], "nodes": nodes}
-    reply = gateway.call("POST", "/api/v1/graph/nodes", body, key=key)
-    assert reply.status == 201, reply.text
-    return [node["id"] for node in reply.body["nodes"]]
-
-
-def ask(gateway: Gateway, key: str, path: str, **body: object) -> Any:
-    reply = call(gateway, key, path, **body)
-    assert reply.status == 200, reply.text
-    return reply.body
-
-
-def call(gateway: Gateway, key: str, path: str, **body: object) -> Reply:
-    query = {"participants": ["user:ada"], **body}
-    return gateway.call("POST", f"/api/v1/graph/{path}", query, key=key)
-
-
-def names(answer: Any) -> list[str]:
-    return [node["name"] for node in answer["nodes"]]
 
 
 def test_a_node_is_found_by_name_and_words_at_once_and_then_by_meaning(

@@ -16,32 +16,13 @@ from strandline.llm.heuristic.model import HeuristicModel
 from strandline.llm.types import Extraction
 from strandline.resources import Resources
 from strandline.tuning import DEFAULTS
+from tests.chains import warm
 from tests.graph_calls import Graph, fact
-from tests.strandline.graph.test_provenance import CHECK, UnfoundedRow
+from tests.strandline.graph.promotions import FACTS, STATE, TALK, forget, names
+from tests.strandline.graph.unfounded_rows import CHECK, UnfoundedRow
 from tests.strandline.topics.outline import fold_all
 from tests.support import Gateway, ScratchDatabase, Tell
 
-TALK = (
-    "I live in Lisbon now, near the river.",
-    "I'm allergic to penicillin.",
-    "My sister Linnea comes on Friday.",
-    "We decided to use Postgres because it is boring.",
-)
-STATE = """
-    select n.type, n.name, n.properties::text, n.confidence, n.weight, n.trust, n.valid_to
-    from graph_nodes n
-    union all
-    select e.type, f.name || ' > ' || t.name, e.properties::text, e.confidence, e.weight, e.trust,
-        e.valid_to
-    from graph_edges e
-    join graph_nodes f on f.node_id = e.from_id join graph_nodes t on t.node_id = e.to_id
-    order by 1, 2
-"""
-FACTS = [
-    "Alice is allergic to penicillin.",
-    "Alice lives in Lisbon now, near the river.",
-    "Linnea is Alice's sister.",
-]
 JOBS = "/api/v1/admin/jobs"
 
 
@@ -51,26 +32,6 @@ def form(base: ScratchDatabase, gateway: Gateway, tell: Tell, key: str, **more: 
         tell(key, text, **more)
     fold_all(gateway, base)
     warm(base)
-
-
-def warm(base: ScratchDatabase) -> None:
-    """All chains are listed and warm, since an hour."""
-    base.rows("update chain_versions set rejected = null")
-    base.rows(
-        "update chains set status = 'active', archived_at = null,"
-        " accessed_at = now() - interval '1 hour', promote_until = now() + interval '1 day'"
-    )
-
-
-def names(base: ScratchDatabase, node_type: str) -> list[str]:
-    rows = base.rows("select name from graph_nodes where type = %s order by name", node_type)
-    return [name for (name,) in rows]
-
-
-def forget(base: ScratchDatabase) -> None:
-    """The graph is dropped, and its chains are due again."""
-    base.rows("truncate graph_nodes, graph_edges, graph_observations, graph_sources cascade")
-    base.rows("update chains set promoted_version = 0")
 
 
 def test_a_warm_chain_becomes_nodes_that_cite_its_events(

@@ -10,7 +10,8 @@ import pytest
 from strandline.llm.heuristic import statements
 from strandline.llm.heuristic.model import HeuristicModel
 from strandline.llm.types import Entity, ExtractedFact, ExtractedRelation, Extraction, PromptEvent
-from tests.strandline.graph.test_promoter import TALK, warm
+from tests.chains import warm
+from tests.strandline.graph.promotions import TALK
 from tests.strandline.topics.outline import fold_all
 from tests.support import Gateway, ScratchDatabase, Tell
 

@@ -1,7 +1,6 @@
 """Promotion by a language model: validated, interrupted, retried; and while it is away."""
 
 import importlib
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -10,13 +9,12 @@ import pytest
 
 from strandline.graph.promotion import promoter
 from strandline.resources import Resources
-from tests.model_server import ModelServer, Says, completion, error, serving
+from tests.chains import warm
+from tests.model_server import ModelServer, completion, error, serving
 from tests.strandline.embeddings.fake_embedders import WordEmbedder
-from tests.strandline.graph.test_promoter import FACTS, TALK, names, warm
+from tests.strandline.graph.promotions import FACTS, JOBS, TALK, failures, names, say
 from tests.strandline.topics.outline import fold_all
 from tests.support import Gateway, ScratchDatabase, Tell
-
-JOBS = "/api/v1/admin/jobs"
 
 
 @pytest.fixture
@@ -61,21 +59,9 @@ def key(
         client.close()
 
 
-def say(**parts: object) -> Says:
-    """An extraction of these parts."""
-    return completion(
-        json.dumps({"entities": [], "facts": [], "decisions": [], "relations": [], **parts})
-    )
-
-
 def fact(content: str, *events: int) -> dict[str, object]:
     more = {"category": "personal", "about": ["Alice"], "confidence": 0.9}
     return {"content": content, "events": list(events), **more}
-
-
-def failures(gateway: Gateway, key: str) -> list[tuple[str, str]]:
-    jobs = gateway.call("GET", JOBS, query={"kind": "promote"}, key=key).body["jobs"]
-    return [(job["state"], job["reason"]) for job in jobs]
 
 
 def test_the_models_answer_is_held_against_the_events(

@@ -16,11 +16,18 @@ import pytest
 from strandline.local.aws import LocalAws
 from strandline.local.state_machine import StateMachine
 from strandline.resources import Resources
+from tests.chains import warm
 from tests.model_server import ModelServer, Says, completion, serving, stay_silent
 from tests.strandline.embeddings.fake_embedders import WordEmbedder
-from tests.strandline.graph.test_promoter import STATE, TALK, forget, names, warm
-from tests.strandline.graph.test_promoter_model import failures, say
-from tests.strandline.jobs.test_jobs import DEFINITION, JOBS, SECONDS, AtOnce, handlers, wait_for
+from tests.strandline.graph.promotions import STATE, TALK, failures, forget, names, say
+from tests.strandline.jobs.deployed_machine import (
+    DEFINITION,
+    JOBS,
+    SECONDS,
+    AtOnce,
+    handlers,
+    wait_for,
+)
 from tests.strandline.topics.outline import fold_all
 from tests.support import Gateway, ScratchDatabase, Tell
 

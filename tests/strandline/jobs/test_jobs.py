@@ -2,7 +2,6 @@
 
 import importlib
 import json
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,37 +12,22 @@ from pydantic import TypeAdapter
 
 from strandline import function_specs
 from strandline.aws.run_requests import JobQueue
-from strandline.aws.scheduler import RunStarter
 from strandline.jobs import admin_verbs, store_failures
 from strandline.jobs.schemas import JobKind
 from strandline.local.aws import LocalAws
-from strandline.local.lambda_context import Handler
 from strandline.local.state_machine import StateMachine
 from strandline.resources import Resources
-from tests.support import Gateway, NullJobQueue, ScratchDatabase, user_message
+from tests.strandline.jobs.deployed_machine import (
+    DEFINITION,
+    JOBS,
+    SECONDS,
+    AtOnce,
+    handlers,
+    wait_for,
+)
+from tests.support import Gateway, ScratchDatabase, user_message
 
-DEFINITION = Path(__file__).parents[3] / "infra" / "job.asl.json"
-SECONDS = 30
-JOBS = "/api/v1/admin/jobs"
 KINDS: list[str] = TypeAdapter(JobKind).json_schema()["enum"]
-
-
-def handlers() -> dict[str, Handler]:
-    """The jobs' real functions."""
-    return {
-        fn.name: importlib.import_module(f"functions.{fn.name}.handler").lambda_handler
-        for fn in function_specs.JOBS
-    }
-
-
-class AtOnce(NullJobQueue):
-    """A queue of runs whose messages the scheduler has read before they are sent."""
-
-    def __init__(self, machine: str) -> None:
-        self.wakeups = RunStarter(machine, "no group", "no role")
-
-    def start_run(self, job: str, tenant: str, run: str) -> None:
-        self.wakeups.start_run(job, run, tenant)
 
 
 @pytest.fixture
@@ -56,17 +40,6 @@ def machine(
         service: Resources = importlib.import_module("functions.admin.handler").resources
         monkeypatch.setitem(service.__dict__, "job_queue", AtOnce(running.arn))
         yield running
-
-
-def wait_for(gateway: Gateway, job_id: str, key: str) -> Any:
-    """A job once its run has ended."""
-    until = time.monotonic() + SECONDS
-    while True:
-        job = gateway.call("GET", f"{JOBS}/{job_id}", key=key).body
-        if job["state"] in ("done", "failed"):
-            return job
-        assert time.monotonic() < until, job
-        time.sleep(0.05)
 
 
 def test_a_run_does_all_tenants_work(

@@ -7,17 +7,17 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing
 from typing import Any
 
 import pytest
-import uvicorn
 
 from strandline.local.http_server import GatewayApp, Message
 from strandline.local.lambda_context import Event, Handler, LambdaContext, function_name_of
 from strandline.tenants import waits
+from tests.strandline.local.gateway_server import Answer, call, serving_app
 
 MIB = 1024 * 1024
 
@@ -81,46 +81,10 @@ ROUTES = {
 }
 
 
-@contextmanager
-def serving_app(app: GatewayApp) -> Generator[int]:
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", lifespan="on"))
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    while not server.started:
-        time.sleep(0.005)
-    yield server.servers[0].sockets[0].getsockname()[1]
-    server.should_exit = True
-    thread.join(10)
-
-
 @pytest.fixture(scope="module")
 def port() -> Iterator[int]:
     with serving_app(GatewayApp(ROUTES, seconds=1.0)) as number:
         yield number
-
-
-class Answer:
-    """One answer, read whole."""
-
-    def __init__(self, response: http.client.HTTPResponse) -> None:
-        self.status = response.status
-        self.headers = response.headers
-        self.body = response.read()
-
-    def json(self) -> Any:
-        return json.loads(self.body)
-
-
-def call(
-    port: int,
-    method: str,
-    path: str,
-    body: bytes | None = None,
-    headers: dict[str, str] | None = None,
-) -> Answer:
-    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=20)) as connection:
-        connection.request(method, path, body, headers or {})
-        return Answer(connection.getresponse())
 
 
 def event_of(port: int, method: str, path: str, *more: Any) -> Event:

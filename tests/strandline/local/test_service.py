@@ -10,7 +10,6 @@ import sys
 import tempfile
 import time
 import urllib.error
-import urllib.request
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -34,6 +33,7 @@ from strandline.local.runtime import (
     run_local_service,
 )
 from tests.older_database import restore_older_database
+from tests.strandline.local.service_calls import call
 
 pytestmark = pytest.mark.integration
 
@@ -76,14 +76,6 @@ def shared_directory() -> Iterator[Path]:
 def shared_place(monkeypatch: pytest.MonkeyPatch, shared_directory: Path) -> Path:
     """The directory that other tests use, too."""
     return set_environment(monkeypatch, shared_directory)
-
-
-def call(service: RunningService, path: str, body: object = None) -> Any:
-    data = None if body is None else json.dumps(body).encode()
-    headers = {"X-API-Key": service.key, "Content-Type": "application/json"}
-    request = urllib.request.Request(service.url + path, data, headers)  # noqa: S310 -- our own
-    with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310
-        return json.load(answer)
 
 
 def stored_usage(service: RunningService) -> Any:

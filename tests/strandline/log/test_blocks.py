@@ -1,7 +1,6 @@
 """Blocks as the trustless gateway specification has them, read by IPLD libraries that are not
 ours."""
 
-import base64
 import urllib.request
 from collections.abc import Iterator
 from contextlib import closing
@@ -11,37 +10,19 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 import dag_cbor
-import ipld_car
 import pytest
 from multiformats import CID, multihash
 
 from strandline.client.errors import TooLargeError
 from strandline.log.block_lookup import MAX_BYTES
 from tests.strandline.client.conftest import HttpService, service
-from tests.support import Gateway, Reply, ScratchDatabase, Tell
+from tests.strandline.log.block_calls import CAR, RAW, data_of, get, read_car
+from tests.support import Gateway, ScratchDatabase, Tell
 from tests.uploads import EVENTS_PATH, cid_of, citing, upload_file
 
 __all__ = ["service"]
 ALICE, BOB = "user:alice", "user:bob"
-CAR, RAW = "application/vnd.ipld.car", "application/vnd.ipld.raw"
 PAYLOAD = b"\x00 a chart \xff" * 20
-
-
-def data_of(reply: Reply) -> bytes:
-    """The bytes of an answer."""
-    assert reply.status == 200, reply.text
-    return base64.b64decode(reply.text)
-
-
-def read_car(data: bytes) -> tuple[list[str], list[tuple[str, bytes]]]:
-    """Roots and blocks of a CAR file; each block's bytes hash to its CID."""
-    roots, blocks = ipld_car.decode(data)
-    pairs = [(cid, bytes(block)) for cid, block in blocks]
-    for cid, block in pairs:
-        assert multihash.digest(block, "sha2-256") == cid.digest, cid
-    return [root.encode("base32") for root in roots], [
-        (cid.encode("base32"), block) for cid, block in pairs
-    ]
 
 
 def links_of(cid: str, block: bytes) -> Iterator[str]:
@@ -99,13 +80,6 @@ def story(gateway: Gateway, tell: Tell) -> Story:
         **{name: event["cid"] for name, event in events.items()},
         payload=upload["cid"],
         ids={name: event["event_id"] for name, event in events.items()},
-    )
-
-
-def get(gateway: Gateway, key: str, path: str, accept: str = "*/*", **query: Any) -> Reply:
-    parameters = {name.replace("_", "-"): value for name, value in query.items()}
-    return gateway.call(
-        "GET", f"/ipfs/{path}", key=key, query=parameters, headers={"Accept": accept}
     )
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from strandline.local.lambda_context import LambdaContext
 from tests import support
-from tests.strandline.sessions.test_sessions import begin, interact
+from tests.strandline.sessions.session_calls import begin, interact
 from tests.support import Gateway, Reply, ScratchDatabase, user_message
 from tests.uploads import BATCH, EVENTS_PATH, citing, upload_file
 

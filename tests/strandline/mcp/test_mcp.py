@@ -30,7 +30,7 @@ from tests.mcp_calls import (
     post,
     prepare,
 )
-from tests.strandline.context.test_context_text import ATTACKS
+from tests.strandline.context.attacks import ATTACKS
 from tests.support import EVENTS, KEY_SECRET, Gateway, ScratchDatabase, wire_handlers
 from tests.tokens import AUDIENCE, ISSUER, SECRET, token
 

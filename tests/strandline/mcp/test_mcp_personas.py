@@ -11,8 +11,8 @@ from tests.chat_service import deliver_turn, front, provider, says
 from tests.context_block import read_fence
 from tests.mcp_calls import ALICE, HELPER, call_tool, post
 from tests.model_server import ModelServer, error
-from tests.strandline.personas.test_chat_sonas import ROOM, forty, shown_memories, tell_roles
-from tests.strandline.personas.test_waits import make_sona
+from tests.strandline.personas.act_calls import make_sona
+from tests.strandline.personas.roles import ROOM, forty, shown_memories, tell_roles
 from tests.support import Gateway, ScratchDatabase, Tell
 
 __all__ = ["front", "provider"]  # fixtures

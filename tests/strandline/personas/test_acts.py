@@ -9,10 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.support import Gateway, Reply, Tell
-
-ALICE, BOB, HELPER = "user:alice", "user:bob", "agent:helper"
-SONAS = "/api/v1/sonas"
+from tests.strandline.personas.act_calls import ALICE, BOB, HELPER, SONAS, push
+from tests.support import Gateway, Tell
 
 
 @pytest.fixture
@@ -24,11 +22,6 @@ def key(gateway: Gateway) -> str:
 @pytest.fixture
 def sona(gateway: Gateway, key: str) -> str:
     return gateway.call("POST", SONAS, {"name": "Harbour master"}, key=key).body["uuid"]
-
-
-def push(gateway: Gateway, key: str, sona: str, event: str, after: str | None) -> Reply:
-    body = {"event_id": event, **({"after": after} if after else {})}
-    return gateway.call("POST", f"{SONAS}/{sona}/acts", body, key=key)
 
 
 def stream(gateway: Gateway, key: str, sona: str, **query: Any) -> Any:

@@ -10,32 +10,32 @@ from strandline.personas.chats import ChatParameters
 from tests.chat_service import (
     CHAT,
     QUERY,
-    SONAS,
     TURNS,
     chat,
     deliver_turn,
     front,
     provider,
     query,
-    says,
     shown_lines,
 )
-from tests.context_block import read_block
-from tests.model_server import ModelServer, Says, right, task_of
+from tests.model_server import ModelServer, task_of
+from tests.strandline.personas.roles import (
+    ALICE,
+    BOB,
+    HELPER,
+    ROLES,
+    ROOM,
+    WHO,
+    forty,
+    roles_in,
+    shown_memories,
+    tell_roles,
+)
 from tests.support import Gateway, Reply, Tell
 
 __all__ = ["front", "provider"]  # fixtures
 
-ALICE, BOB, HELPER = "user:alice", "user:bob", "agent:helper"
-WHO = (ALICE, HELPER)
 QUESTION_TEXT = "What is the budget?"
-ROLES = {
-    "Accountant": ("office", "car", "fair", "phone", "lease", "audit", "tax", "desk"),
-    "Dungeon master": ("tavern", "dragon", "sword", "crypt", "feast", "quest", "potion", "elf"),
-}
-MEMORIES = 16
-ROOM = {"budget": 250, "min_relevance": 0}
-"""Less than all memories take, more than one."""
 
 type Ask = Callable[..., Reply]
 
@@ -43,40 +43,6 @@ type Ask = Callable[..., Reply]
 @pytest.fixture
 def key(front: Gateway) -> str:
     return front.key(user=ALICE)
-
-
-def tell_roles(gateway: Gateway, key: str, tell: Tell) -> dict[str, str]:
-    """Memories of two roles, by turns; gives the sonas by name."""
-    sonas = {
-        name: gateway.call("POST", SONAS, {"name": name}, key=key).body["uuid"] for name in ROLES
-    }
-    for things in zip(*ROLES.values(), strict=True):
-        for thing, sona in zip(things, sonas.values(), strict=True):
-            text = f"The budget for the {thing} is forty of a hundred this year."
-            tell(key, text, *WHO, metadata={"sona": sona})
-    gateway.sweep()
-    return sonas
-
-
-def forty(request: dict[str, Any]) -> Says:
-    """A model that always gives the same answer, and is up to the tasks of the background."""
-    return says("Forty.") if task_of(request) in ("answer", "reply") else right(request)
-
-
-def roles_in(block: str) -> set[str]:
-    """Whose memories a block shows as events about the question."""
-    lines = read_block(block).parts["Events about the question:"]
-    assert 1 < len(lines) < MEMORIES, "there is room for some"
-    return {
-        name
-        for name, things in ROLES.items()
-        for thing in things
-        if any(f"for the {thing} is" in line for line in lines)
-    }
-
-
-def shown_memories(provider: ModelServer) -> set[str]:
-    return roles_in(provider.prompt_text().rpartition("\n<")[0].rpartition("\n<")[0])
 
 
 def ask_query(gateway: Gateway, key: str, **more: Any) -> Reply:

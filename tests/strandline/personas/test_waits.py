@@ -11,7 +11,7 @@ import pytest
 
 from strandline.config import get_settings
 from strandline.tenants import waits
-from tests.strandline.personas.test_acts import ALICE, SONAS, push
+from tests.strandline.personas.act_calls import ALICE, SONAS, make_sona, push
 from tests.support import Gateway, Reply, ScratchDatabase
 
 WAIT = 3
@@ -23,10 +23,6 @@ def limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three waits of the function, so that two tenants reach it."""
     monkeypatch.setenv("STRANDLINE_FUNCTION_WAITS", "3")
     get_settings.cache_clear()
-
-
-def make_sona(gateway: Gateway, key: str) -> str:
-    return gateway.call("POST", SONAS, {"name": "Harbour master"}, key=key).body["uuid"]
 
 
 def stream(gateway: Gateway, key: str, sona: str, wait: float = WAIT) -> tuple[Reply, float]:

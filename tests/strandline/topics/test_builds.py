@@ -10,14 +10,13 @@ from typing import Any
 import pytest
 
 from strandline.db.database import Caller, Database, TenantDb
-from strandline.topics import build_limits, builder, growth, store_builds, store_publish
+from strandline.topics import build_limits, store_builds, store_publish
 from strandline.topics.store_publish import NewSnapshot
 from tests.strandline.topics.outline import build, read_tree
-from tests.strandline.topics.world import ScopeWorld
+from tests.strandline.topics.world import OTHERS, ScopeWorld, fail_growth_of
 from tests.support import Gateway, ScratchDatabase, begin_run
 
 NOW = datetime.now(UTC)
-ALONE, OTHERS = ("user:alice",), ("agent:helper", "user:alice", "user:bob")
 
 
 @pytest.fixture
@@ -27,19 +26,6 @@ def worlds(scratch_db: ScratchDatabase) -> list[ScopeWorld]:
     for world in worlds:
         world.add(20)
     return worlds
-
-
-def fail_growth_of(
-    monkeypatch: pytest.MonkeyPatch, world: ScopeWorld, error: type[BaseException]
-) -> None:
-    """Have the growth of this scope's tree raise."""
-
-    def grow(with_what: Any, scope: store_builds.BuildScope) -> Any:
-        if scope.scope_id == world.scope_id:
-            raise error
-        return growth.grow_scope(with_what, scope)
-
-    monkeypatch.setattr(builder, "grow_scope", grow)
 
 
 TREES = (

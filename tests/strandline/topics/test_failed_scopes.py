@@ -6,8 +6,7 @@ import pytest
 
 from strandline.topics import builder
 from tests.strandline.topics.outline import build
-from tests.strandline.topics.test_builds import ALONE, OTHERS, fail_growth_of
-from tests.strandline.topics.world import ScopeWorld
+from tests.strandline.topics.world import ALONE, OTHERS, ScopeWorld, fail_growth_of
 from tests.support import Gateway, ScratchDatabase
 
 JOBS = "/api/v1/admin/jobs"

@@ -10,8 +10,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+import pytest
+
 from strandline import participants
 from strandline.embeddings.minilm import LocalEmbedder
+from strandline.topics import builder, growth, store_builds
 from tests.support import ScratchDatabase
 
 SPACE = LocalEmbedder.space
@@ -186,3 +189,19 @@ class ScopeWorld:
 def new_id() -> str:
     """An id that nothing has."""
     return str(uuid.uuid4())
+
+
+ALONE, OTHERS = ("user:alice",), ("agent:helper", "user:alice", "user:bob")
+
+
+def fail_growth_of(
+    monkeypatch: pytest.MonkeyPatch, world: ScopeWorld, error: type[BaseException]
+) -> None:
+    """Have the growth of this scope's tree raise."""
+
+    def grow(with_what: Any, scope: store_builds.BuildScope) -> Any:
+        if scope.scope_id == world.scope_id:
+            raise error
+        return growth.grow_scope(with_what, scope)
+
+    monkeypatch.setattr(builder, "grow_scope", grow)
