@@ -15,6 +15,7 @@ from tests.support import Gateway, Reply, ScratchDatabase
 EXPORTS, IMPORTS = "/api/v1/graph/exports", "/api/v1/graph/imports"
 # What may differ between the export of a graph and that of its import.
 _IDS = ("id", "events")
+FACT = "The Petrel is Ada's boat"
 TABLES = (
     *("events", "event_keys", "scopes", "graph_nodes", "graph_edges", "graph_observations"),
     *("graph_sources", "topic_fields", "topic_field_revisions", "scope_work", "graph_analyses"),
@@ -142,9 +143,6 @@ def count_rows(base: ScratchDatabase, tenant: str) -> dict[str, int]:
         statement = f"select count(*) from {table} where tenant_id = %s"  # noqa: S608
         ((counts[table],),) = base.rows(statement, tenant)
     return counts
-
-
-FACT = "The Petrel is Ada's boat"
 
 
 def file_with_patch(node_type: str, name: str, **patch: object) -> bytes:

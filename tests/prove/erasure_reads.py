@@ -8,7 +8,6 @@ from tests.prove.erasure_kinds import Kinds
 from tests.prove.erasure_stores import ERASED_WORD, WHO
 
 RIGHTS = ["read", "write", "admin", "operator", "erase"]
-
 CIDS = """
     select distinct unnest(array_remove(array[cid, blob_cid], null)) from events
     where event_id = any (%s::uuid[])
@@ -46,10 +45,8 @@ READS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("GET", "/api/v1/admin/tenants/acme/audit", {}),
     ("GET", "/metrics", {}),
 )
-
 UNSCOPED = ("/metrics", "/admin/", "/sessions/", "/model-calls", "/usage", "/sonas")
 """Reads that name nobody."""
-
 TOOLS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("recall", {"query": "sister"}),
     ("context", {"query": "sister"}),
@@ -62,7 +59,6 @@ TOOLS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("mie_status", {}),
     *((name, {}) for name in ("status", "jobs", "snapshots", "usage")),
 )
-
 RESOURCES = ("mie://context/recent",)
 
 

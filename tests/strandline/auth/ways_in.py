@@ -15,7 +15,6 @@ from tests.support import KEY_SECRET, Gateway, Reply, user_message, wire_handler
 from tests.tokens import AUDIENCE, ISSUER, SECRET
 
 EVENTS, HEALTH = "/api/v1/events", "/api/v1/health"
-
 KEYS, BY_CERTIFICATE = {"KEY_SECRET": KEY_SECRET}, {"CLIENT_CERTIFICATES": "true"}
 JWT = {"JWT_SECRET": SECRET, "JWT_ISSUER": ISSUER, "JWT_AUDIENCE": AUDIENCE}
 OFF = dict.fromkeys(("KEY_SECRET", "CLIENT_CERTIFICATES", "AUTH_REQUIRE_ALL", *JWT, "JWT_JWKS"), "")

@@ -24,6 +24,7 @@ from tests.support import Gateway, ScratchDatabase
 
 ALICE, HELPER = "user:alice", "agent:helper"
 START = datetime(2026, 5, 8, 9, 0, tzinfo=UTC)
+LATER = datetime(2040, 1, 1, tzinfo=UTC)
 TOPICS = (
     "harbour mooring berth jetty",
     "sourdough flour oven crust",
@@ -243,5 +244,3 @@ def hashes(base: ScratchDatabase) -> list[tuple[Any, ...]]:
 
 
 type Step = Callable[[], object]
-
-LATER = datetime(2040, 1, 1, tzinfo=UTC)

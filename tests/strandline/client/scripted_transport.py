@@ -20,7 +20,6 @@ RECEIPT = {
     "recorded_at": "2026-05-08T13:56:00Z",
     "blob": None,
 }
-
 Answer: TypeAlias = httpx2.Response | Exception
 
 

@@ -14,6 +14,7 @@ ALICE, BOB, HELPER = "user:alice", "user:bob", "agent:helper"
 CANARY, STEM = "zyxcanary", "zyxcanar"
 """A word, and what an index of words has of it."""
 ERASURES = "/api/v1/erasures"
+MAY_ERASE = ["read", "write", "erase"]
 EVERYBODY = {"everybody": "true"}
 
 
@@ -83,9 +84,6 @@ def read_all(gateway: Gateway, key: str, who: str = ALICE) -> list[tuple[str, st
         # what a caller asked is in its answer
         answers.append((path, reply.text.lower().replace("zyxcanary sister friday", "")))
     return answers
-
-
-MAY_ERASE = ["read", "write", "erase"]
 
 
 def forget(gateway: Gateway, tell: Tell, key: str, text: str = "Forget me.") -> str:

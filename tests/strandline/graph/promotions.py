@@ -5,6 +5,7 @@ import json
 from tests.model_server import Says, completion
 from tests.support import Gateway, ScratchDatabase
 
+JOBS = "/api/v1/admin/jobs"
 TALK = (
     "I live in Lisbon now, near the river.",
     "I'm allergic to penicillin.",
@@ -37,9 +38,6 @@ def forget(base: ScratchDatabase) -> None:
     """The graph is dropped, and its chains are due again."""
     base.rows("truncate graph_nodes, graph_edges, graph_observations, graph_sources cascade")
     base.rows("update chains set promoted_version = 0")
-
-
-JOBS = "/api/v1/admin/jobs"
 
 
 def say(**parts: object) -> Says:

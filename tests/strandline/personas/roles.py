@@ -9,7 +9,6 @@ from tests.support import Gateway, Tell
 
 ALICE, BOB, HELPER = "user:alice", "user:bob", "agent:helper"
 WHO = (ALICE, HELPER)
-
 ROLES = {
     "Accountant": ("office", "car", "fair", "phone", "lease", "audit", "tax", "desk"),
     "Dungeon master": ("tavern", "dragon", "sword", "crypt", "feast", "quest", "potion", "elf"),

@@ -22,6 +22,7 @@ START = datetime(2026, 5, 8, 9, 0, tzinfo=UTC)
 DIMENSIONS = 16
 """Fewer than the model has: what is tested does not depend on it."""
 MEMBERS = ("agent:helper", "user:alice")
+ALONE, OTHERS = ("user:alice",), ("agent:helper", "user:alice", "user:bob")
 TOPICS = ("the harbour", "sourdough bread", "the telescope", "the tax return", "the school run")
 
 _INSERT = """
@@ -189,9 +190,6 @@ class ScopeWorld:
 def new_id() -> str:
     """An id that nothing has."""
     return str(uuid.uuid4())
-
-
-ALONE, OTHERS = ("user:alice",), ("agent:helper", "user:alice", "user:bob")
 
 
 def fail_growth_of(
