@@ -53,7 +53,7 @@ format: $(READY) ## put the code into the house's form
 	@$(PY) -m ruff check --fix .
 
 examples: $(READY) ## write the answers of the API's examples as the service gives them now
-	@$(PY) -m pytest -q tests/strandline/apidocs/test_examples.py -k answers_as_it_says --renew-examples
+	@$(PY) -m pytest -q tests/strandline/apidocs/test_examples.py -k match_service_answers --renew-examples
 
 prove: $(READY) ## run the proofs at the sizes that are promised; make prove ARGS="--cases 50000 fold"
 	@$(PY) -m tests.prove $(ARGS)

@@ -31,7 +31,7 @@ def parse(source: Path) -> ast.Module:
     return ast.parse(source.read_text())
 
 
-def test_every_function_is_a_handler_a_row_an_event_and_a_test() -> None:
+def test_conventions_function_has_handler_row_event_and_test() -> None:
     """All jobs have one event."""
     folders = {path.name for path in (ROOT / "functions").iterdir() if path.name != "__pycache__"}
     assert folders == {fn.name for fn in FUNCTIONS}
@@ -43,12 +43,12 @@ def test_every_function_is_a_handler_a_row_an_event_and_a_test() -> None:
         assert list((ROOT / "tests").rglob(f"test_{name}.py")), f"no test for {name}"
 
 
-def test_handlers_decide_nothing() -> None:
+def test_conventions_handlers_decide_nothing() -> None:
     for handler in (ROOT / "functions").glob("*/handler.py"):
         assert len(handler.read_text().splitlines()) <= 30, handler
 
 
-def test_the_table_and_the_routes_agree() -> None:
+def test_conventions_function_table_matches_routes() -> None:
     from strandline.admin import routes as admin_routes
     from strandline.apidocs import routes as apidocs_routes
     from strandline.context import routes as context_routes
@@ -90,17 +90,17 @@ def test_the_table_and_the_routes_agree() -> None:
     assert {fn.name: set(fn.routes) for fn in FUNCTIONS if fn.routes} == served
 
 
-def test_events_are_json() -> None:
+def test_conventions_events_are_json() -> None:
     for file in (ROOT / "events").glob("*.json"):
         assert json.loads(file.read_text()), file
 
 
-def test_migrations_are_numbered_without_gaps() -> None:
+def test_conventions_migrations_are_numbered_without_gaps() -> None:
     numbers = [migration.number for migration in list_migrations()]
     assert numbers == list(range(BASELINE, BASELINE + len(numbers)))
 
 
-def test_one_python_for_the_service_everywhere() -> None:
+def test_conventions_service_has_one_python_everywhere() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     service = tomllib.loads((ROOT / "shared" / "pyproject.toml").read_text())
     version = (ROOT / ".python-version").read_text().strip()
@@ -111,7 +111,7 @@ def test_one_python_for_the_service_everywhere() -> None:
     assert service["project"]["dependencies"] == [f"strandline=={project['project']['version']}"]
 
 
-def test_the_distributions_divide_the_package() -> None:
+def test_conventions_distributions_divide_package() -> None:
     """The service leaves out what the client has, and has all else."""
     client = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]
     service = tomllib.loads((ROOT / "shared" / "pyproject.toml").read_text())["tool"]["hatch"]
@@ -121,12 +121,12 @@ def test_the_distributions_divide_the_package() -> None:
     assert wheel["exclude"] == [pattern.replace("/shared/", "/", 1) for pattern in patterns]
 
 
-def test_shared_is_a_path_and_no_package() -> None:
+def test_conventions_shared_is_path_and_no_package() -> None:
     assert not (ROOT / "shared" / "__init__.py").exists()
     assert not list((ROOT / "functions").glob("**/__init__.py"))
 
 
-def test_the_tests_have_the_rooms_of_the_package() -> None:
+def test_conventions_tests_mirror_package_folders() -> None:
     tests = ROOT / "tests" / "strandline"
     rooms = {file.parent.relative_to(tests) for file in tests.rglob("*.py")}
     assert [
@@ -171,7 +171,7 @@ def test_an_import_of_a_test_module_is_noticed(tmp_path: Path, planted: str) -> 
     assert len(find_imports_of_test_modules(tmp_path)) == 1
 
 
-def test_sub_packages_import_nothing() -> None:
+def test_conventions_sub_packages_import_nothing() -> None:
     """The package itself names the client's classes, and imports them when they are first used:
     tests/strandline/client/test_import.py."""
     for init in (ROOT / "shared" / "strandline").glob("*/**/__init__.py"):
@@ -180,11 +180,11 @@ def test_sub_packages_import_nothing() -> None:
         assert isinstance(body[0], ast.Expr), init
 
 
-def test_modules_say_what_they_are() -> None:
+def test_conventions_modules_have_docstrings() -> None:
     assert [source for source in SOURCES if not ast.get_docstring(parse(source))] == []
 
 
-def test_functions_fit_one_look() -> None:
+def test_conventions_functions_are_short() -> None:
     """Thirty lines are the aim; fifty, strings left out, are the bound."""
     long = [
         f"{source.relative_to(ROOT)}: {node.name}"
@@ -205,7 +205,7 @@ def count_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     return (function.end_lineno or 0) - function.lineno + 1 - text
 
 
-def test_public_names_are_explained() -> None:
+def test_conventions_public_names_have_docstrings() -> None:
     silent = [
         f"{source.name}:{node.name}"
         for source in SOURCES
@@ -217,7 +217,7 @@ def test_public_names_are_explained() -> None:
     assert not silent
 
 
-def test_a_handler_imports_only_what_it_needs() -> None:
+def test_conventions_handlers_import_only_what_they_need() -> None:
     """All in one process, those with the least needs first: what one has imported is charged to
     those after it. tests/layers/test_runtime.py looks at each in a process of its own."""
     special = {"scheduler": {"psycopg"}, "migrate": {"boto3"}}
@@ -244,7 +244,7 @@ def test_a_handler_imports_only_what_it_needs() -> None:
         assert not {*line.split()} & (unwanted | model | special.get(fn.name, set())), fn.name
 
 
-def test_locks_name_hashes_and_no_address() -> None:
+def test_conventions_locks_have_hashes_and_no_address() -> None:
     for lock in (ROOT / "requirements").glob("*.lock"):
         text = lock.read_text()
         assert not re.search(r"https?:|file:|index-url|find-links", text), lock
@@ -253,7 +253,7 @@ def test_locks_name_hashes_and_no_address() -> None:
         assert text.count("--hash=sha256:") >= len(matches)
 
 
-def test_sql_on_memory_is_literal() -> None:
+def test_conventions_sql_on_memory_is_literal() -> None:
     """No statement is pasted together: pyright refuses it, and this finds a cast that hides it."""
     casts = [
         f"{source.name}: {line.strip()}"
@@ -264,7 +264,7 @@ def test_sql_on_memory_is_literal() -> None:
     assert [line.partition(":")[0] for line in casts] == ["schema_files.py"]
 
 
-def test_verbs_take_no_http_request() -> None:
+def test_conventions_verbs_take_no_http_request() -> None:
     """A verb has explicit arguments. Routes and the edge itself know the HTTP request, and so does
     MCP, which performs operations in a request's name."""
     takers = [
@@ -282,7 +282,7 @@ def test_verbs_take_no_http_request() -> None:
     assert takers == []
 
 
-def test_no_room_imports_routes_of_the_log() -> None:
+def test_conventions_packages_import_no_log_routes() -> None:
     """What every writing route needs is in `http`: a writer, its key, the header of its replay."""
     importers = [
         str(source.relative_to(ROOT / "shared" / "strandline"))
@@ -294,7 +294,7 @@ def test_no_room_imports_routes_of_the_log() -> None:
     assert importers == []
 
 
-def test_metrics_decide_nothing() -> None:
+def test_conventions_metrics_decide_nothing() -> None:
     """What a job's metrics count is not what its work goes on by: outcomes are returned."""
     from dataclasses import fields
 

@@ -32,7 +32,7 @@ def dead_links(document: Path, text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_links_lead_somewhere(document: Path) -> None:
+def test_docs_links_resolve(document: Path) -> None:
     text = document.read_text()
     assert dead_links(document, text) == []
     assert dead_links(document, f"{text} [a](#no-such-heading) [b](no-such-file.md)") == [
@@ -41,13 +41,13 @@ def test_links_lead_somewhere(document: Path) -> None:
     ]
 
 
-def test_the_readme_is_short_and_the_index_has_every_page() -> None:
+def test_docs_readme_is_short_and_index_has_every_page() -> None:
     assert len((ROOT / "README.md").read_text().splitlines()) <= 150
     matches = set(re.findall(r"\]\(([\w-]+\.md)\)", (ROOT / "docs" / "README.md").read_text()))
     assert matches == {path.name for path in (ROOT / "docs").glob("*.md")} - {"README.md"}
 
 
-def test_policies_are_json_and_commands_are_shell() -> None:
+def test_docs_policies_are_json_and_commands_are_shell() -> None:
     text = (ROOT / "docs" / "deploy.md").read_text()
     policies = [json.loads(block) for block in blocks(text, "json")]
     assert len(policies) == 2
@@ -58,7 +58,7 @@ def test_policies_are_json_and_commands_are_shell() -> None:
             assert read.returncode == 0, (block, read.stderr)
 
 
-def test_the_drill_names_every_function() -> None:
+def test_docs_drill_names_every_function() -> None:
     """Those whose aliases go back, and those that hold a limit while a database is restored."""
     text = (ROOT / "docs" / "upgrade.md").read_text()
 

@@ -186,7 +186,7 @@ def list_sources() -> list[Path]:
     return [source for folder in FOLDERS for source in sorted(folder.rglob("*.py"))]
 
 
-def test_docstrings_and_comments_name_what_exists() -> None:
+def test_prose_names_in_code_exist() -> None:
     missing = {
         str(source.relative_to(ROOT)): names
         for source in list_sources()
@@ -196,11 +196,11 @@ def test_docstrings_and_comments_name_what_exists() -> None:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_documents_name_what_exists(document: Path) -> None:
+def test_prose_names_in_documents_exist(document: Path) -> None:
     assert list_missing(document.read_text(), list_known(), compounds_outside=False) == []
 
 
-def test_docstrings_raise_classes_that_exist() -> None:
+def test_prose_names_of_raised_classes_exist() -> None:
     missing = {
         str(source.relative_to(ROOT)): names
         for source in list_sources()
@@ -210,7 +210,7 @@ def test_docstrings_raise_classes_that_exist() -> None:
     assert missing == {}
 
 
-def test_a_name_that_is_gone_is_reported() -> None:
+def test_prose_names_check_reports_removed_name() -> None:
     code, prose = split_source(
         '"""Calls `fold_lane`, or OldFolder."""\n\n\ndef fold_lane() -> None:  # as read_chain\n'
         '    """See `read_chain`, `keeper`, `chains/form.py`. Raises Deferred, or ValueError."""\n'
@@ -220,13 +220,13 @@ def test_a_name_that_is_gone_is_reported() -> None:
     assert list_missing_errors(prose, known) == ["Deferred"]
 
 
-def test_a_setting_that_is_gone_is_reported() -> None:
+def test_prose_names_check_reports_removed_setting() -> None:
     known = {"llm_model", "llm_base_url"}
     text = "`STRANDLINE_LLM_MODEL`, `_BASE_URL`, `STRANDLINE_LLM_NAME`, `_TONE`; `VACUUM`"
     assert list_missing(text, known) == ["STRANDLINE_LLM_NAME", "_TONE"]
 
 
-def test_a_sentence_in_code_makes_no_name_known() -> None:
+def test_prose_names_check_ignores_sentences_in_code() -> None:
     code, _ = split_tokens('message = "the keeper fails"\nkey = "breaker_open"\n')
     assert {name for token in code for name in list_identifiers(token)} == {
         *("message", "key", "breaker_open")

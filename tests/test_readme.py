@@ -33,7 +33,7 @@ def find_differences(text: str, answer: Any) -> list[str]:
     return [f"{part} is not in {real}" for part in parts if part not in real]
 
 
-def test_the_first_calls_answer_as_shown(
+def test_readme_first_calls_answer_as_shown(
     gateway: Gateway, repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STRANDLINE_QUERY_VECTOR_SECONDS", "60")
@@ -50,9 +50,7 @@ def test_the_first_calls_answer_as_shown(
     assert sum(bool(view) for _, _, view in calls) == 2
 
 
-def test_context_line_of_the_picture_is_what_a_prompt_gets(
-    gateway: Gateway, repository: Path
-) -> None:
+def test_readme_picture_context_line_matches_prompt(gateway: Gateway, repository: Path) -> None:
     picture = (repository / "README.md").read_text("utf-8").split("```")[1]
     words = " ".join(re.sub("[│▼─►]", " ", picture).split())
     statement = "The Petrel stays ashore until her keel is painted."
@@ -72,9 +70,7 @@ def test_context_line_of_the_picture_is_what_a_prompt_gets(
     assert f"[1] Mon 23 November 2026 09:14, alice: {statement}\n" in reply.body["text"]
 
 
-def test_calls_of_other_pages_work_with_the_readmes_variables(
-    gateway: Gateway, repository: Path
-) -> None:
+def test_readme_variables_work_in_other_pages(gateway: Gateway, repository: Path) -> None:
     key = gateway.key(rights=("read", "write", "admin"))
     people = ["user:alice", "agent:helper"]
     topic = {"participants": people, "nodes": [{"type": "topic", "name": "The berth"}]}
@@ -89,12 +85,12 @@ def test_calls_of_other_pages_work_with_the_readmes_variables(
             assert reply.status in (200, 201), (path, reply.text)
 
 
-def test_only_deployment_has_variables_of_its_own() -> None:
+def test_readme_variables_are_replaced_by_deployment_only() -> None:
     pages = [path.name for path in DOCUMENTS if re.search(r"\$API/api|\$JSON", path.read_text())]
     assert pages == ["deploy.md"]
 
 
-def test_an_answer_that_is_not_shown_as_it_is_is_noticed() -> None:
+def test_readme_test_detects_wrong_answer() -> None:
     answer = {"event_id": "01a2bc", "known": 0.86, "hits": [{"text": "Friday."}]}
     assert find_differences('{"event_id": "01a2…", "known": 0.86, …}', answer) == []
     for wrong in ('{"known": 0.85, …}', '{"id": "01a2…"}', '{…, "hits": [{"text": "Monday."'):

@@ -15,9 +15,7 @@ from tests.seed_cluster import ROOT, hash_schema
         *("shared/strandline/log/functions.sql", "shared/strandline/db/schema_files.py"),
     ],
 )
-def test_another_schema_has_a_cluster_of_its_own(
-    source: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_seed_cluster_differs_by_schema(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
     before, read = hash_schema(), Path.read_bytes
     assert hash_schema() == before
     assert (ROOT / source).exists()

@@ -22,7 +22,7 @@ def patch_free(monkeypatch: pytest.MonkeyPatch, free: int) -> None:
     monkeypatch.setattr(shutil, "disk_usage", usage)
 
 
-def test_it_takes_memory_only_where_there_is_plenty(
+def test_server_directory_is_in_memory_if_plenty(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     meminfo = tmp_path / "meminfo"
@@ -35,7 +35,7 @@ def test_it_takes_memory_only_where_there_is_plenty(
     assert not has_room(tmp_path / "none", meminfo)
 
 
-def test_what_a_killed_process_left_is_removed(
+def test_server_directory_of_killed_process_is_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server_directory, "MEMORY", tmp_path)

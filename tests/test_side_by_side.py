@@ -31,7 +31,7 @@ def count_lines(code: str) -> int:
     )
 
 
-def test_the_lines_are_counted(repository: Path) -> None:
+def test_side_by_side_line_counts_are_right(repository: Path) -> None:
     text = (repository / "docs" / "side-by-side.md").read_text("utf-8")
     rows = re.findall(r"^\| \[([^]]+)\]\([^)]+\) \|[^|]+\|[^|]+\| (\d+) \|", text, re.MULTILINE)
     code = agents(repository)
@@ -43,7 +43,7 @@ def test_the_lines_are_counted(repository: Path) -> None:
     assert len(rows) == 4
 
 
-def test_our_agent_remembers(
+def test_side_by_side_agent_remembers(
     repository: Path, service: HttpService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the first conversation told is in the prompt of the second."""

@@ -4,7 +4,7 @@ from tests.bench.analytics import measure, table
 from tests.support import ScratchDatabase
 
 
-def test_a_small_graph_is_measured(scratch_db: ScratchDatabase) -> None:
+def test_bench_analytics_measures_small_graph(scratch_db: ScratchDatabase) -> None:
     figures = measure(scratch_db, 400)
     assert (figures.nodes, figures.communities) == (400, 4)
     assert figures.agreement > 0.95

@@ -19,7 +19,7 @@ def test_bench_name_tells_its_options_and_measures_nothing(
 
 
 @pytest.mark.parametrize("name", BENCHES)
-def test_bench_name_refuses_an_option_that_it_lacks(
+def test_bench_name_refuses_unknown_option(
     name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "argv", [])
@@ -29,13 +29,13 @@ def test_bench_name_refuses_an_option_that_it_lacks(
     assert "--no-such-option" in capsys.readouterr().err
 
 
-def test_bench_without_a_name_lists_them(capsys: pytest.CaptureFixture[str]) -> None:
+def test_bench_without_name_lists_names(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) is None
     assert capsys.readouterr().out.strip() == list_benches()
     assert all(f"  {name} " in list_benches() for name in BENCHES)
 
 
-def test_bench_of_an_unknown_name_is_refused() -> None:
+def test_bench_of_unknown_name_is_refused() -> None:
     error = main(["recal"])
     assert isinstance(error, str)
     assert error.startswith("NAME: there is no bench recal.")

@@ -31,7 +31,7 @@ class Ones:
         return [[1.0, 0.0] for _ in texts]
 
 
-def test_edges_lie_where_pairs_are_sure_enough() -> None:
+def test_bench_chains_edges_lie_at_sure_pairs() -> None:
     low = [Pair(0.1, True)] * 19 + [Pair(0.2, False)] + [Pair(0.3, True), Pair(0.3, False)] * 5
     high = [Pair(0.8, False)] * 19 + [Pair(0.7, True)]
     found_low, found_high = edges([*low, *high])
@@ -39,23 +39,23 @@ def test_edges_lie_where_pairs_are_sure_enough() -> None:
     assert 0.3 < found_high <= 0.7
 
 
-def test_where_no_cosine_is_sure_everything_is_asked() -> None:
+def test_bench_chains_edges_are_open_without_sure_cosine() -> None:
     pairs = [Pair(step / 50, at % 2 == 0) for at, step in enumerate(range(50))]
     assert edges(pairs) == (-1, 1)
     assert edges([]) == (-1, 1)
 
 
-def test_few_pairs_prove_nothing() -> None:
+def test_bench_chains_edges_are_open_for_few_pairs() -> None:
     assert edges([Pair(0.1, True)] * (calibrate.PAIRS - 1)) == (-1, 1)
 
 
-def test_shares_add_up() -> None:
+def test_bench_chains_shares_add_up() -> None:
     pairs = [Pair(0.1, True), Pair(0.5, True), Pair(0.5, False), Pair(0.9, False)]
     result = shares(pairs, Thresholds(0.2, 0.9, 1.0))
     assert (result.broken, result.gray, result.continued) == (0.25, 0.5, 0.25)
 
 
-def test_pairs_are_those_that_the_fold_compares() -> None:
+def test_bench_chains_pairs_match_fold() -> None:
     """As many as are asked where everything is gray, and as many breaks as topics change there."""
     talk = talks.read(talks.CORPUS)
     vectors = talks.vectors(Ones(), talk)
@@ -77,7 +77,7 @@ def test_pairs_are_those_that_the_fold_compares() -> None:
     )
 
 
-def test_the_counting_model_answers_as_the_heuristic_model() -> None:
+def test_bench_chains_counting_model_matches_heuristic() -> None:
     messages = [
         PromptEvent(
             0, "user:mara", "user", "message", "Ask Petra about the <shackles> of Auk.", AT
@@ -111,7 +111,7 @@ def test_the_counting_model_answers_as_the_heuristic_model() -> None:
     assert counting.characters_in > len(events)
 
 
-def test_gates_reject_more_the_stricter_they_are() -> None:
+def test_bench_chains_stricter_gates_reject_more() -> None:
     result = chains.measure(Ones(), [talks.read(talks.CORPUS)]).figures()
     shares = [result[f"rejected_{mode}"] for mode in chains.MODES]
     assert shares == sorted(shares, reverse=True)
@@ -120,12 +120,12 @@ def test_gates_reject_more_the_stricter_they_are() -> None:
 
 
 @pytest.mark.proof
-def test_the_heuristic_weights_are_what_the_conversations_give() -> None:
+def test_bench_chains_heuristic_weights_match_fit() -> None:
     samples = [fit_heuristic.sample(talk) for talk in fit_heuristic.read()]
     assert fit_heuristic.FILE.read_text() == fit_heuristic.file_text(fit_heuristic.fit(samples))
 
 
-def test_each_weight_is_its_cue_s() -> None:
+def test_bench_chains_heuristic_weights_belong_to_their_cues() -> None:
     document = json.loads(fit_heuristic.FILE.read_text())
     weights, bias = topic_continuation.load_weights()
     assert dict(zip(topic_continuation.Cues._fields, weights, strict=True)) == document["weights"]

@@ -14,12 +14,12 @@ FROZEN = {
 
 
 @pytest.mark.parametrize("name", FROZEN)
-def test_conversations_are_those_that_were_frozen(name: str) -> None:
+def test_bench_changes_conversations_are_frozen(name: str) -> None:
     assert hashlib.sha256((FOLDER / name).read_bytes()).hexdigest() == FROZEN[name]
 
 
 @pytest.mark.parametrize("name", FROZEN)
-def test_each_slot_changes_in_four_and_only_seems_to_in_ten(name: str) -> None:
+def test_bench_changes_have_four_per_slot_and_ten_lookalikes(name: str) -> None:
     conversations = json.loads((FOLDER / name).read_text())
     changed = [one["slot"] for one in conversations if one["kind"] == "change"]
     assert {slot: changed.count(slot) for slot in set(changed)} == dict.fromkeys(

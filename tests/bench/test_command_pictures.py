@@ -11,7 +11,7 @@ from tests.bench.command_pictures import PICTURES, Picture, render
 MAX_BYTES = 60_000
 
 
-def test_a_run_is_drawn_with_its_colours() -> None:
+def test_command_picture_draws_run_with_colours() -> None:
     svg = render("a title", [("strandline status", "\x1b[32mok\x1b[0m <b>&</b>\n")], "x")
     words = re.findall(r"<text[^>]*>([^<]*)</text>", svg)
     assert {"$&#160;", "strandline&#160;status", "ok"} <= set(words)
@@ -20,7 +20,7 @@ def test_a_run_is_drawn_with_its_colours() -> None:
 
 
 @pytest.mark.parametrize("picture", PICTURES, ids=lambda picture: picture.name)
-def test_the_pictures_show_commands_that_exist(picture: Picture, repository: Path) -> None:
+def test_command_picture_shows_existing_commands(picture: Picture, repository: Path) -> None:
     svg = (repository / "docs" / f"{picture.name}.svg").read_text("utf-8")
     assert len(svg) < MAX_BYTES
     assert re.findall(r"https?://(?!www\.w3\.org|www\.textualize\.io|127\.0\.0\.1)", svg) == []

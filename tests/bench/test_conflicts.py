@@ -5,7 +5,7 @@ from strandline.embeddings.similarity_thresholds import CALIBRATED_THRESHOLDS
 from tests.bench.conflicts import choose_threshold, cosines, load_pairs, score_test
 
 
-def test_what_is_called_a_contradiction_is_one() -> None:
+def test_conflict_check_has_full_precision() -> None:
     pairs = load_pairs()
     assert {name: len(group) for name, group in pairs.items()} == {
         "contradicting": 30,
@@ -16,7 +16,7 @@ def test_what_is_called_a_contradiction_is_one() -> None:
     assert score.recall > 0.5
 
 
-def test_the_threshold_of_the_model_that_ships_is_the_measured_one(embedder: Embedder) -> None:
+def test_conflict_threshold_of_shipped_model_is_measured(embedder: Embedder) -> None:
     near = cosines(embedder, load_pairs()["contradicting"])
     conflict = CALIBRATED_THRESHOLDS[embedder.space].conflict
     assert abs(choose_threshold(near) - conflict) <= 0.03

@@ -21,7 +21,7 @@ COST = {
 }
 
 
-def test_sides_take_turns_and_by_turns_begin() -> None:
+def test_bench_cost_sides_take_turns() -> None:
     order: list[str] = []
 
     def calls(name: str) -> list[Call]:
@@ -32,7 +32,7 @@ def test_sides_take_turns_and_by_turns_begin() -> None:
     assert {name: len(seconds) for name, seconds in took.items()} == {"a": 5, "b": 5}
 
 
-def test_the_table_gives_both_sides_and_how_many_times_the_bare_one_that_is() -> None:
+def test_bench_cost_table_compares_both_sides() -> None:
     lines = list(report.cost_table(COST))
     assert "| strandline | 1.500 | 0.200 | 5.000 | 9.000 |" in lines
     assert "| bare_postgres | 0.500 | 0.200 | 4.000 | 9.000 |" in lines
@@ -41,7 +41,7 @@ def test_the_table_gives_both_sides_and_how_many_times_the_bare_one_that_is() ->
     assert len({line.count("|") for line in lines if "ms" in line or "strandline" in line}) == 1
 
 
-def test_a_run_without_costs_has_no_table_and_keeps_what_was_measured(tmp_path: Path) -> None:
+def test_bench_cost_report_without_costs_keeps_measurements(tmp_path: Path) -> None:
     assert list(report.cost_table({})) == []
     file = tmp_path / "bench.json"
     report.write(file, {"cpus": 2}, quality={"strandline": {"MRR": 0.5}}, cost=COST)
@@ -65,14 +65,14 @@ class _Lengths:
         return [[float(len(text))] for text in texts]
 
 
-def test_a_text_that_is_known_is_not_embedded_again() -> None:
+def test_bench_cost_embeds_known_text_once() -> None:
     embedder = RememberingEmbedder(model := _Lengths())
     assert embedder.embed(["a", "bb", "a"], timeout=1.0) == [[1.0], [2.0], [1.0]]
     assert embedder.embed(["bb", "ccc"], timeout=1.0) == [[2.0], [3.0]]
     assert model.requests == [["a", "bb"], ["ccc"]]
 
 
-def test_a_file_keeps_vectors_between_runs(tmp_path: Path) -> None:
+def test_bench_cost_keeps_vectors_between_runs(tmp_path: Path) -> None:
     file = tmp_path / "vectors.db"
     assert RememberingEmbedder(_Lengths(), file).embed(["a", "bb"], timeout=1.0) == [[1.0], [2.0]]
     again = RememberingEmbedder(model := _Lengths(), file)

@@ -12,7 +12,7 @@ LEAST = {"fact": 0.6, "decision": 0.5, "relation": 0.5}
 
 
 @pytest.mark.parametrize("path", list(graph_extraction.CONVERSATIONS), ids=lambda path: path.stem)
-def test_what_is_extracted_is_mostly_right_and_published(path: Path, repository: Path) -> None:
+def test_graph_extraction_is_precise_and_published(path: Path, repository: Path) -> None:
     expectations = graph_extraction.read_expectations(graph_extraction.CONVERSATIONS[path])
     scores = graph_extraction.score(graph_extraction.extract(talks.read(path)), expectations)
     assert scores["fact"].found
@@ -22,13 +22,13 @@ def test_what_is_extracted_is_mostly_right_and_published(path: Path, repository:
 
 
 @pytest.mark.parametrize("path", list(graph_extraction.CONVERSATIONS), ids=lambda path: path.stem)
-def test_what_is_expected_names_events_that_there_are(path: Path) -> None:
+def test_graph_extraction_expectations_name_existing_events(path: Path) -> None:
     expectations = graph_extraction.read_expectations(graph_extraction.CONVERSATIONS[path])
     assert {one.event for one in expectations} <= {event.key for event in talks.read(path).events}
     assert {one.kind for one in expectations} == {"fact", "decision", "relation"}
 
 
-def test_an_item_is_right_where_its_event_is_expected_to_say_so() -> None:
+def test_graph_extraction_item_is_right_by_expected_event() -> None:
     expected = Expectation("fact", "demo-0025", ("Mara", "cashew"))
     assert expected.is_met_by(Item("fact", "demo-0025", "Mara has a serious Cashew allergy."))
     assert not expected.is_met_by(Item("fact", "demo-0026", "Mara has a serious cashew allergy."))

@@ -40,7 +40,7 @@ def random_samples(count: int) -> list[Sample]:
     return samples
 
 
-def test_a_stack_scores_like_one_question_at_a_time() -> None:
+def test_held_out_stack_scores_match_single_questions() -> None:
     samples = random_samples(40)
     stack = Stack(samples)
     for weights in ((1, *[0] * 11), (1, 0.4, 0.2, 0, 0, -0.16, 0, 0.08, 0, 0.1, -1, 0.5)):
@@ -61,7 +61,7 @@ def dated_samples(name: str, sign: float) -> list[Sample]:
     return [sample_of(name, rows, [0]) for _ in range(10)]
 
 
-def test_weights_of_a_conversation_are_chosen_without_it() -> None:
+def test_held_out_weights_ignore_their_conversation() -> None:
     others = dated_samples("a", 1.0) + dated_samples("b", 1.0)
     samples = [*others, *dated_samples("odd", -1.0)]
     stack = Stack(samples)
@@ -73,13 +73,13 @@ def test_weights_of_a_conversation_are_chosen_without_it() -> None:
     assert Stack(others).fit() == pytest.approx(choice[2])
 
 
-def test_a_feature_left_out_stays_at_nothing() -> None:
+def test_held_out_fit_gives_omitted_feature_no_weight() -> None:
     stack = Stack(dated_samples("a", 1.0))
     assert stack.fit(without=_DATE)[_DATE] == 0
     assert stack.fit()[_DATE] > 0.2
 
 
-def test_an_agent_s_and_a_tool_s_text_weigh_as_fixed() -> None:
+def test_held_out_fit_fixes_agent_and_tool_weights() -> None:
     """Whatever they would be fitted to; without vectors a tool's text weighs nothing."""
     samples = [sample for sample in random_samples(60) if sample.answers]
     weights = Stack(samples).fit()
@@ -93,7 +93,7 @@ def test_an_agent_s_and_a_tool_s_text_weigh_as_fixed() -> None:
     assert weights[_FITTED + 1] == 0.0
 
 
-def test_groups_count_alike_however_many_questions_they_have() -> None:
+def test_held_out_fit_counts_groups_alike() -> None:
     """Many questions of one group say the opposite of few of another: neither wins by number."""
     few, many = dated_samples("a", -1.0)[:2], [*dated_samples("b", 1.0), *dated_samples("b", 1.0)]
     mixture = [*many, *(replace(sample, group="demo") for sample in few)]
@@ -101,7 +101,7 @@ def test_groups_count_alike_however_many_questions_they_have() -> None:
     assert Stack(mixture).fit()[_DATE] < Stack([*many, *few]).fit()[_DATE] / 2
 
 
-def test_the_fit_is_at_the_bottom_of_its_loss() -> None:
+def test_held_out_fit_minimises_loss() -> None:
     """From there no step in any direction leads down, by a loss that is counted again."""
     samples = [sample for sample in random_samples(60) if sample.answers]
     for sample in samples:
@@ -129,7 +129,7 @@ def verdict(samples: float, recall: float | None) -> Verdict:
     return Verdict(samples, has_answer, samples < 0.3, recall or 0.0, [(samples, has_answer)])
 
 
-def test_what_is_refused_costs_no_more_than_said() -> None:
+def test_held_out_refusal_costs_no_more_than_allowed() -> None:
     home = [verdict(0.1, 0.0), verdict(0.2, 0.1), *(verdict(0.9, 1.0) for _ in range(8))]
     away = [verdict(samples, None) for samples in (0.05, 0.15, 0.5, 0.95)]
     assert refused_at(home, away, 0.5) == 0.5  # the threshold is .2, which would cost a point
@@ -146,14 +146,14 @@ def test_what_is_refused_costs_no_more_than_said() -> None:
     }
 
 
-def test_a_set_is_below_where_the_better_of_two_is_above() -> None:
+def test_held_out_comparison_takes_better_of_two() -> None:
     words = {"R@10": 0.5, "MRR": 0.4}
     ways = {"BM25": words, "BM25, by author": words, "cosine": {"R@10": 0.6, "MRR": 0.3}}
     assert below({"R@10": 0.6, "MRR": 0.4}, ways) == []
     assert below({"R@10": 0.55, "MRR": 0.35}, ways) == ["R@10", "MRR"]
 
 
-def test_ranks_are_fused_and_words_are_scored() -> None:
+def test_held_out_baselines_fuse_ranks_and_score_words() -> None:
     assert fuse([(1.0, ["a", "b"]), (1.0, ["b", "c"])], 60) == ["b", "a", "c"]
     scores = score_bm25([{"buoy": 1, "tide": 9}, {"buoy": 1}, {"tide": 1}], {"buoy": 1})
     assert scores[1] > scores[0] > scores[2] == 0.0

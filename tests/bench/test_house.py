@@ -66,7 +66,7 @@ def root(tmp_path: Path) -> Path:
     return place
 
 
-def test_the_figures_of_a_tree(root: Path) -> None:
+def test_house_counts_figures_of_tree(root: Path) -> None:
     (root / "infra" / "draft.py").write_text("told = 1\n")  # git does not track it
     result = house.figures(house.working_tree(root), VOCABULARY)
     assert result == {
@@ -98,7 +98,7 @@ def test_the_figures_of_a_tree(root: Path) -> None:
     }
 
 
-def test_a_commit_is_read_as_it_was(root: Path, tmp_path: Path) -> None:
+def test_house_reads_commit_as_it_was(root: Path, tmp_path: Path) -> None:
     first = house.figures(house.working_tree(root), VOCABULARY)
     (root / "README.md").unlink()
     (root / "infra" / "stack.py").write_text("kept = 1\n")
@@ -132,11 +132,11 @@ def test_a_commit_is_read_as_it_was(root: Path, tmp_path: Path) -> None:
         ("ask", False),
     ],
 )
-def test_what_a_bare_participle_is(name: str, counts: bool) -> None:
+def test_house_recognises_bare_participles(name: str, counts: bool) -> None:
     assert house.is_bare_participle(name, VOCABULARY) is counts
 
 
-def test_every_way_to_bind_a_name_counts() -> None:
+def test_house_counts_every_bound_name() -> None:
     code = """
 import a as b
 async def c(d, /, e, *f, g, **h):
@@ -155,7 +155,7 @@ type y[z, *A, **B] = int
 
 
 @pytest.mark.source
-def test_names_are_nouns_and_verbs_and_no_bare_participles() -> None:
+def test_house_names_have_few_bare_participles() -> None:
     """`make house LIST=1` names those there are. A reader has to guess a name right: `found` is
     rows, candidates or a session, whichever it is."""
     counts, identifiers = house.participles(house.working_tree(house.ROOT), VOCABULARY)
@@ -164,7 +164,7 @@ def test_names_are_nouns_and_verbs_and_no_bare_participles() -> None:
 
 @pytest.mark.source
 @pytest.mark.parametrize("folder", ["tests", "layers"])
-def test_tests_and_layers_name_things_too(folder: str) -> None:
+def test_house_tests_and_layers_have_few_bare_participles(folder: str) -> None:
     tree = house.working_tree(house.ROOT)
     paths = [path for path in tree.paths if path.suffix == ".py" and path.is_relative_to(folder)]
     counts, identifiers = house.participles(tree, VOCABULARY, paths)
@@ -172,13 +172,13 @@ def test_tests_and_layers_name_things_too(folder: str) -> None:
 
 
 @pytest.mark.source
-def test_no_module_is_too_long() -> None:
+def test_house_modules_are_short() -> None:
     tree = house.working_tree(house.ROOT)
     long = {str(path): tree.lines(path) for path in house.modules(tree)}
     assert {path: lines for path, lines in long.items() if lines > house.LONG} == {}
 
 
-def test_the_table_shows_what_only_one_tree_has() -> None:
+def test_house_table_shows_figures_of_one_tree_only() -> None:
     columns = {
         "abc": {"lines": "10", "modules in a": "1", "modules in c": "3"},
         "now": {"lines": "9", "modules in b": "22", "modules in c": "4"},
@@ -194,14 +194,14 @@ def test_the_table_shows_what_only_one_tree_has() -> None:
 
 @pytest.mark.source
 @pytest.mark.parametrize("name", VOCABULARY.walks)
-def test_each_walk_finds_its_example_here(name: str) -> None:
+def test_house_walk_finds_its_example(name: str) -> None:
     """A change that renames an example adds its name to the marker, and leaves the former one."""
     tree = house.working_tree(house.ROOT)
     assert house.places(tree, VOCABULARY, VOCABULARY.walks[name])
 
 
 @pytest.mark.source
-def test_a_new_event_field_is_at_most_four_places_and_its_sql() -> None:
+def test_house_new_event_field_takes_few_places() -> None:
     tree = house.working_tree(house.ROOT)
     field = house.places(tree, VOCABULARY, VOCABULARY.walks["event field"])
     assert "shared/strandline/client/memory.py" in field
@@ -209,7 +209,7 @@ def test_a_new_event_field_is_at_most_four_places_and_its_sql() -> None:
     assert "SQL" in field
 
 
-def test_what_a_command_writes_is_no_place_where_the_tree_has_it(root: Path) -> None:
+def test_house_generated_file_is_no_place(root: Path) -> None:
     quota = VOCABULARY.walks["quota"]
     vocabulary = VOCABULARY._replace(generated={"shared/strandline/config.py": "settings"})
     before = house.places(house.working_tree(root), vocabulary, quota)

@@ -7,7 +7,7 @@ from tests.bench import reading, recall_corpora
 from tests.bench.reading import GROUPS, QUESTIONS, Reading
 
 
-def test_questions_are_chosen_alike_and_of_every_kind() -> None:
+def test_bench_reading_questions_are_same_and_of_every_kind() -> None:
     corpora = recall_corpora.load(None)
     choice = reading.choose(corpora, 1)
     assert [name for name, _ in choice] == [
@@ -20,7 +20,7 @@ def test_questions_are_chosen_alike_and_of_every_kind() -> None:
     assert len(kinds) == QUESTIONS
 
 
-def test_a_reader_sees_a_question_and_one_text_alone(tmp_path: Path) -> None:
+def test_bench_reading_shows_question_and_one_text_only(tmp_path: Path) -> None:
     one = Reading("demo-1", "Where?", "demo", "the block", "the turns", ["the answer"])
     reading.write(tmp_path, [one])
     context, turns = ((tmp_path / kind / "demo-1.txt").read_text() for kind in ("context", "turns"))

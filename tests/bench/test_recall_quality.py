@@ -13,7 +13,7 @@ from tests.bench.recall_tables import tables
 from tests.bench.relevance_samples import area_under_curve, calibration_error
 
 
-def test_every_question_names_events_that_its_reader_may_see() -> None:
+def test_recall_quality_questions_name_visible_events() -> None:
     corpora = recall_corpora.load(None)
     assert {corpus.group for corpus in corpora} == {"talks", "demo", "unseen", "corpus"}
     for corpus in corpora:
@@ -26,7 +26,7 @@ def test_every_question_names_events_that_its_reader_may_see() -> None:
                 assert set(question.participants) <= set(events[key]["participants"])
 
 
-def test_the_sets_have_questions_of_every_kind() -> None:
+def test_recall_quality_sets_have_every_question_kind() -> None:
     for corpus in recall_corpora.load(None):
         kinds = [question.kind for question in corpus.questions]
         if corpus.group == "talks":
@@ -44,17 +44,17 @@ def test_the_sets_have_questions_of_every_kind() -> None:
         ([], Score(0.0, 0.0, 0.0)),
     ],
 )
-def test_a_ranking_is_scored(ranking: list[str], expected: Score) -> None:
+def test_recall_quality_scores_ranking(ranking: list[str], expected: Score) -> None:
     assert score(frozenset({"a", "b"}), ranking) == expected
 
 
-def test_the_area_under_the_curve_counts_pairs_in_order() -> None:
+def test_recall_quality_area_under_curve_counts_ordered_pairs() -> None:
     assert area_under_curve([0.9, 0.8], [0.1, 0.2]) == 1.0
     assert area_under_curve([0.1], [0.9]) == 0.0
     assert area_under_curve([0.5, 0.9], [0.5, 0.1]) == pytest.approx(0.875)
 
 
-def test_the_calibration_error_is_how_far_probabilities_are_off() -> None:
+def test_recall_quality_calibration_error_is_mean_deviation() -> None:
     fair = [(0.25, n == 0, 1.0) for n in range(4)]
     assert calibration_error(fair) == 0.0
     assert calibration_error([(0.9, False, 1.0), (0.9, False, 1.0)]) == pytest.approx(0.9)
@@ -68,7 +68,7 @@ def row(kind: str, hits: list[tuple[str, float]], *, samples: float, is_home: bo
     return Row(asking, samples, samples < 0.1, hits, 1.0)
 
 
-def test_a_corpus_is_summed_up_under_the_names_of_the_file() -> None:
+def test_recall_quality_summary_uses_names_of_file() -> None:
     home = [
         row("keyword", [("e1", 0.9)], samples=0.9),
         row("temporal", [("x", 0.2), ("e1", 0.1)], samples=0.05),
@@ -96,7 +96,7 @@ def test_a_corpus_is_summed_up_under_the_names_of_the_file() -> None:
     assert "all talks: of 2 questions of kind none, refused by default: 0.500" in lines
 
 
-def test_beam_is_read_as_it_is_published(tmp_path: Path) -> None:
+def test_recall_quality_reads_beam_as_published(tmp_path: Path) -> None:
     """A batch is a session from the day that it names; messages bear no marks of their making."""
     turns = [
         {"role": "user", "id": 0, "time_anchor": "March-15-2024", "content": "I plan. ->-> 1,1"},
@@ -123,7 +123,7 @@ def test_beam_is_read_as_it_is_published(tmp_path: Path) -> None:
     ]
 
 
-def test_further_sets_are_groups_of_their_own(tmp_path: Path) -> None:
+def test_recall_quality_groups_further_sets(tmp_path: Path) -> None:
     """Those that ship are not read twice; those whose names differ by a number are one group."""
     shipped = sorted(recall_corpora.SETS.glob("*.json"))[0].read_text()
     (tmp_path / "copy.json").write_text(shipped)

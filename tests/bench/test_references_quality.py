@@ -31,7 +31,7 @@ def row(kind: str, evidence: str, references: str, recall: str) -> Row:
     )
 
 
-def test_the_share_of_the_evidence_is_counted_by_group_and_kind() -> None:
+def test_references_quality_counts_evidence_by_group_and_kind() -> None:
     rows = [
         row("keyword", "ab", "axy", "ab"),
         row("keyword", "c", "c", "x"),
@@ -54,11 +54,11 @@ def test_the_share_of_the_evidence_is_counted_by_group_and_kind() -> None:
 @pytest.mark.parametrize(
     ("text", "tokens"), [("", 0), ("a", 1), ("abcd", 1), ("abcde", 2), ("é" * 2, 1)]
 )
-def test_tokens_are_counted_as_the_service_counts_them(text: str, tokens: int) -> None:
+def test_references_quality_counts_tokens_like_service(text: str, tokens: int) -> None:
     assert count_tokens(text) == tokens
 
 
-def test_what_nobody_says_and_a_payload_are_lines_too() -> None:
+def test_references_quality_counts_speakerless_and_payload_lines() -> None:
     hits = [
         {"event_id": str(n), "occurred_at": "2026-03-02T09:14:00Z", "speaker": None, **fields}
         for n, fields in enumerate(

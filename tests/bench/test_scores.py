@@ -30,15 +30,15 @@ def chains(*keys: str, names: str = "") -> list[ChainKeys]:
         (chains("abcx", "def", "gy"), Score(2, 3, 2)),
     ],
 )
-def test_boundaries(results: list[ChainKeys], score: Score) -> None:
+def test_scores_count_boundaries(results: list[ChainKeys], score: Score) -> None:
     assert boundaries(EXPECTED, results) == score
 
 
-def test_without_tolerance_beside_is_wrong() -> None:
+def test_scores_without_tolerance_reject_neighbours() -> None:
     assert boundaries(EXPECTED, chains("ab", "cdef", "g", "xy"), tolerance=0) == Score(1, 2, 2)
 
 
-def test_names_are_compared_topic_by_topic_whatever_their_case() -> None:
+def test_scores_compare_names_by_topic_ignoring_case() -> None:
     results = [
         ChainKeys("abc", ["auk", "Eider"]),
         ChainKeys("def", ["Cod", "Auk"]),
@@ -47,25 +47,25 @@ def test_names_are_compared_topic_by_topic_whatever_their_case() -> None:
     assert entities(EXPECTED, results) == Score(3, 5, 4)
 
 
-def test_topics_that_are_still_open_are_left_out() -> None:
+def test_scores_leave_out_open_topics() -> None:
     assert entities(EXPECTED, chains("abc", names="Auk Brill")) == Score(2, 2, 2)
 
 
-def test_a_chain_of_two_topics_is_held_against_both() -> None:
+def test_scores_compare_chain_with_both_its_topics() -> None:
     assert entities(EXPECTED, chains("abcdef", names="Auk Brill Cod")) == Score(3, 3, 3)
 
 
-def test_parts_of_a_topic_are_taken_together() -> None:
+def test_scores_join_parts_of_topic() -> None:
     results = [ChainKeys("ab", ["Auk"]), ChainKeys("c", ["Brill", "Auk"])]
     assert entities(EXPECTED, results) == Score(2, 2, 2)
 
 
-def test_f1() -> None:
+def test_scores_compute_f1() -> None:
     assert Score(2, 4, 2).f1 == pytest.approx(2 / 3)
     assert (Score(0, 0, 0).f1, Score(0, 0, 3).f1) == (1, 0)
 
 
-def test_the_demo_expects_what_it_says() -> None:
+def test_scores_demo_expectations_are_consistent() -> None:
     demo = conversations.read(talks.DEMO).expected
     keys = {key for lane in demo.lanes.values() for key in lane}
     assert demo.starts <= keys

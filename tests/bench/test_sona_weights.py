@@ -23,7 +23,7 @@ def read_measures() -> dict[str, Any]:
     return {"roles": "roles", "questions": 2, "groups": summarize({"own sona": rows})}
 
 
-def test_what_a_weight_adds_is_the_mean_over_questions() -> None:
+def test_sona_weights_gain_is_mean_over_questions() -> None:
     by_weight = read_measures()["groups"]["own sona"]
     assert by_weight["0"] == {"R@10": 0.5, "MRR": 0.5}
     assert by_weight["0.2"] == {"R@10": 0.51, "MRR": 0.5}
@@ -33,7 +33,7 @@ def test_what_a_weight_adds_is_the_mean_over_questions() -> None:
     assert "| weight 0.2 | +0.010 / +0.000 |" in lines
 
 
-def test_the_output_has_the_figures_of_the_table(
+def test_sona_weights_output_has_figures_of_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def measure_plain(*_: object) -> dict[str, Any]:

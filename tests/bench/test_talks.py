@@ -18,13 +18,13 @@ def of(paths: list[Path] | tuple[Path, ...]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("path", paths, ids=lambda path: path.stem)
 
 
-def test_none_is_missing() -> None:
+def test_talks_are_complete() -> None:
     assert (len(talks.FITTING_SET), len(talks.UNSEEN_SET)) == (50, 5)
     assert len({path.stem for path in MARKED}) == 55
 
 
 @of(MARKED)
-def test_topics_begin_at_events_of_their_sessions(path: Path) -> None:
+def test_talks_topics_begin_in_their_sessions(path: Path) -> None:
     content = conversations.read(path)
     session = {event["source_event_key"]: event["session_id"] for event in content.events}
     assert len(session) == len(content.events)
@@ -38,7 +38,7 @@ def test_topics_begin_at_events_of_their_sessions(path: Path) -> None:
 
 
 @of(MARKED)
-def test_events_are_of_one_session_s_people_in_order_of_time(path: Path) -> None:
+def test_talks_events_have_session_members_in_time_order(path: Path) -> None:
     events = conversations.read(path).events
     people: dict[str, set[tuple[str, ...]]] = defaultdict(set)
     for event in events:
@@ -52,7 +52,7 @@ def test_events_are_of_one_session_s_people_in_order_of_time(path: Path) -> None
 
 
 @of(MARKED)
-def test_names_are_marked_in_all_topics_or_in_none(path: Path) -> None:
+def test_talks_names_are_marked_in_all_topics_or_none(path: Path) -> None:
     labels = [topic.entities for topic in conversations.read(path).topics]
     known_ids = [entities for entities in labels if entities is not None]
     assert len(known_ids) in (0, len(labels))
@@ -61,7 +61,7 @@ def test_names_are_marked_in_all_topics_or_in_none(path: Path) -> None:
 
 
 @of(FILES)
-def test_names_stand_in_their_topics(path: Path) -> None:
+def test_talks_names_stand_in_their_topics(path: Path) -> None:
     """The demo's logs and tables are files of their own, and are left out."""
     talk = talks.read(path)
     text: dict[str, str] = {}
@@ -83,7 +83,7 @@ def test_names_stand_in_their_topics(path: Path) -> None:
 
 
 @of(MARKED)
-def test_questions_are_answered_by_events_that_exist(path: Path) -> None:
+def test_talks_questions_name_existing_events(path: Path) -> None:
     content = conversations.read(path)
     people = {event["source_event_key"]: set(event["participants"]) for event in content.events}
     for question in content.questions:
@@ -92,12 +92,12 @@ def test_questions_are_answered_by_events_that_exist(path: Path) -> None:
 
 
 @of(FILES)
-def test_each_file_is_in_the_one_form(path: Path) -> None:
+def test_talks_files_have_one_form(path: Path) -> None:
     lines = list(conversations.file_lines(conversations.read(path)))
     assert path.read_text() == "\n".join(lines) + "\n"
 
 
-def test_a_folder_s_file_holds_what_the_folder_holds(tmp_path: Path) -> None:
+def test_talks_file_equals_folder(tmp_path: Path) -> None:
     demo = conversations.read(talks.DEMO)
     file = tmp_path / "demo.jsonl"
     prose = [event | {"content": event.get("content", event.get("name"))} for event in demo.events]

@@ -59,7 +59,7 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningService]:
 
 
 @pytest.mark.parametrize("base_path", ["", "/memory"], ids=["at the root", "under a base path"])
-def test_a_call_made_from_the_page_is_answered(
+def test_docs_page_call_is_answered(
     base_path: str, browser: Browser, service: RunningService, repository: Path
 ) -> None:
     page = browser.new_page(viewport={"width": 1280, "height": 1000})

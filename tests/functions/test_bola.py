@@ -354,13 +354,13 @@ def _ask(world: World, example: ExampleCall, place: Place, value: str, by: Stran
     return ask(world.gateway, place_value(example, place, value, by.user), by.key)
 
 
-def test_another_s_id_is_as_good_as_none_everywhere(world: World) -> None:
+def test_bola_foreign_id_equals_unknown_id_everywhere(world: World) -> None:
     pairs = try_everywhere(world, operations())
     print(f"\n{pairs} pairs of calls, alike", end="")
     assert pairs > 100
 
 
-def test_what_is_asked_for_is_there(world: World) -> None:
+def test_bola_owner_finds_each_sampled_id(world: World) -> None:
     """Or all of it would be alike for another reason: A and the operator find what others miss."""
     first = {example.operation: example for example in reversed(examples.load_examples())}
     for name, operation in operations().items():
@@ -385,9 +385,7 @@ def test_what_is_asked_for_is_there(world: World) -> None:
             assert ask(world.gateway, call, key).status == 404, (name, place)
 
 
-def test_a_route_that_forgets_the_view_is_found(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bola_check_finds_route_without_view(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     def careless(request: Request) -> Response:
         access = request.resources.database.connect_as(Caller("acme", ()), request.deadline)
         return json_response(log_read.get_event(access, request.path_id("event_id")))
@@ -398,7 +396,7 @@ def test_a_route_that_forgets_the_view_is_found(
         try_everywhere(world, {name: operations()[name]})
 
 
-def test_an_id_of_a_new_kind_is_found(world: World) -> None:
+def test_bola_check_finds_new_kind_of_id(world: World) -> None:
     """In a path, in a query and deep in a body."""
     name = "POST /api/v1/recall"
     old = operations()[name]

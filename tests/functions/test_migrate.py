@@ -143,9 +143,7 @@ def rights_of(stage: ScratchDatabase, token: str | None) -> frozenset[str]:
     return principal.rights
 
 
-def test_a_master_user_and_an_owner_bring_an_empty_cluster_to_this_release(
-    stage: ScratchDatabase, first_key: str
-) -> None:
+def test_migrate_sets_up_empty_cluster(stage: ScratchDatabase, first_key: str) -> None:
     assert deploy() == {"applied": EVERY, "left": [], "key": "", "shards": 0}
     result = roles(stage)
     assert result[OWNER] == result[APP] == (True, False, False, True, True)
@@ -159,14 +157,14 @@ def test_a_master_user_and_an_owner_bring_an_empty_cluster_to_this_release(
     assert rights_of(stage, secrets.read_secret(first_key)) == {"operator"}
 
 
-def test_a_second_run_changes_nothing(stage: ScratchDatabase, first_key: str) -> None:
+def test_migrate_second_run_changes_nothing(stage: ScratchDatabase, first_key: str) -> None:
     deploy()
     token, keys = secrets.read_secret(first_key), stage.rows(FIRST)
     assert deploy()["applied"] == []
     assert (secrets.read_secret(first_key), stage.rows(FIRST)) == (token, keys)
 
 
-def test_two_runs_at_once_apply_each_file_once_and_make_one_key(
+def test_migrate_concurrent_runs_apply_each_file_once(
     stage: ScratchDatabase, first_key: str
 ) -> None:
     start, ends = threading.Barrier(2), list[dict[str, Any]]()
@@ -187,7 +185,7 @@ def test_two_runs_at_once_apply_each_file_once_and_make_one_key(
 
 
 @pytest.mark.parametrize("is_stored", [False, True], ids=["not stored", "stored unheard"])
-def test_a_secret_that_cannot_be_put_fails_the_deployment_and_leaves_no_key_behind(
+def test_migrate_failed_secret_leaves_no_key(
     stage: ScratchDatabase, first_key: str, monkeypatch: pytest.MonkeyPatch, is_stored: bool
 ) -> None:
     write = secrets.write_secret
@@ -207,7 +205,7 @@ def test_a_secret_that_cannot_be_put_fails_the_deployment_and_leaves_no_key_behi
     assert rights_of(stage, secrets.read_secret(first_key)) == {"operator"}
 
 
-def test_a_revoked_first_key_stays_so_until_another_is_asked_for(
+def test_migrate_keeps_first_key_revoked_until_asked(
     stage: ScratchDatabase, first_key: str
 ) -> None:
     deploy()
@@ -221,7 +219,7 @@ def test_a_revoked_first_key_stays_so_until_another_is_asked_for(
     assert rights_of(stage, secrets.read_secret(first_key)) == {"operator"}
 
 
-def test_a_key_of_another_deployment_secret_is_left_alone(
+def test_migrate_keeps_key_of_other_deployment_secret(
     stage: ScratchDatabase, first_key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deploy()
@@ -231,7 +229,7 @@ def test_a_key_of_another_deployment_secret_is_left_alone(
     assert (secrets.read_secret(first_key), stage.rows(FIRST)) == (token, keys)
 
 
-def test_a_database_of_another_history_is_refused(stage: ScratchDatabase, first_key: str) -> None:
+def test_migrate_refuses_database_of_other_history(stage: ScratchDatabase, first_key: str) -> None:
     """It has migrations beyond this release's last: it must not pass for a newer one."""
     deploy()
     key = secrets.read_secret(first_key)
@@ -244,7 +242,7 @@ def test_a_database_of_another_history_is_refused(stage: ScratchDatabase, first_
     assert secrets.read_secret(first_key) == key
 
 
-def test_a_file_that_fails_is_named_without_a_row_of_what_it_failed_on(
+def test_migrate_names_failed_file_without_row(
     stage: ScratchDatabase, first_key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deploy()
@@ -261,7 +259,7 @@ def test_a_file_that_fails_is_named_without_a_row_of_what_it_failed_on(
 
 
 @pytest.mark.parametrize("name", ["OWNER_DATABASE_URL", "SECRETS"])
-def test_what_is_not_told_is_named(
+def test_migrate_names_missing_setting(
     first_key: str, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     del first_key
@@ -283,7 +281,7 @@ NO_START: list[tuple[dict[str, str], dict[str, str], str]] = [
 
 
 @pytest.mark.parametrize(("event", "members", "names"), NO_START, ids=[n for *_, n in NO_START])
-def test_what_no_other_function_would_start_with_fails_the_deployment(
+def test_migrate_refuses_settings_other_functions_refuse(
     stage: ScratchDatabase,
     first_key: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -300,7 +298,7 @@ def test_what_no_other_function_would_start_with_fails_the_deployment(
     assert not (secrets.read_secret(first_key) or "").startswith("strandline_")
 
 
-def test_a_secret_for_jwts_that_came_early_fails_no_deployment(
+def test_migrate_accepts_early_jwt_secret(
     stage: ScratchDatabase, first_key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     del stage, first_key
@@ -310,7 +308,7 @@ def test_a_secret_for_jwts_that_came_early_fails_no_deployment(
     assert deploy()["applied"] == EVERY
 
 
-def test_an_administrator_whose_secret_says_nothing_is_refused(
+def test_migrate_refuses_incomplete_administrator_secret(
     first_key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STRANDLINE_ADMINISTRATOR_SECRET", first_key)
@@ -320,7 +318,7 @@ def test_an_administrator_whose_secret_says_nothing_is_refused(
     assert "canary" not in str(error.value)
 
 
-def test_a_database_that_sleeps_is_waited_for(
+def test_migrate_waits_for_sleeping_database(
     stage: ScratchDatabase, first_key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     del first_key
@@ -341,14 +339,14 @@ def test_a_database_that_sleeps_is_waited_for(
     assert stage.rows("select count(*) from events") == [(0,)]
 
 
-def test_where_a_dba_made_the_roles_the_owner_is_enough(
+def test_migrate_needs_only_owner_where_roles_exist(
     scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STRANDLINE_OWNER_DATABASE_URL", scratch_db.owner_url)
     assert deploy() == {"applied": [], "left": [], "key": "", "shards": 0}
 
 
-def test_a_long_migration_is_gone_on_with_by_the_state_machine(
+def test_migrate_continues_long_migration_by_state_machine(
     stage: ScratchDatabase, first_key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deploy()
@@ -384,7 +382,7 @@ def test_a_long_migration_is_gone_on_with_by_the_state_machine(
     assert secrets.read_secret(first_key)
 
 
-def test_a_release_on_its_way_back_leaves_the_newer_schema_and_does_not_fail(
+def test_migrate_rollback_keeps_newer_schema(
     stage: ScratchDatabase, first_key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """CloudFormation calls the older function once more when it undoes a deployment: were that to
@@ -404,7 +402,7 @@ def test_a_release_on_its_way_back_leaves_the_newer_schema_and_does_not_fail(
         deploy()
 
 
-def test_the_code_of_before_serves_events_with_one_field_more(
+def test_migrate_added_column_spares_running_code(
     gateway: Gateway, scratch_db: ScratchDatabase
 ) -> None:
     """In the sessions that it has open, with the plans that they keep."""

@@ -118,7 +118,7 @@ def follow(
     return [line["message"] for line in mine], reply.body["scope_id"]
 
 
-def test_one_id_leads_from_the_request_through_the_queue_to_the_job(
+def test_observability_trace_spans_request_queue_and_job(
     gateway: Gateway,
     queue: LocalAws,
     lines: Lines,
@@ -134,7 +134,7 @@ def test_one_id_leads_from_the_request_through_the_queue_to_the_job(
     assert (job["job"], job["EventsEmbedded"], job["WorkFailures"]) == ("work_message", 1, 0)
 
 
-def test_a_message_without_the_id_breaks_the_thread(
+def test_observability_trace_breaks_without_message_id(
     gateway: Gateway,
     queue: LocalAws,
     lines: Lines,
@@ -147,7 +147,7 @@ def test_a_message_without_the_id_breaks_the_thread(
     assert len(words.embedded_texts) == 1
 
 
-def test_a_sweep_has_an_id_of_its_own_and_says_which_scope(
+def test_observability_sweep_has_own_trace_and_scope(
     gateway: Gateway, tell: Tell, lines: Lines, words: WordEmbedder
 ) -> None:
     scope = tell(gateway.key(), "The buoy is out.")["scope_id"]
@@ -171,14 +171,14 @@ def test_a_sweep_has_an_id_of_its_own_and_says_which_scope(
         "Root=1-691f3a2b-5c7d9e0f1a2b3c4d5e6f7081\n;Root=x",
     ],
 )
-def test_nothing_but_a_trace_id_is_taken_from_the_caller(header: str) -> None:
+def test_observability_trace_header_is_validated(header: str) -> None:
     trace_id = ensure_trace_id(header)
     assert re.fullmatch(r"1-[0-9a-f]{8}-[0-9a-f]{24}", trace_id)
     assert trace_id not in (TRACE, ensure_trace_id(header)) or "\n" in header
     assert ensure_trace_id(f"Root={TRACE}") == ensure_trace_id(HEADERS["X-Amzn-Trace-Id"]) == TRACE
 
 
-def test_every_line_of_a_request_bears_its_own_id_whatever_else_runs(
+def test_observability_trace_stays_within_request(
     gateway: Gateway, lines: Lines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Requests in eight threads, each of which fails and so writes two lines."""
@@ -225,7 +225,7 @@ def as_cloudwatch_reads(line: dict[str, Any]) -> dict[str, Any]:
     return results
 
 
-def test_a_request_is_measured_by_its_one_line(
+def test_observability_metrics_come_in_request_line(
     gateway: Gateway, tell: Tell, lines: Lines, words: WordEmbedder
 ) -> None:
     key = gateway.key()
@@ -246,14 +246,14 @@ def test_a_request_is_measured_by_its_one_line(
     assert names[2:] == [("POST /api/v1/recall", "2xx"), ("GET /memory/{cid}", "4xx")]
 
 
-def test_a_replay_appends_nothing(gateway: Gateway, lines: Lines) -> None:
+def test_observability_replay_counts_no_append(gateway: Gateway, lines: Lines) -> None:
     key, headers = gateway.key(), {"Idempotency-Key": "k"}
     for _ in range(2):
         gateway.call("POST", PATH, user_message("Out."), key=key, headers=headers)
     assert [line["EventsAppended"] for line in lines.of("request")] == [1, 0]
 
 
-def test_a_quotas_refusal_and_a_degraded_recall_are_counted(
+def test_observability_counts_quota_and_degraded_recall(
     gateway: Gateway, lines: Lines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = gateway.key(user=ALICE)
@@ -273,7 +273,7 @@ def test_a_quotas_refusal_and_a_degraded_recall_are_counted(
     assert (recall["RecallsDegraded"], refusal["QuotaRejections"]) == (1, 1)
 
 
-def test_a_sweep_says_what_is_due_and_what_failed(
+def test_observability_sweep_counts_due_and_failed(
     gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, lines: Lines, words: WordEmbedder
 ) -> None:
     key = gateway.key()
@@ -290,7 +290,7 @@ def test_a_sweep_says_what_is_due_and_what_failed(
     assert len(lines.of("job")) == 1
 
 
-def test_dimensions_are_few_and_bounded(
+def test_observability_dimensions_are_bounded(
     gateway: Gateway, tell: Tell, lines: Lines, words: WordEmbedder
 ) -> None:
     for tenant in ("acme", "globex"):
@@ -307,12 +307,12 @@ def test_dimensions_are_few_and_bounded(
                 assert not re.search("acme|globex|alice", text)
 
 
-def test_a_metric_takes_a_hundred_values_of_a_line_at_most() -> None:
+def test_observability_metric_takes_100_values_per_line() -> None:
     line = emf_fields({"function": "worker"}, {"EmbeddingMilliseconds": [1.0] * 101})
     assert line["EmbeddingMilliseconds"] == [1.0] * 100
 
 
-def test_what_is_too_much_for_a_line_keeps_its_distribution() -> None:
+def test_observability_downsampling_keeps_distribution() -> None:
     """A hundred quantiles; CloudWatch's percentiles are those of the thousands."""
     few = [0.3, 0.1, 0.2]
     assert downsample(few) == sorted(few)
@@ -326,9 +326,7 @@ def test_what_is_too_much_for_a_line_keeps_its_distribution() -> None:
     assert downsample(rare).count(0.9) == 10
 
 
-def test_a_fold_tells_the_cosines_that_it_went_by(
-    gateway: Gateway, tell: Tell, lines: Lines
-) -> None:
+def test_observability_fold_reports_cosines(gateway: Gateway, tell: Tell, lines: Lines) -> None:
     key = gateway.key()
     for text in ("the harbour crane", "the harbour crane", "sourdough", "oven"):
         tell(key, text, ALICE, session_id="s-1")
@@ -345,7 +343,7 @@ def test_a_fold_tells_the_cosines_that_it_went_by(
     assert all(-1 <= one <= 1 for one in cosines)
 
 
-def test_measuring_costs_less_than_a_tenth_of_a_millisecond(lines: Lines) -> None:
+def test_observability_cost_per_line_is_printed(lines: Lines) -> None:
     """Printed, never asserted: a line with its metrics and trace, against one without."""
     dimensions = {"function": "query", "route": "POST /api/v1/recall", "status_class": "2xx"}
     metrics = {"Requests": 1, "DurationMilliseconds": 3.2, "EventsAppended": 1}
@@ -388,7 +386,7 @@ def scrape(gateway: Gateway, key: str) -> dict[str, float]:
     return results
 
 
-def test_a_tenants_counters_are_scraped_by_its_admin(
+def test_observability_counters_are_scraped_by_admin(
     gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell
 ) -> None:
     admin, key = gateway.key(rights=["admin"]), gateway.key()
@@ -410,7 +408,7 @@ def test_a_tenants_counters_are_scraped_by_its_admin(
     assert after["strandline_events_not_embedded"] == after["strandline_scopes_due"] == 0
 
 
-def test_a_recorded_scrape_is_served(gateway: Gateway) -> None:
+def test_observability_serves_recorded_scrape(gateway: Gateway) -> None:
     event = json.loads((EVENT_FILES / "query_metrics.json").read_text())
     event["headers"]["Authorization"] = f"Bearer {gateway.key(rights=['admin'])}"
     handler = importlib.import_module("functions.query.handler").lambda_handler
@@ -419,12 +417,12 @@ def test_a_recorded_scrape_is_served(gateway: Gateway) -> None:
     assert "strandline_events_total 0\n" in answer["body"]
 
 
-def test_counters_are_no_readers(gateway: Gateway) -> None:
+def test_observability_counters_need_admin(gateway: Gateway) -> None:
     assert gateway.call("GET", "/metrics", key=gateway.key()).status == 403
     assert gateway.call("GET", "/metrics").status == 401
 
 
-def test_a_scrape_leaves_no_row_in_the_audit_trail_unless_it_is_refused(
+def test_observability_scrape_is_audited_only_if_refused(
     gateway: Gateway, scratch_db: ScratchDatabase
 ) -> None:
     admin, other = gateway.key(rights=["admin"]), gateway.key()
@@ -439,7 +437,7 @@ def test_a_scrape_leaves_no_row_in_the_audit_trail_unless_it_is_refused(
 # the document ------------------------------------------------------------------------------------
 
 
-def test_the_document_names_every_metric_with_its_unit(gateway: Gateway, repository: Path) -> None:
+def test_observability_document_lists_every_metric(gateway: Gateway, repository: Path) -> None:
     document = (repository / "docs" / "metrics.md").read_text()
     for name, unit in METRICS.items():
         assert re.search(rf"^\| `{name}` \| {unit} \|", document, re.MULTILINE), name
@@ -447,7 +445,7 @@ def test_the_document_names_every_metric_with_its_unit(gateway: Gateway, reposit
         assert f"| `{name}` |" in document, name
 
 
-def test_the_page_is_found_with_a_slash_at_its_end(gateway: Gateway) -> None:
+def test_docs_page_redirects_trailing_slash(gateway: Gateway) -> None:
     reply = gateway.call("GET", "/docs/")
     assert (reply.status, reply.headers["Location"]) == (308, "../docs")
     assert gateway.call("GET", "/docs").status == 200

@@ -62,7 +62,7 @@ def _bytes(word: str) -> bytes:
     return base64.urlsafe_b64decode(word + "=" * (-len(word) % 4))
 
 
-def test_they_show_no_counter_of_transactions(
+def test_opaque_tokens_hide_transaction_counter(
     gateway: Gateway, key: str, scratch_db: ScratchDatabase, tell: Tell
 ) -> None:
     rounds = list[dict[str, str]]()
@@ -88,9 +88,7 @@ def test_they_show_no_counter_of_transactions(
             assert same < len(one) * 0.1, name
 
 
-def test_a_page_asked_for_again_is_the_same_to_the_byte(
-    gateway: Gateway, key: str, tell: Tell
-) -> None:
+def test_opaque_tokens_repeat_page_byte_for_byte(gateway: Gateway, key: str, tell: Tell) -> None:
     first = gateway.call("POST", QUERY, {"limit": 1}, key=key, query=EVERYBODY).body
     query = {"limit": 1, "cursor": first["next_cursor"]}
     second = gateway.call("POST", QUERY, query, key=key, query=EVERYBODY)
@@ -99,7 +97,7 @@ def test_a_page_asked_for_again_is_the_same_to_the_byte(
     assert second.body["mark"] == first["mark"]
 
 
-def test_another_tenant_s_cursor_is_none(gateway: Gateway, key: str) -> None:
+def test_opaque_tokens_refuse_cursor_of_other_tenant(gateway: Gateway, key: str) -> None:
     cursor = gateway.call("POST", QUERY, {"limit": 1}, key=key, query=EVERYBODY).body["next_cursor"]
     other = gateway.key("acme", rights=("read", "admin"))
     for method, path, place in (("POST", QUERY, "body"), ("GET", "/memories/list", "query")):
@@ -110,7 +108,7 @@ def test_another_tenant_s_cursor_is_none(gateway: Gateway, key: str) -> None:
         assert "send next_cursor unchanged" in reply.error["message"]
 
 
-def test_one_that_is_not_sealed_would_be_noticed(
+def test_opaque_tokens_unsealed_are_detected(
     gateway: Gateway,
     key: str,
     scratch_db: ScratchDatabase,
@@ -123,9 +121,9 @@ def test_one_that_is_not_sealed_would_be_noticed(
 
     monkeypatch.setattr(Sealer, "seal", plain)
     with pytest.raises(AssertionError):
-        test_they_show_no_counter_of_transactions(gateway, key, scratch_db, tell)
+        test_opaque_tokens_hide_transaction_counter(gateway, key, scratch_db, tell)
 
 
-def test_every_process_of_a_deployment_reads_them(gateway: Gateway, key: str) -> None:
+def test_opaque_tokens_are_read_by_every_process(gateway: Gateway, key: str) -> None:
     cursor = gateway.call("POST", QUERY, {"limit": 1}, key=key, query=EVERYBODY).body["next_cursor"]
     assert Sealer(KEY_SECRET).unseal("cursor", "beta", cursor)

@@ -11,7 +11,7 @@ QUERY = "/api/v1/events/query"
 EMOJI = "\U0001f30a"
 
 
-def test_scopes_of_many_long_names_fit_an_answer(gateway: Gateway) -> None:
+def test_page_fits_scopes_of_many_long_names(gateway: Gateway) -> None:
     """Who shares a scope with somebody chooses its other names, and stops nobody by them."""
     key = gateway.key()
     crowds = [[ALICE, *(f"user:{n}-{m}-{EMOJI * 186}" for m in range(63))] for n in range(50)]
@@ -31,7 +31,7 @@ def test_scopes_of_many_long_names_fit_an_answer(gateway: Gateway) -> None:
     assert count == 50
 
 
-def test_an_atomic_batch_of_long_refusals_is_refused(gateway: Gateway) -> None:
+def test_batch_refusal_fits_response_limit(gateway: Gateway) -> None:
     odd = {f"{n}{EMOJI * 80}": 1 for n in range(20)}
     batch = {"events": [{**user_message("x"), **odd} for _ in range(500)], "atomic": True}
     raw = str(batch).replace("'", '"').replace("True", "true").encode()
@@ -43,7 +43,7 @@ def test_an_atomic_batch_of_long_refusals_is_refused(gateway: Gateway) -> None:
 @pytest.mark.parametrize(
     "address", ["https://example.com/reset?id=5", "db1.example.org:5432", "file:///var/log/a.txt"]
 )
-def test_an_address_is_found_as_it_is_written(gateway: Gateway, tell: Tell, address: str) -> None:
+def test_search_words_find_address_as_written(gateway: Gateway, tell: Tell, address: str) -> None:
     key = gateway.key(user=ALICE)
     tell(key, f"See {address} for it.", ALICE)
     tell(key, "Something else.", ALICE)
@@ -55,9 +55,7 @@ def test_an_address_is_found_as_it_is_written(gateway: Gateway, tell: Tell, addr
     assert len(without["scopes"]) == 1
 
 
-def test_a_payload_is_for_those_alone_who_may_see_an_event_that_holds_it(
-    gateway: Gateway, tell: Tell
-) -> None:
+def test_payload_needs_event_visible_to_all_readers(gateway: Gateway, tell: Tell) -> None:
     alice = gateway.key(user=ALICE)
     receipt: Any = tell(alice, "word " * 20_000, ALICE, speaker=ALICE)
     event = gateway.call("GET", f"/api/v1/events/{receipt['event_id']}", key=alice).body
@@ -67,7 +65,7 @@ def test_a_payload_is_for_those_alone_who_may_see_an_event_that_holds_it(
     assert both.status == 404, "bob listens, and was not there"
 
 
-def test_a_page_tells_nothing_of_who_wrote_since(gateway: Gateway, tell: Tell) -> None:
+def test_page_is_unchanged_by_writes_of_other_tenant(gateway: Gateway, tell: Tell) -> None:
     key, other = gateway.key(user=ALICE), gateway.key("beta")
     for n in range(3):
         body = {"session_id": f"s-{n}", "participants": [ALICE]}

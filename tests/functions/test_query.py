@@ -30,7 +30,7 @@ def invoke(event: dict[str, Any]) -> Any:
     return handler(event, LambdaContext("query", 29))
 
 
-def test_a_recorded_request_for_an_event_is_served(gateway: Gateway, tell: Tell) -> None:
+def test_query_serves_recorded_event_request(gateway: Gateway, tell: Tell) -> None:
     key = gateway.key()
     receipt = tell(key, "The buoy is out.")
     event = from_file("query_event.json", key)
@@ -44,7 +44,7 @@ def test_a_recorded_request_for_an_event_is_served(gateway: Gateway, tell: Tell)
     }
 
 
-def test_both_participants_of_a_recorded_request_count(gateway: Gateway, tell: Tell) -> None:
+def test_query_counts_both_recorded_participants(gateway: Gateway, tell: Tell) -> None:
     """`?participants=` twice: API Gateway puts the last into the single-valued map."""
     key = gateway.key()
     alone = tell(key, "Without the helper.", ALICE)
@@ -53,7 +53,7 @@ def test_both_participants_of_a_recorded_request_count(gateway: Gateway, tell: T
     assert invoke(event)["statusCode"] == 404
 
 
-def test_a_recorded_recall_is_served(gateway: Gateway, tell: Tell) -> None:
+def test_query_serves_recorded_recall(gateway: Gateway, tell: Tell) -> None:
     key = gateway.key()
     receipt = tell(key, "The harbour buoy gets its new battery on Monday.")
     answer = invoke(from_file("query_recall.json", key))
@@ -61,7 +61,7 @@ def test_a_recorded_recall_is_served(gateway: Gateway, tell: Tell) -> None:
     assert json.loads(answer["body"])["hits"][0]["event_id"] == receipt["event_id"]
 
 
-def test_a_query_is_a_tree_of_scopes_and_their_events_by_seq(gateway: Gateway, tell: Tell) -> None:
+def test_query_returns_scopes_with_events_by_seq(gateway: Gateway, tell: Tell) -> None:
     key = gateway.key()
     for n in range(3):
         tell(key, f"alone {n}", ALICE)
@@ -117,7 +117,7 @@ def four(gateway: Gateway, tell: Tell) -> str:
     return key
 
 
-def test_every_filter_of_a_query_narrows(gateway: Gateway, four: str) -> None:
+def test_query_narrows_by_every_filter(gateway: Gateway, four: str) -> None:
     for narrowing, expected in FILTERS:
         body = {"participants": [ALICE], **narrowing}
         reply = gateway.call("POST", "/api/v1/events/query", body, key=four)
@@ -126,7 +126,7 @@ def test_every_filter_of_a_query_narrows(gateway: Gateway, four: str) -> None:
         assert numbers & {"one", "two", "three", "four"} == expected, narrowing
 
 
-def test_a_scope_id_narrows_and_an_unknown_one_finds_nothing(gateway: Gateway, tell: Tell) -> None:
+def test_query_narrows_by_scope_id(gateway: Gateway, tell: Tell) -> None:
     key = gateway.key(user=ALICE)
     scope = tell(key, "alone", ALICE)["scope_id"]
     tell(key, "helped")
@@ -152,14 +152,14 @@ UNACCEPTABLE: list[tuple[object, str]] = [
 ]
 
 
-def test_a_field_that_is_not_acceptable_is_named(gateway: Gateway) -> None:
+def test_query_refusal_names_field(gateway: Gateway) -> None:
     key = gateway.key(user=ALICE)
     for body, field in UNACCEPTABLE:
         reply = gateway.call("POST", "/api/v1/events/query", body, key=key)
         assert (reply.status, reply.error["details"].get("field")) == (422, field), body
 
 
-def test_scopes_are_listed_newest_first_and_shown_one_by_one(gateway: Gateway, tell: Tell) -> None:
+def test_query_lists_scopes_newest_first(gateway: Gateway, tell: Tell) -> None:
     key = gateway.key(user=ALICE)
     scope_ids = [tell(key, "x", ALICE, f"agent:{n}")["scope_id"] for n in range(3)]
     tell(key, "again", ALICE, "agent:0")
@@ -171,7 +171,7 @@ def test_scopes_are_listed_newest_first_and_shown_one_by_one(gateway: Gateway, t
     assert (one.body["last_seq"], one.body["participants"]) == (2, ["agent:0", ALICE])
 
 
-def test_the_feed_gives_a_scope_gapless_and_in_order(gateway: Gateway, tell: Tell) -> None:
+def test_query_scope_feed_is_gapless_and_ordered(gateway: Gateway, tell: Tell) -> None:
     key = gateway.key(user=ALICE)
     (scope,) = {tell(key, f"turn {n}", ALICE)["scope_id"] for n in range(7)}
     path, ids, after = f"/api/v1/scopes/{scope}/events", list[int](), 0
@@ -188,7 +188,7 @@ def test_the_feed_gives_a_scope_gapless_and_in_order(gateway: Gateway, tell: Tel
     assert (beyond.status, beyond.body["events"]) == (200, [])
 
 
-def test_memories_are_listed_newest_first(gateway: Gateway, tell: Tell) -> None:
+def test_query_lists_memories_newest_first(gateway: Gateway, tell: Tell) -> None:
     key = gateway.key(user=ALICE)
     for n in range(4):
         tell(key, f"turn {n}", ALICE, f"agent:{n % 2}", occurred_at=f"2020-01-0{4 - n}T00:00:00Z")
@@ -196,7 +196,7 @@ def test_memories_are_listed_newest_first(gateway: Gateway, tell: Tell) -> None:
     assert [event["content"] for event in events] == ["turn 3", "turn 2", "turn 1", "turn 0"]
 
 
-def test_a_memory_and_its_block_are_found_by_cid(gateway: Gateway, tell: Tell) -> None:
+def test_query_finds_memory_and_block_by_cid(gateway: Gateway, tell: Tell) -> None:
     key = gateway.key(user=ALICE)
     first = tell(key, "Same words.", ALICE)
     second = tell(key, "Same words.", ALICE, HELPER)
@@ -220,7 +220,7 @@ def test_a_memory_and_its_block_are_found_by_cid(gateway: Gateway, tell: Tell) -
     assert block["data"] == {"kind": "other", "name": ALICE, "content": "Same words."}
 
 
-def test_a_file_is_fetched_through_its_location(gateway: Gateway, tell: Tell) -> None:
+def test_query_file_redirects_to_location(gateway: Gateway, tell: Tell) -> None:
     key = gateway.key(user=ALICE)
     text = "Wärme — " * 20_000
     blob = tell(key, text, ALICE, name='log "1".txt')["blob"]
@@ -234,13 +234,13 @@ def test_a_file_is_fetched_through_its_location(gateway: Gateway, tell: Tell) ->
 
 
 @pytest.mark.parametrize("kind", ["memory", "ipfs", "file"])
-def test_what_is_no_cid_is_said_to_be_none(gateway: Gateway, kind: str) -> None:
+def test_query_refuses_invalid_cid(gateway: Gateway, kind: str) -> None:
     for cid in ("nonsense", "Qm" + "a" * 44, "b" * 5000, "%00", "%F0%9F%8C%8A"):
         reply = gateway.call("GET", f"/{kind}/{cid}", key=gateway.key(user=ALICE))
         assert reply.status in (404, 422), reply.text
 
 
-def test_health_needs_neither_key_nor_database(
+def test_query_health_needs_no_key_or_database(
     gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STRANDLINE_DATABASE_URL", "postgresql://strandline_app@127.0.0.1:1/none")
@@ -252,7 +252,7 @@ def test_health_needs_neither_key_nor_database(
     assert "database" not in vars(service), "nothing so much as made a way to it"
 
 
-def test_the_dependency_map_needs_a_key(gateway: Gateway) -> None:
+def test_query_health_dependencies_need_key(gateway: Gateway) -> None:
     reply = gateway.call("GET", "/api/v1/health", key=gateway.key(user=ALICE))
     assert reply.status == 200
     names = ("database", "blobs", "queue", "embedding")
@@ -281,7 +281,7 @@ def test_the_dependency_map_needs_a_key(gateway: Gateway) -> None:
         assert (response.status, response.headers["WWW-Authenticate"]) == (401, "Bearer")
 
 
-def test_an_admin_reads_what_memory_holds_and_what_is_made_next(gateway: Gateway) -> None:
+def test_query_health_shows_memory_counts_to_admin(gateway: Gateway) -> None:
     key, who = gateway.key(rights=("read", "write", "admin")), ["user:alice"]
     for text in ("The buoy goes out on Friday.", "It is red."):
         body = {"participants": who, "role": "user", "content": text}
@@ -294,7 +294,7 @@ def test_an_admin_reads_what_memory_holds_and_what_is_made_next(gateway: Gateway
     assert memory == {"events": 3, "scopes": 1, "topics": 0, "facts": 1}
 
 
-def test_the_dependency_map_names_a_database_that_is_down(
+def test_query_health_names_unavailable_database(
     gateway: Gateway, scratch_db: ScratchDatabase, embedder: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = gateway.key(user=ALICE)

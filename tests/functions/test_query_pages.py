@@ -80,7 +80,7 @@ def open_append(base: ScratchDatabase) -> psycopg.Connection[Any]:
 
 @pytest.mark.parametrize("limit", [1, 3])
 @pytest.mark.parametrize("name", LISTS)
-def test_pages_show_the_state_of_the_first(
+def test_query_pages_show_state_of_first_page(
     gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, name: str, limit: int
 ) -> None:
     """While events and scopes are appended between pages, one by a transaction that began before
@@ -109,7 +109,7 @@ def test_pages_show_the_state_of_the_first(
     assert len(now) > len(expected) + turns, "what came meanwhile is on a fresh first page"
 
 
-def test_without_its_mark_a_list_would_double_or_miss(
+def test_query_pages_without_mark_repeat_or_miss(
     gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell
 ) -> None:
     """Teeth: the same cursor with a later snapshot shows the slow commit's neighbour state."""
@@ -170,7 +170,7 @@ def big(kind: str, n: int) -> dict[str, object]:
         pytest.param("parts", marks=pytest.mark.proof),
     ],
 )
-def test_a_page_ends_by_bytes_and_the_list_still_completes(gateway: Gateway, kind: str) -> None:
+def test_query_pages_end_by_bytes_and_complete(gateway: Gateway, kind: str) -> None:
     key = gateway.key(user=ALICE)
     events = [big(kind, n) for n in range(120)]
     step = 10 if kind == "escaped" else 40
@@ -191,7 +191,7 @@ def test_a_page_ends_by_bytes_and_the_list_still_completes(gateway: Gateway, kin
 NAMES = sorted([ALICE, *(f"agent:{'🌊' * 190}{n:02}" for n in range(63))])
 
 
-def test_events_among_many_long_names_end_by_bytes_too(gateway: Gateway) -> None:
+def test_query_pages_of_events_with_long_names_end_by_bytes(gateway: Gateway) -> None:
     key = gateway.key(user=ALICE)
     for _ in range(5):
         batch = {"events": [user_message("x", *NAMES) for _ in range(24)]}
@@ -201,7 +201,7 @@ def test_events_among_many_long_names_end_by_bytes_too(gateway: Gateway) -> None
     assert [event["seq"] for page in listing for event in page] == list(range(120, 0, -1))
 
 
-def test_scopes_of_many_long_names_end_by_bytes_too(
+def test_query_pages_of_scopes_with_long_names_end_by_bytes(
     gateway: Gateway, scratch_db: ScratchDatabase
 ) -> None:
     key = gateway.key(rights=("admin",))
@@ -263,7 +263,7 @@ BENT = [
 ]
 
 
-def test_a_bent_cursor_is_malformed_everywhere(gateway: Gateway, tell: Tell) -> None:
+def test_query_pages_refuse_forged_cursor(gateway: Gateway, tell: Tell) -> None:
     key = gateway.key(user=ALICE)
     tell(key, "so that there is something to compare with a mark", ALICE)
     for cursor in BENT:
@@ -278,7 +278,7 @@ def test_a_bent_cursor_is_malformed_everywhere(gateway: Gateway, tell: Tell) -> 
             assert "send next_cursor unchanged" in reply.error["message"]
 
 
-def test_a_bad_limit_is_named(gateway: Gateway) -> None:
+def test_query_pages_refuse_bad_limit(gateway: Gateway) -> None:
     key = gateway.key(user=ALICE)
     for limit in ("0", "501", "-1", "x", "1.5", "1e2", "\u0663", "9" * 30, ""):
         for path in ("/memories/list", "/api/v1/scopes", f"/api/v1/scopes/{ROW}/events"):
@@ -286,14 +286,14 @@ def test_a_bad_limit_is_named(gateway: Gateway) -> None:
             assert (reply.status, reply.error["details"]["field"]) == (422, "limit"), limit
 
 
-def test_a_bad_seq_is_named(gateway: Gateway) -> None:
+def test_query_pages_refuse_bad_seq(gateway: Gateway) -> None:
     path = f"/api/v1/scopes/{ROW}/events"
     for seq in ("-1", "x", str(2**63)):
         reply = gateway.call("GET", path, key=gateway.key(user=ALICE), query={"after_seq": seq})
         assert (reply.status, reply.error["details"]["field"]) == (422, "after_seq")
 
 
-def test_a_clock_that_stands_still_hides_nothing(
+def test_query_pages_complete_when_clock_stands_still(
     gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell
 ) -> None:
     """Where the clock says nothing, seq orders a scope's events, and ids need not agree with it."""
@@ -315,7 +315,7 @@ def test_a_clock_that_stands_still_hides_nothing(
         assert len(ids) == len(set(ids)) == 9
 
 
-def test_the_feed_goes_past_what_was_erased(
+def test_query_pages_of_feed_skip_erased_events(
     gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell
 ) -> None:
     key = gateway.key(user=ALICE)
@@ -331,7 +331,7 @@ def test_the_feed_goes_past_what_was_erased(
     assert reply.body["next_after_seq"] == reply.body["last_seq"] == 6
 
 
-def test_lists_outlive_a_logical_restore(
+def test_query_pages_outlive_logical_restore(
     gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell
 ) -> None:
     """Rows of another cluster bear numbers of transactions that are yet to come here."""
@@ -346,7 +346,7 @@ def test_lists_outlive_a_logical_restore(
         assert (len(first), len(rest)) == (2, 1), lister.__name__
 
 
-def test_words_of_a_large_payload_may_stand_far_apart(gateway: Gateway, tell: Tell) -> None:
+def test_query_text_finds_distant_words_of_large_payload(gateway: Gateway, tell: Tell) -> None:
     key = gateway.key(user=ALICE)
     filler = "the quick brown fox jumps over it " * 1500
     tell(key, f"alpha {filler} zebrafish {filler} omegaword", ALICE)
@@ -365,7 +365,7 @@ def test_words_of_a_large_payload_may_stand_far_apart(gateway: Gateway, tell: Te
         assert len(events) == result, text
 
 
-def test_a_cursor_of_another_list_is_refused(gateway: Gateway, tell: Tell) -> None:
+def test_query_pages_refuse_cursor_of_another_list(gateway: Gateway, tell: Tell) -> None:
     key = gateway.key()
     for n in range(3):
         tell(key, f"note {n}")

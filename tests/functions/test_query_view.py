@@ -101,7 +101,7 @@ def alices(gateway: Gateway, tell: Tell) -> Ids:
     )
 
 
-def test_every_path_with_an_id_is_tried_here() -> None:
+def test_query_view_covers_every_path_with_id() -> None:
     assert len(WITH_AN_ID) >= 6
     everywhere = {r for fn in FUNCTIONS for r in fn.routes if "{" in r and "GET" in r}
     everywhere -= {r for r in everywhere if "/admin/" in r or "/docs/" in r}  # no memory there
@@ -113,7 +113,7 @@ def without_request(reply: Reply) -> Any:
     return {name: value for name, value in reply.error.items() if name != "request_id"}
 
 
-def test_what_is_anothers_is_as_absent_as_what_never_was(gateway: Gateway, alices: Ids) -> None:
+def test_query_view_hides_foreign_rows_as_absent(gateway: Gateway, alices: Ids) -> None:
     strangers: dict[str, tuple[str, dict[str, object]]] = {
         "another principal": (gateway.key(user=BOB), {}),
         "another principal who names alice too": (gateway.key(user=BOB), {"participants": ALICE}),
@@ -135,7 +135,7 @@ def test_what_is_anothers_is_as_absent_as_what_never_was(gateway: Gateway, alice
             assert reply.headers == never.headers
 
 
-def test_what_is_no_id_names_nothing(gateway: Gateway) -> None:
+def test_query_view_malformed_id_is_not_found(gateway: Gateway) -> None:
     key = gateway.key(user=ALICE)
     for route in WITH_AN_ID:
         if "{cid}" in route:
@@ -145,7 +145,7 @@ def test_what_is_no_id_names_nothing(gateway: Gateway) -> None:
             assert reply.status == 404, reply.text
 
 
-def test_a_foreign_scope_in_a_body_or_cursor_finds_nothing(gateway: Gateway, alices: Ids) -> None:
+def test_query_view_foreign_scope_finds_nothing(gateway: Gateway, alices: Ids) -> None:
     for key in (gateway.key(user=BOB), gateway.key("globex", user=ALICE)):
         for scope in (alices.scope_id, str(uuid.uuid4())):
             body = {"scope_id": scope}
@@ -197,7 +197,7 @@ def tides(gateway: Gateway, tell: Tell) -> set[tuple[str, ...]]:
     return {tuple(sorted(who)) for who in groups}
 
 
-def test_a_list_shows_what_all_of_the_readers_took_part_in(
+def test_query_view_lists_scopes_all_readers_share(
     gateway: Gateway, tides: set[tuple[str, ...]]
 ) -> None:
     unbound, bound = gateway.key(), gateway.key(user=ALICE)
@@ -209,7 +209,7 @@ def test_a_list_shows_what_all_of_the_readers_took_part_in(
             assert scopes_of(ask(gateway, route, bound, participants=names)) == narrowed
 
 
-def test_an_unbound_key_must_say_on_whose_behalf_it_asks(
+def test_query_view_unbound_key_must_name_participants(
     gateway: Gateway, tides: set[tuple[str, ...]]
 ) -> None:
     unbound, admin = gateway.key(), gateway.key(rights=("admin",))
@@ -223,7 +223,7 @@ def test_an_unbound_key_must_say_on_whose_behalf_it_asks(
         assert scopes_of(ask(gateway, route, bound_admin)) == {w for w in tides if BOB in w}
 
 
-def test_every_route_takes_a_key_with_the_right_to_read(gateway: Gateway) -> None:
+def test_query_view_needs_read_right_on_every_route(gateway: Gateway) -> None:
     others = [gateway.key(rights=rights) for rights in (("write",), ("operator",))]
     for route in [*LISTS, *WITH_AN_ID]:
         method, path = route.split()[0], random_ids().path(route)
@@ -234,7 +234,7 @@ def test_every_route_takes_a_key_with_the_right_to_read(gateway: Gateway) -> Non
             assert gateway.call(method, path, body, key=key, query=query).status == 403
 
 
-def test_a_revoked_and_an_expired_key_read_nothing(
+def test_query_view_refuses_revoked_and_expired_keys(
     gateway: Gateway, scratch_db: ScratchDatabase
 ) -> None:
     revoked = gateway.new_key(user=ALICE)
@@ -248,7 +248,7 @@ def test_a_revoked_and_an_expired_key_read_nothing(
         assert gateway.call("GET", "/memories/list", key=key).status == 401
 
 
-def test_two_principals_on_one_warm_handler_never_meet(gateway: Gateway, tell: Tell) -> None:
+def test_query_view_separates_users_on_warm_handler(gateway: Gateway, tell: Tell) -> None:
     """8 threads, 100 requests each, every third failing, and nobody sees another's row."""
     tokens = {name: gateway.key(user=name) for name in (ALICE, BOB)}
     ids = {name: tell(key, f"the tide of {name}", name)["event_id"] for name, key in tokens.items()}
@@ -284,7 +284,7 @@ def test_two_principals_on_one_warm_handler_never_meet(gateway: Gateway, tell: T
 @pytest.mark.parametrize(
     ("path", "question"), [("/api/v1/recall", "query"), ("/api/v1/events/query", "text")]
 )
-def test_participants_of_the_query_string_narrow_those_of_the_body(
+def test_query_view_participants_of_url_narrow_body(
     gateway: Gateway, tell: Tell, path: str, question: str
 ) -> None:
     key = gateway.key()

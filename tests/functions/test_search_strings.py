@@ -143,7 +143,7 @@ def _faults(gateway: Gateway, key: str, sinks: list[Sink], texts: list[str]) -> 
             yield f"{place.method} {place.path} {text[:80]!r} {len(text)}: {reply.status}"
 
 
-def test_every_search_by_words_reads_many_of_them(gateway: Gateway, key: str) -> None:
+def test_search_strings_of_many_dashes_are_read(gateway: Gateway, key: str) -> None:
     for sink in WORDS:
         for text in ("-" * 33, "a " + "-" * 32 + "b", "- " * 50, "-!" * 50):
             body, params = sink.body and sink.body(text), sink.query and sink.query(text)
@@ -153,21 +153,21 @@ def test_every_search_by_words_reads_many_of_them(gateway: Gateway, key: str) ->
             assert reply.status == 200, (sink.path, text)
 
 
-def test_words_of_any_kind_are_no_fault_of_ours(
+def test_search_strings_as_words_cause_no_server_error(
     gateway: Gateway, key: str, proof_size: Callable[[int], int]
 ) -> None:
     texts = strings(20261, proof_size(2000), 1000) + strings(20262, proof_size(700), 8000)[FIXED:]
     assert list(_faults(gateway, key, WORDS, texts)) == []
 
 
-def test_names_of_any_kind_are_no_fault_of_ours(
+def test_search_strings_as_names_cause_no_server_error(
     gateway: Gateway, key: str, proof_size: Callable[[int], int]
 ) -> None:
     texts = strings(20263, proof_size(2500), 128) + strings(20264, proof_size(700), 4000)[FIXED:]
     assert list(_faults(gateway, key, NAMES, texts)) == []
 
 
-def test_paths_of_any_kind_are_no_fault_of_ours(
+def test_search_strings_as_paths_cause_no_server_error(
     gateway: Gateway, key: str, proof_size: Callable[[int], int]
 ) -> None:
     rand, wrong = random.Random(7), list[str]()
@@ -189,7 +189,7 @@ def _count_hits(gateway: Gateway, key: str, text: str) -> int:
     return sum(len(scope["events"]) for scope in reply.body["scopes"])
 
 
-def test_a_word_beside_rules_finds_its_event(
+def test_search_strings_find_word_between_rules(
     gateway: Gateway, key: str, proof_size: Callable[[int], int]
 ) -> None:
     for rule in rules(20266, proof_size(500)):
@@ -220,13 +220,13 @@ def test_a_word_beside_rules_finds_its_event(
         ("buoy or -adrift", 2),
     ],
 )
-def test_the_syntax_of_a_web_search_stays(
+def test_search_strings_keep_web_search_syntax(
     gateway: Gateway, key: str, text: str, count: int
 ) -> None:
     assert _count_hits(gateway, key, text) == count
 
 
-def test_a_search_means_what_postgres_reads(
+def test_search_strings_match_postgres_parsing(
     scratch_db: ScratchDatabase, proof_size: Callable[[int], int]
 ) -> None:
     """Where no dash meets another and no word is an address, the spelling is the same query."""

@@ -58,47 +58,47 @@ def _is_field(part: object) -> bool:
 
 
 @pytest.mark.parametrize("body", BODIES)
-def test_a_body_has_strict_types(body: type[BaseModel]) -> None:
+def test_strict_types_hold_in_request_body(body: type[BaseModel]) -> None:
     assert lax_fields(body, is_text=False) == []
 
 
 @pytest.mark.parametrize("model", TEXTS)
-def test_text_is_read_by_a_parser_of_ours(model: type[BaseModel]) -> None:
+def test_strict_types_parse_text_by_own_parser(model: type[BaseModel]) -> None:
     assert lax_fields(model, is_text=True) == []
 
 
 @pytest.mark.parametrize("value", ["0", "1", "0.25", "5e-1", "-0.0"])
-def test_a_number_is_read_from_text(value: str) -> None:
+def test_strict_types_read_number_from_text(value: str) -> None:
     assert validate(ContextQuery, {"min_relevance": value}).min_relevance == float(value)
 
 
 @pytest.mark.parametrize("value", ["", "0_1", " 0.5", "nan", "Infinity", "0x0", "\u0661", "true"])
-def test_other_text_is_no_number(value: str) -> None:
+def test_strict_types_refuse_other_text_as_number(value: str) -> None:
     with pytest.raises(Invalid, match="min_relevance: must be a number"):
         validate(ContextQuery, {"min_relevance": value})
 
 
 @pytest.mark.parametrize("value", ["1.01", "-1", "1e999"])
-def test_a_number_has_its_limits(value: str) -> None:
+def test_strict_types_limit_number_range(value: str) -> None:
     with pytest.raises(Invalid, match="min_relevance: Input should be"):
         validate(ContextQuery, {"min_relevance": value})
 
 
 @pytest.mark.parametrize("value", [0, 1, "true", 0.0])
-def test_no_number_and_no_text_stands_for_true_or_false(value: object) -> None:
+def test_strict_types_refuse_other_values_as_boolean(value: object) -> None:
     with pytest.raises(Invalid, match="explain: Input should be a valid boolean"):
         validate(RecallRequest, {"query": "x", "explain": value})
 
 
 @pytest.mark.parametrize("value", ["0.5", True])
-def test_no_text_and_no_truth_stands_for_a_number(value: object) -> None:
+def test_strict_types_refuse_other_values_as_number(value: object) -> None:
     for body in (RecallRequest, SearchRequest, ContextTextRequest):
         with pytest.raises(Invalid, match="min_relevance: Input should be a valid number"):
             validate(body, {"query": "x", "min_relevance": value})
     assert validate(RecallRequest, {"query": "x", "min_relevance": 1}).min_relevance == 1
 
 
-def test_every_request_type_is_looked_at() -> None:
+def test_strict_types_cover_every_request_type() -> None:
     assert {AppendRequest, RecallRequest} <= {*BODIES}
     assert ContextQuery in TEXTS
 
@@ -125,7 +125,7 @@ class _FaultyQuery(RequestModel):
     share: Annotated[float, Field(le=1), PARSE_NUMBER] | None = None
 
 
-def test_a_lax_field_is_found() -> None:
+def test_strict_types_detect_lax_field() -> None:
     assert lax_fields(_Faulty, is_text=False) == [
         "_Faulty.count: int",
         "_Faulty.explain: bool",

@@ -109,11 +109,11 @@ def _function(uri: dict[str, Any]) -> str:
     return str(reference).partition("Live")[0]
 
 
-def test_every_route_goes_to_its_function_and_nothing_else_is_open() -> None:
+def test_api_routes_go_to_their_functions_only() -> None:
     assert served_by(resources()) == route_table()
 
 
-def test_with_origins_every_path_has_its_preflight() -> None:
+def test_api_with_origins_has_preflight_on_every_path() -> None:
     table = served_by(resources(cors_origins=[PAGE]))
     assert table == route_table(preflights=True)
     assert {r for r in table if r.startswith("OPTIONS")} == {
@@ -121,7 +121,7 @@ def test_with_origins_every_path_has_its_preflight() -> None:
     }
 
 
-def test_every_operation_is_a_proxy_and_open_and_declares_what_its_path_takes() -> None:
+def test_api_operations_are_open_proxies_with_path_parameters() -> None:
     stack_resources = resources(cors_origins=[PAGE])
     for route, operation in operations(stack_resources).items():
         integration = dict(operation["x-amazon-apigateway-integration"])
@@ -139,7 +139,7 @@ def test_every_operation_is_a_proxy_and_open_and_declares_what_its_path_takes() 
     assert not re.findall(r'"(x-amazon-apigateway-a\w+|security\w*)"', json.dumps(stack_resources))
 
 
-def test_the_definition_is_openapi() -> None:
+def test_api_definition_is_openapi() -> None:
     whole = definition(resources(cors_origins=[PAGE]))
     # In a greedy path API Gateway's parameter has the name without its sign.
     text = json.dumps(whole).replace("+}", "}")
@@ -150,7 +150,7 @@ def test_the_definition_is_openapi() -> None:
         OpenAPIV2SpecValidator(document).validate()
 
 
-def test_each_function_gives_one_permission_to_this_stage_alone() -> None:
+def test_api_functions_permit_this_stage_only() -> None:
     from infra import api
 
     props = of(resources(), "Lambda::Permission")
@@ -159,14 +159,14 @@ def test_each_function_gives_one_permission_to_this_stage_alone() -> None:
         assert permission["SourceArn"]["Fn::Join"][1][-1] == f"/{api.STAGE}/*/*"
 
 
-def test_what_api_gateway_would_not_serve_is_refused() -> None:
+def test_api_refuses_what_gateway_cannot_serve() -> None:
     many = FunctionSpec("many", 128, 29, frozenset(), tuple(f"GET /r{n}" for n in range(300)))
     assert "301 resources" in refusal(many)
     slow = FunctionSpec("slow", 128, 30, frozenset(), ("GET /slow",))
     assert "slow: timeout 30 s" in refusal(slow)
 
 
-def test_a_changed_route_integration_or_answer_is_deployed_and_nothing_else(
+def test_api_is_deployed_only_when_changed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def deployment(*functions: FunctionSpec, log_days: int = 30) -> str:
@@ -208,7 +208,7 @@ def check_error(body: str) -> dict[str, Any]:
     return error["error"]
 
 
-def test_every_answer_in_the_template_is_an_error_as_the_document_has_it() -> None:
+def test_api_template_answers_match_error_document() -> None:
     x_amazon_apigateway_gateway_responses = definition(resources())[
         "x-amazon-apigateway-gateway-responses"
     ]
@@ -224,7 +224,7 @@ def test_every_answer_in_the_template_is_an_error_as_the_document_has_it() -> No
         assert "$" not in template.replace(REQUEST_ID, ""), "what a caller sent would be JSON"
 
 
-def test_with_an_origin_a_page_may_read_every_answer_in_the_template() -> None:
+def test_api_template_answers_are_readable_with_origin() -> None:
     x_amazon_apigateway_gateway_responses = definition(resources(cors_origins=[PAGE]))[
         "x-amazon-apigateway-gateway-responses"
     ]
@@ -236,14 +236,14 @@ def test_with_an_origin_a_page_may_read_every_answer_in_the_template() -> None:
         }
 
 
-def test_an_answer_of_another_shape_is_noticed() -> None:
+def test_api_test_detects_answer_of_other_shape() -> None:
     body = json.loads(gateway_generated_responses.TIMEOUT.body("3b9c"))
     del body["error"]["retryable"]
     with pytest.raises(ValidationError):
         check_error(json.dumps(body))
 
 
-def test_statuses_are_those_that_the_codes_have_in_the_service() -> None:
+def test_api_template_statuses_match_service_codes() -> None:
     own = {kind.code: status for kind, status in http_app.STATUS.items()}
     for kind, answer in RESPONSES.items():
         if answer.status and answer.code in own and kind != "INTEGRATION_FAILURE":
@@ -254,7 +254,7 @@ def test_statuses_are_those_that_the_codes_have_in_the_service() -> None:
 # the ways in -------------------------------------------------------------------------------------
 
 
-def test_by_default_it_is_regional_and_no_page_may_call() -> None:
+def test_api_default_is_regional_without_cors() -> None:
     stack_resources = resources()
     rest_api = the(stack_resources, "ApiGateway::RestApi")
     assert rest_api["EndpointConfiguration"]["Types"] == ["REGIONAL"]
@@ -269,7 +269,7 @@ def test_by_default_it_is_regional_and_no_page_may_call() -> None:
     [{}, {"domain": MUTUAL_TLS}, PRIVATE],
     ids=["default", "mutual TLS", "private"],
 )
-def test_an_import_that_overwrites_the_api_leaves_it_as_the_template_says(props: Any) -> None:
+def test_api_overwriting_import_keeps_template_properties(props: Any) -> None:
     rest_api = the(resources(**props), "ApiGateway::RestApi")
     body, endpoint = rest_api["Body"], rest_api["EndpointConfiguration"]
     assert rest_api["Mode"] == "overwrite"
@@ -282,7 +282,7 @@ def test_an_import_that_overwrites_the_api_leaves_it_as_the_template_says(props:
     }
 
 
-def test_mutual_tls_turns_the_default_endpoint_off_and_pins_the_truststore() -> None:
+def test_api_mutual_tls_closes_default_endpoint() -> None:
     stack_resources = resources(domain=MUTUAL_TLS)
     assert the(stack_resources, "ApiGateway::RestApi")["DisableExecuteApiEndpoint"] is True
     name = the(stack_resources, "ApiGateway::DomainName")
@@ -294,7 +294,7 @@ def test_mutual_tls_turns_the_default_endpoint_off_and_pins_the_truststore() -> 
     assert the(stack_resources, "ApiGateway::BasePathMapping")["BasePath"] == "memory"
 
 
-def test_a_certificate_of_one_s_own_needs_one_that_shows_whose_name_it_is() -> None:
+def test_api_own_certificate_needs_ownership_certificate() -> None:
     text = DOMAIN["certificate_arn"] + "2"
     domain = {**DOMAIN, "mutual_tls": TRUST, "ownership_certificate_arn": text}
     name = the(resources(domain=domain), "ApiGateway::DomainName")
@@ -303,7 +303,7 @@ def test_a_certificate_of_one_s_own_needs_one_that_shows_whose_name_it_is() -> N
     assert "OwnershipVerificationCertificateArn" not in name
 
 
-def test_the_account_s_role_for_logs_is_left_alone_if_so_asked() -> None:
+def test_api_leaves_account_log_role_alone() -> None:
     assert of(resources(), "ApiGateway::Account")
     stack_resources = resources(gateway_log_role=False)
     assert not of(stack_resources, "ApiGateway::Account")
@@ -311,13 +311,13 @@ def test_the_account_s_role_for_logs_is_left_alone_if_so_asked() -> None:
     assert the(stack_resources, "ApiGateway::Stage")["AccessLogSetting"]
 
 
-def test_a_name_without_mutual_tls_leaves_it_on() -> None:
+def test_api_domain_without_mutual_tls_keeps_default_endpoint() -> None:
     stack_resources = resources(domain=DOMAIN)
     assert the(stack_resources, "ApiGateway::RestApi")["DisableExecuteApiEndpoint"] is False
     assert "MutualTlsAuthentication" not in the(stack_resources, "ApiGateway::DomainName")
 
 
-def test_a_private_api_answers_to_its_endpoints_alone() -> None:
+def test_api_private_answers_its_endpoints_only() -> None:
     rest_api = the(resources(**PRIVATE), "ApiGateway::RestApi")
     assert rest_api["EndpointConfiguration"] == {"Types": ["PRIVATE"], "VpcEndpointIds": ["vpce-1"]}
     assert rest_api["Parameters"] == {"endpointConfigurationTypes": "PRIVATE"}
@@ -325,7 +325,7 @@ def test_a_private_api_answers_to_its_endpoints_alone() -> None:
     assert statement["Condition"] == {"StringEquals": {"aws:SourceVpce": ["vpce-1"]}}
 
 
-def test_it_is_throttled_and_its_log_holds_no_body_key_or_name() -> None:
+def test_api_is_throttled_and_logs_no_body_key_or_name() -> None:
     stack_resources = resources(throttle_rate=7, throttle_burst=9, log_days=90)
     stage = the(stack_resources, "ApiGateway::Stage")
     (everything,) = stage["MethodSettings"]
@@ -342,7 +342,7 @@ def test_it_is_throttled_and_its_log_holds_no_body_key_or_name() -> None:
 
 
 @pytest.mark.parametrize("path", ["/api/v1/scopes", "/memories/list", "/docs/"])
-def test_a_base_path_changes_nothing(
+def test_api_ignores_base_path(
     gateway: Gateway, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     key = gateway.key(user="user:alice")
@@ -367,7 +367,7 @@ def test_a_base_path_changes_nothing(
 # sizes -------------------------------------------------------------------------------------------
 
 
-def test_a_page_of_nothing_but_quotes_fits_into_an_answer(gateway: Gateway) -> None:
+def test_api_page_of_quotes_fits_answer(gateway: Gateway) -> None:
     """What is escaped in our JSON is escaped once more in Lambda's."""
     key = gateway.key()
     events = [user_message('"' * 60_000) for _ in range(30)]
@@ -413,7 +413,7 @@ def port(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
         yield number
 
 
-def test_a_page_of_a_permitted_origin_may_call(gateway: Gateway, port: int) -> None:
+def test_api_allows_page_of_permitted_origin(gateway: Gateway, port: int) -> None:
     query = {"Origin": PAGE, "Access-Control-Request-Method": "POST"}
     preflight = call(port, "OPTIONS", "/api/v1/events", None, query)
     assert (preflight.status, preflight.body) == (204, b"")
@@ -431,14 +431,14 @@ def test_a_page_of_a_permitted_origin_may_call(gateway: Gateway, port: int) -> N
     assert (missing.status, missing.headers["access-control-allow-origin"]) == (404, "*")
 
 
-def test_a_page_of_another_origin_may_not(port: int) -> None:
+def test_api_refuses_page_of_other_origin(port: int) -> None:
     for method in ("OPTIONS", "GET"):
         answer = call(port, method, "/api/v1/usage", None, {"Origin": OTHER})
         assert "access-control-allow-origin" not in answer.headers
         assert answer.headers["vary"] == "Origin"
 
 
-def test_without_origins_a_preflight_is_no_route(gateway: Gateway) -> None:
+def test_api_without_origins_has_no_preflight_route(gateway: Gateway) -> None:
     del gateway  # which wired the handlers
     with serving_app(GatewayApp(handlers(False))) as number:
         reply = call(number, "OPTIONS", "/api/v1/events", None, {"Origin": PAGE})
@@ -446,7 +446,7 @@ def test_without_origins_a_preflight_is_no_route(gateway: Gateway) -> None:
     assert "access-control-allow-origin" not in reply.headers
 
 
-def test_what_a_page_may_send_and_read_is_all_that_there_is() -> None:
+def test_api_preflight_covers_all_methods_and_headers() -> None:
     document = contract.document()
     methods = {route.partition(" ")[0] for route in route_table()}
     assert methods <= set(
@@ -478,14 +478,14 @@ def test_what_a_page_may_send_and_read_is_all_that_there_is() -> None:
 
 
 @pytest.mark.parametrize("origin", ["app.example", "https://app.example/", "https://*.example"])
-def test_what_is_no_origin_is_refused(origin: str) -> None:
+def test_api_refuses_invalid_origin(origin: str) -> None:
     environment = {"STRANDLINE_CORS_ORIGINS": origin, "STRANDLINE_KEY_SECRET": "k" * 32}
     required = {"STRANDLINE_DATABASE_URL": "host=x", "STRANDLINE_BUCKET": "b"}
     with pytest.raises(Misconfigured, match="CORS_ORIGINS"):
         ServiceSettings.from_env(environment | required)
 
 
-def test_one_origin_stands_in_the_template_and_several_are_all() -> None:
+def test_api_template_has_one_origin_or_wildcard() -> None:
     assert (
         gateway_generated_responses.gateway_cors_headers([PAGE])["Access-Control-Allow-Origin"]
         == PAGE

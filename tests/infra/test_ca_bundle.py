@@ -53,7 +53,7 @@ def bundle(tmp_path: Path) -> Path:
     return file
 
 
-def test_the_guide_names_every_region_that_no_root_ships_for(
+def test_ca_bundle_guide_names_regions_without_root(
     repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("build_bundle", "list_regions"):  # the same for each of forty Regions
@@ -72,7 +72,7 @@ def test_the_guide_names_every_region_that_no_root_ships_for(
     assert assets.load_own_bundle(None, None) is None, "a Region that nobody knows is not judged"
 
 
-def test_a_bundle_of_one_s_own_replaces_the_databases_roots(bundle: Path) -> None:
+def test_ca_bundle_replaces_database_roots(bundle: Path) -> None:
     choice = assets.load_own_bundle(str(bundle), REGION)
     assert choice is not None
     assert certificates.list_regions(choice) == {REGION}
@@ -96,7 +96,7 @@ def test_a_bundle_of_one_s_own_replaces_the_databases_roots(bundle: Path) -> Non
         ),
     ],
 )
-def test_a_file_that_is_no_bundle_is_refused(tmp_path: Path, text: str | None, words: str) -> None:
+def test_ca_bundle_refuses_invalid_file(tmp_path: Path, text: str | None, words: str) -> None:
     file = tmp_path / "roots.pem"
     if text is not None:
         file.write_text(text)
@@ -110,7 +110,7 @@ def _nothing(arch: build.Arch) -> list[Path]:
     return []
 
 
-def test_functions_of_the_database_find_it_in_a_layer(
+def test_ca_bundle_is_found_in_layer(
     tmp_path: Path, bundle: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(build, "BUILD", tmp_path / "build")

@@ -12,14 +12,14 @@ from strandline.function_specs import FUNCTIONS
 from tests.infra.cdk_context import context
 
 
-def test_the_documents_table_is_what_the_arithmetic_gives() -> None:
+def test_capacity_estimate_table_in_docs_is_current() -> None:
     text = capacity_estimate.DOCUMENT.read_text()
     assert capacity_estimate.update_document(text) == text, "make scale"
     with pytest.raises(ValueError, match="has no"):
         capacity_estimate.update_document(text.replace(capacity_estimate.END, ""))
 
 
-def test_by_hand() -> None:
+def test_capacity_estimate_matches_hand_calculation() -> None:
     """4 units: 0.7 of a core, 6 ms a recall, 2 ms an event; a tenant takes 5 s of CPU a day, at
     its peak four times as fast: 231 microseconds a second."""
     cell = StackCapacity(4)
@@ -31,7 +31,7 @@ def test_by_hand() -> None:
     assert cell.max_usd_a_month == pytest.approx(4 * 730 * 0.12)
 
 
-def test_the_gateway_accepts_no_more_than_all_cores_serve() -> None:
+def test_capacity_estimate_bounds_gateway_rate() -> None:
     for stage in ("dev", "prod"):
         settings = load_settings(context(stage=stage))
         cell = StackCapacity(int(settings.max_capacity))
@@ -39,7 +39,7 @@ def test_the_gateway_accepts_no_more_than_all_cores_serve() -> None:
         assert cell.throttle == settings.request_rate
 
 
-def test_instances_and_the_account_s_quota_are_those_of_the_table(repository: Path) -> None:
+def test_capacity_estimate_instances_and_quota_match_docs(repository: Path) -> None:
     """Who asks AWS for less cannot deploy: 100 instances stay for what reserves none."""
     reserved = sum(fn.reserved_concurrency for fn in FUNCTIONS)
     guide, text = ((repository / "docs" / name).read_text() for name in ("deploy.md", "scale.md"))
@@ -48,7 +48,7 @@ def test_instances_and_the_account_s_quota_are_those_of_the_table(repository: Pa
     assert f"{reserved + 100} for one stack" in text
 
 
-def test_measured_figures_are_those_of_the_pages_they_come_from(repository: Path) -> None:
+def test_capacity_estimate_uses_measured_figures(repository: Path) -> None:
     """A figure that is measured again is to be taken over here."""
     docs = repository / "docs"
     text = capacity_estimate.DOCUMENT.read_text()

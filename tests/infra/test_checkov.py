@@ -62,14 +62,14 @@ def findings(checkov: Path, directory: Path, results: Mapping[str, Any]) -> dict
 
 
 @pytest.mark.parametrize("name", ["as it comes", "own key"])
-def test_every_finding_has_its_reason(checkov: Path, tmp_path: Path, name: str) -> None:
+def test_checkov_findings_have_reasons(checkov: Path, tmp_path: Path, name: str) -> None:
     failed = findings(checkov, tmp_path, template(**VARIANTS[name]))
     assert failed.keys() <= ACCEPTED.keys(), {c: failed[c] for c in failed.keys() - ACCEPTED.keys()}
     if name == "as it comes":
         assert failed.keys() == ACCEPTED.keys(), "a reason that nothing needs"
 
 
-def test_a_finding_without_a_reason_is_noticed(checkov: Path, tmp_path: Path) -> None:
+def test_checkov_test_detects_unexplained_finding(checkov: Path, tmp_path: Path) -> None:
     stack = template()
     for resource in stack["Resources"].values():
         if resource["Type"] == "AWS::S3::Bucket":

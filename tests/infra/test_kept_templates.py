@@ -20,9 +20,7 @@ from tests.infra.kept_templates import ROOT, hash_sources, keep, read_sources
         *("shared/strandline/function_specs.py", "shared/strandline/observability.py"),
     ],
 )
-def test_another_source_has_templates_of_its_own(
-    source: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kept_templates_differ_by_source(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
     before, read = hash_sources(), Path.read_bytes
     assert hash_sources() == before
 
@@ -33,14 +31,14 @@ def test_another_source_has_templates_of_its_own(
     assert hash_sources() != before
 
 
-def test_what_no_template_rests_on_makes_none_anew() -> None:
+def test_kept_templates_survive_unrelated_change() -> None:
     sources = {str(path.relative_to(ROOT)) for path in read_sources()}
     assert not sources & {"shared/strandline/chains/store.py", "shared/strandline/log/append.py"}
     assert not [name for name in sources if name.endswith(".sql")]
 
 
 @pytest.mark.proof
-def test_all_that_is_imported_is_among_the_sources() -> None:
+def test_kept_templates_sources_cover_imports() -> None:
     """By the interpreter, in a process that makes templates and nothing else."""
     program = (
         "import sys, tests.infra.synthesis\n"
@@ -59,7 +57,7 @@ def test_all_that_is_imported_is_among_the_sources() -> None:
     assert paths <= read_sources().keys()
 
 
-def test_each_is_made_once_whoever_needs_it_and_a_failure_is_not_kept(
+def test_kept_templates_are_made_once_and_failures_not_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kept_templates, "_directory", lambda: tmp_path)

@@ -89,7 +89,7 @@ def give_up_a_vacuum(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
     assert gateway.run_job("eraser", "acme")["vacuums_given_up"] == 1
 
 
-def test_what_alarms_watch_is_what_the_handlers_print(
+def test_monitoring_alarms_watch_printed_metrics(
     gateway: Gateway,
     tell: Tell,
     log_output: io.StringIO,
@@ -164,7 +164,7 @@ def find_unanswered(results: Mapping[str, dict[str, Any]], runbook: str) -> set[
     return names ^ (lines_of(runbook) - {"budget"})
 
 
-def test_every_alarm_has_its_line_and_every_line_its_alarm(repository: Path) -> None:
+def test_monitoring_alarms_match_runbook_lines(repository: Path) -> None:
     runbook = (repository / RUNBOOK).read_text()
     alarm_resources = alarms(**MODEL)
     assert find_unanswered(alarm_resources, runbook) == set()
@@ -179,14 +179,14 @@ def test_every_alarm_has_its_line_and_every_line_its_alarm(repository: Path) -> 
     }
 
 
-def test_links_of_the_runbook_lead_somewhere(repository: Path) -> None:
+def test_monitoring_runbook_links_resolve(repository: Path) -> None:
     runbook = (repository / RUNBOOK).read_text()
     headings = re.findall(r"^#+ (.+)$", runbook, re.MULTILINE)
     anchors = {heading.lower().replace(" ", "-") for heading in headings}
     assert set(re.findall(r"\]\(#([^)]+)\)", runbook)) <= anchors
 
 
-def test_what_the_runbook_looks_for_in_a_log_is_what_is_logged(repository: Path) -> None:
+def test_monitoring_runbook_messages_are_logged(repository: Path) -> None:
     runbook = " ".join((repository / "docs" / "runbook.md").read_text().split())
     messages = re.findall(r"`([a-z_ ]+)` in the (?:[\w-]+'s )?log\b", runbook)
     assert len(messages) >= 6
@@ -195,7 +195,7 @@ def test_what_the_runbook_looks_for_in_a_log_is_what_is_logged(repository: Path)
     assert [message for message in messages if f'"{message}"' not in source] == []
 
 
-def test_no_alarm_wakes_anybody_for_a_stage_that_rests() -> None:
+def test_monitoring_alarms_are_silent_at_rest() -> None:
     alarm_resources = alarms(**MODEL)
     del alarm_resources["missing-sweep"]
     for name, alarm in alarm_resources.items():
@@ -204,7 +204,7 @@ def test_no_alarm_wakes_anybody_for_a_stage_that_rests() -> None:
         assert alarm["ComparisonOperator"] == "GreaterThanOrEqualToThreshold"
 
 
-def test_a_sweep_that_never_comes_wakes_somebody() -> None:
+def test_monitoring_alarm_reports_missing_sweep() -> None:
     """26 hours without a run that ended well: one hour with a run is enough to be quiet."""
     alarm = alarms()["missing-sweep"]
     assert (alarm["MetricName"], alarm["Statistic"]) == ("ExecutionsSucceeded", "Sum")
@@ -215,7 +215,7 @@ def test_a_sweep_that_never_comes_wakes_somebody() -> None:
     assert alarm["Dimensions"][0]["Name"] == "StateMachineArn"
 
 
-def test_what_the_issue_asks_for_is_watched() -> None:
+def test_monitoring_alarms_cover_required_signals() -> None:
     alarm_resources = alarms(**MODEL)
     names = {"work-queue-dead-letters", "job-queue-dead-letters", "unembedded", "unfolded"}
     names |= {"failed-runs", "errors", "slow", "failed-vacuums", "late-erasures"}
@@ -227,13 +227,13 @@ def test_what_the_issue_asks_for_is_watched() -> None:
     )
 
 
-def test_a_few_slow_calls_are_no_percentile() -> None:
+def test_monitoring_slow_alarm_ignores_few_calls() -> None:
     slow = alarms()["slow"]
     assert slow["ExtendedStatistic"] == "p95"
     assert slow["EvaluateLowSampleCountPercentile"] == "ignore"
 
 
-def test_alarms_are_told_to_a_topic_an_address_or_nobody() -> None:
+def test_monitoring_alarms_notify_topic_address_or_nobody() -> None:
     assert not any("AlarmActions" in alarm for alarm in alarms().values())
     arn = "arn:aws:sns:eu-west-1:1:ops"
     for alarm in alarms(alarms={"topic_arn": arn}).values():
@@ -244,7 +244,7 @@ def test_alarms_are_told_to_a_topic_an_address_or_nobody() -> None:
     assert (subscription["Protocol"], subscription["Endpoint"]) == ("email", mail["email"])
 
 
-def test_a_budget_is_of_what_bears_the_stacks_tag() -> None:
+def test_monitoring_budget_covers_resources_with_stack_tag() -> None:
     assert of("Budgets::Budget") == []
     settings = {"usd_per_month": 50, "email": "ops@example.com"}
     (budget,) = of("Budgets::Budget", alarms=settings)
@@ -259,12 +259,12 @@ REGIONAL_NAME = {"Fn::Join": ["", ["strandline-dev-", {"Ref": "AWS::Region"}]]}
 """Dashboards and budgets are the account's: a stack of this name in another Region has others."""
 
 
-def test_the_dashboard_is_of_this_stack() -> None:
+def test_monitoring_dashboard_is_of_this_stack() -> None:
     (dashboard,) = of("CloudWatch::Dashboard")
     assert dashboard["DashboardName"] == REGIONAL_NAME
 
 
-def test_sources_names_are_all_mapped(repository: Path) -> None:
+def test_monitoring_docs_map_every_source_metric(repository: Path) -> None:
     """Every metric of Athena's (A-59 to A-62) has its row."""
     document = (repository / "docs" / "metrics.md").read_text()
     table = document.partition("## Names in the systems")[2]

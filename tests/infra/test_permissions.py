@@ -108,7 +108,7 @@ def faults(grants: set[NeededCall], calls: set[NeededCall]) -> list[str]:
 
 
 @EACH
-def test_a_role_is_allowed_what_is_asked_in_its_name_and_no_more(
+def test_permissions_of_role_match_its_calls(
     fn: FunctionSpec, ear: Ear, stage: ResourceArns
 ) -> None:
     assert fn.name in ear.heard, "a function without a turn: let it have one in invocations.py"
@@ -116,7 +116,7 @@ def test_a_role_is_allowed_what_is_asked_in_its_name_and_no_more(
 
 
 @EACH
-def test_a_grant_that_is_missing_or_needless_or_elsewhere_or_wider_is_noticed(
+def test_permissions_check_detects_wrong_grant(
     fn: FunctionSpec, ear: Ear, stage: ResourceArns
 ) -> None:
     """Planted, one at a time: every single grant taken away, or moved to another resource, or
@@ -142,7 +142,7 @@ def test_a_grant_that_is_missing_or_needless_or_elsewhere_or_wider_is_noticed(
         assert f"needless: {needless}" in faults(grants | {needless}, calls)
 
 
-def test_what_is_wider_than_it_must_be_is_noticed(ear: Ear, stage: ResourceArns) -> None:
+def test_permissions_check_detects_wide_grant(ear: Ear, stage: ResourceArns) -> None:
     for name, action in (("ingest", "s3:DeleteObject"), ("sweeper", "s3:PutObject")):
         fn = next(fn for fn in FUNCTIONS if fn.name == name)
         wide = NeededCall(name, action, f"{stage.bucket}/*")
@@ -255,7 +255,7 @@ def unheard(texts: Mapping[str, str], ear: Ear) -> list[str]:
     return results
 
 
-def test_all_that_the_source_asks_was_heard_from_where_it_is_written(ear: Ear) -> None:
+def test_permissions_turns_cover_all_calls_of_source(ear: Ear) -> None:
     """A call that no turn comes to would be granted to nobody, and missed by nobody."""
     texts = source_calls.sources()
     assert "\n".join(sorted(unheard(texts, ear))) == ""
@@ -285,14 +285,16 @@ def test_all_that_the_source_asks_was_heard_from_where_it_is_written(ear: Ear) -
         ("log/read", "class A:\n def f(self): self._blobs.presign_put()", "blobs.presign_put"),
     ],
 )
-def test_a_call_that_no_turn_comes_to_is_noticed(ear: Ear, file: str, text: str, what: str) -> None:
+def test_permissions_check_detects_call_without_turn(
+    ear: Ear, file: str, text: str, what: str
+) -> None:
     texts = source_calls.sources()
     for fault in (f"shared/strandline/{file}.py", "functions/admin/handler.py"):
         result = unheard(texts | {fault: f"{texts[fault]}\n{text}\n"}, ear)
         assert [one for one in result if one.startswith("never") and what in one], fault
 
 
-def test_a_place_that_another_function_imports_too_is_noticed(ear: Ear) -> None:
+def test_permissions_check_detects_place_shared_by_functions(ear: Ear) -> None:
     texts, scheduler = source_calls.sources(), "functions/scheduler/handler.py"
     for line in (
         "import strandline.aws.work_queue",
@@ -320,7 +322,7 @@ def test_a_place_that_another_function_imports_too_is_noticed(ear: Ear) -> None:
         "from s3transfer.manager import TransferManager",
     ],
 )
-def test_clients_are_made_in_one_place(text: str) -> None:
+def test_permissions_clients_are_made_in_one_place(text: str) -> None:
     texts = source_calls.sources()
     results = {Asks(Place("shared/strandline/aws/client_factory.py", "client"), "boto3")}
     assert source_calls.makers(texts) == results
@@ -328,7 +330,7 @@ def test_clients_are_made_in_one_place(text: str) -> None:
         assert len(source_calls.makers(texts | {fault: f"{texts[fault]}\n{text}"})) == 2
 
 
-def test_wildcards_stand_for_objects_and_for_what_has_no_arn_alone(stage: ResourceArns) -> None:
+def test_permissions_wildcards_are_for_objects_or_no_arn(stage: ResourceArns) -> None:
     for fn in FUNCTIONS:
         for one in allowed(list_grants(fn, stage), fn):
             assert "*" not in one.action, one
@@ -337,7 +339,7 @@ def test_wildcards_stand_for_objects_and_for_what_has_no_arn_alone(stage: Resour
                 assert (one.resource, action in VPC_ACTIONS) == ("*", True), one
 
 
-def test_without_bedrock_or_a_network_nothing_of_them_is_allowed(
+def test_permissions_exclude_unused_bedrock_and_network(
     turns: tuple[Ear, ResourceArns],
 ) -> None:
     stage = replace(turns[1], models=(), network=False)
@@ -347,7 +349,7 @@ def test_without_bedrock_or_a_network_nothing_of_them_is_allowed(
         assert not {"bedrock", "ec2", "kms"} & actions
 
 
-def test_a_model_is_named_by_its_id_its_arn_or_a_profile_of_several_regions() -> None:
+def test_permissions_name_model_by_id_arn_or_profile() -> None:
     of = partial(bedrock_models, partition="aws", region="eu-west-1", account="123456789012")
     model = "arn:aws:bedrock:eu-west-1::foundation-model/anthropic.some-v1:0"
     assert of("anthropic.some-v1:0") == (model,)
@@ -458,7 +460,7 @@ def stack() -> Template:
 
 
 @EACH
-def test_the_role_that_is_deployed_is_allowed_that_and_no_more(
+def test_permissions_of_deployed_role_match_its_calls(
     fn: FunctionSpec, turns: tuple[Ear, ResourceArns], stack: Template
 ) -> None:
     ear, stage = turns[0], replace(turns[1], key=KEY)
@@ -473,7 +475,7 @@ def test_the_role_that_is_deployed_is_allowed_that_and_no_more(
         assert faults(deployed_grants(poorer, fn, stage), calls), n
 
 
-def test_a_policy_beside_the_role_or_another_queue_is_noticed(
+def test_permissions_check_detects_extra_policy_or_queue(
     turns: tuple[Ear, ResourceArns], stack: Template
 ) -> None:
     ear, stage = turns[0], replace(turns[1], key=KEY)

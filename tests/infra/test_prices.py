@@ -11,28 +11,28 @@ from tests.infra.alarms import alarms, stats
 from tests.infra.stacks import CONTEXT
 
 
-def test_the_documents_tables_are_what_the_script_gives() -> None:
+def test_prices_tables_in_docs_are_current() -> None:
     text = DOCUMENT.read_text()
     assert prices.update_document(text) == text, "make prices"
     with pytest.raises(ValueError, match="has no"):
         prices.update_document(text.replace(prices.END, ""))
 
 
-def test_the_readmes_price_is_the_tables(repository: Path) -> None:
+def test_prices_in_readme_match_table(repository: Path) -> None:
     readme = (repository / "README.md").read_text()
     agentcore = prices.AGENTCORE["event"].usd * prices.MILLION
     assert f"A million events cost about {total(prices.EVENTS):.2f} USD" in readme
     assert f"makes that {agentcore:.0f}." in readme
 
 
-def test_a_changed_price_changes_the_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prices_change_changes_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     dearer = {**PRICES, "endpoint": prices.Price(0.02, "hour", "planted")}
     monkeypatch.setattr(prices, "PRICES", dearer)
     text = DOCUMENT.read_text()
     assert prices.update_document(text) != text
 
 
-def test_idle_by_hand() -> None:
+def test_prices_idle_matches_hand_calculation() -> None:
     """Without a network: 10 GB at 0.10, 3.1 unit-hours at 0.12, 3 secrets at 0.40, 27 alarms at
     0.10, a dashboard, 37 metrics for 31 of 730 hours, and 1,314,000 calls of SQS at 0.40 a
     million."""
@@ -43,7 +43,7 @@ def test_idle_by_hand() -> None:
     assert (nat, existing) == (pytest.approx(36.50), 0)
 
 
-def test_prod_is_priced_as_it_ships() -> None:
+def test_prices_prod_matches_shipped_settings() -> None:
     prod = build_settings(CONTEXT["stages"]["prod"])
     assert prod.min_capacity * (1 + prod.readers) == prices.PROD_UNITS
     assert (prod.network, prod.endpoint_zones, prod.key) == ("endpoints", 2, False)
@@ -51,14 +51,14 @@ def test_prod_is_priced_as_it_ships() -> None:
     assert total(prices.PROD) == pytest.approx(350.40)
 
 
-def test_transitions_by_hand() -> None:
+def test_prices_transitions_match_hand_calculation() -> None:
     """1,000 tenants are 20 items of 50: 6 + 40 transitions, 2,976 runs, at 25 a million."""
     assert prices.count_run_transitions(1) == 8
     assert prices.count_run_transitions(1000) == 46
     assert total(prices.SWEEPS) == pytest.approx(2976 * 46 * 25e-6)
 
 
-def test_every_price_has_its_unit_and_source_and_every_item_its_price() -> None:
+def test_prices_have_unit_and_source() -> None:
     for price in [*PRICES.values(), *prices.AGENTCORE.values()]:
         assert price.usd > 0
         assert price.unit
@@ -66,5 +66,5 @@ def test_every_price_has_its_unit_and_source_and_every_item_its_price() -> None:
     assert Item("acu", 2, "").usd == pytest.approx(0.24)
 
 
-def test_alarms_are_as_many_as_are_priced() -> None:
+def test_prices_count_every_alarm() -> None:
     assert sum(len(stats(a)) for a in alarms().values()) == prices.ALARM_METRICS

@@ -77,7 +77,7 @@ def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[Account]:
         thread.join()
 
 
-def test_a_release_runs_migrate_and_waits_for_it(account: Account) -> None:
+def test_release_runs_migrate_and_waits_for_it(account: Account) -> None:
     for kind, before in (("Create", None), ("Update", 6), ("Update", 7)):
         answer = account.ask(kind, 7, before)
         assert (answer["Status"], answer["PhysicalResourceId"]) == ("SUCCESS", "release")
@@ -85,14 +85,14 @@ def test_a_release_runs_migrate_and_waits_for_it(account: Account) -> None:
     assert account.called == [f"{MIGRATE}:7"] * 3
 
 
-def test_a_migrate_that_refuses_fails_the_deployment_with_its_reason(account: Account) -> None:
+def test_release_fails_with_reason_of_migrate(account: Account) -> None:
     account.error = {"errorType": "Misconfigured", "errorMessage": "JWT_ISSUER is set, but no key"}
     answer = account.ask("Update", 7, before=6)
     assert answer["Status"] == "FAILED"
     assert answer["Reason"] == "Misconfigured: JWT_ISSUER is set, but no key"
 
 
-def test_on_the_way_back_nothing_is_applied_and_nothing_is_judged(account: Account) -> None:
+def test_release_rollback_applies_nothing(account: Account) -> None:
     """The older `migrate` would read the secret that the newer one has just refused, or miss the
     database that it missed, and the stack would stay in UPDATE_ROLLBACK_FAILED."""
     account.error = {"errorType": "Misconfigured", "errorMessage": "the secret is no JSON object"}
@@ -101,7 +101,7 @@ def test_on_the_way_back_nothing_is_applied_and_nothing_is_judged(account: Accou
     assert account.called == [f"{MIGRATE}:12"], "9 < 12, and not by their text"
 
 
-def test_the_stack_s_end_and_another_function_s_versions(account: Account) -> None:
+def test_release_ignores_deletion_and_versions_of_other_function(account: Account) -> None:
     """A stack that is deleted, or whose first deployment failed, calls nothing. Numbers of another
     function are no order."""
     assert account.ask("Delete", 7)["Status"] == "SUCCESS"
@@ -114,7 +114,7 @@ def test_the_stack_s_end_and_another_function_s_versions(account: Account) -> No
     assert release_function.needs_migration(event)
 
 
-def test_the_template_has_its_source_and_a_version_that_only_grows() -> None:
+def test_release_template_has_source_and_growing_version() -> None:
     stack = template()
     (caller,) = (n for n in properties(stack, "Lambda::Function") if n.startswith("ReleaseCaller"))
     props = properties(stack, "Lambda::Function")[caller]

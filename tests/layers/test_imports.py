@@ -21,14 +21,14 @@ WIRE = {"pydantic.json_schema", "strandline.apidocs.openapi"}
 """The API's document, with the first who asks for it."""
 
 
-def test_what_is_unwanted_exists() -> None:
+def test_layer_imports_unwanted_modules_exist() -> None:
     """A module that was renamed would never be imported, and prove nothing."""
     names = {name for unwanted in UNWANTED.values() for name in unwanted}
     missing = [name for name in sorted(names) if importlib.util.find_spec(name) is None]
     assert missing == []
 
 
-def test_an_import_too_many_is_noticed() -> None:
+def test_layer_imports_test_detects_extra_import() -> None:
     """Planted: the worker has the model, which nobody may have who does not embed."""
     with LambdaFunction("worker", ENVIRONMENT, flags=IMPORT_TIME) as function:
         assert wait_for_imports(function) & UNWANTED["archiver"] == MODEL

@@ -149,7 +149,7 @@ def recorded_event(gateway: Gateway) -> Callable[[str], Any]:
         for name in NAMES
     ],
 )
-def test_a_function_imports_what_it_needs_alone_and_answers_from_what_was_built(
+def test_layer_runtime_function_answers_from_built_layers(
     name: str,
     environment: dict[str, str],
     recorded_event: Callable[[str], Any],
@@ -169,7 +169,7 @@ def test_a_function_imports_what_it_needs_alone_and_answers_from_what_was_built(
         assert '"level":"ERROR"' not in function.output()
 
 
-def test_without_its_layers_a_function_does_not_start(
+def test_layer_runtime_function_needs_layers_to_start(
     environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Planted: were anything else importable, this would not be noticed."""
@@ -182,7 +182,7 @@ def test_without_its_layers_a_function_does_not_start(
         )
 
 
-def test_a_function_that_is_not_configured_does_not_start(environment: dict[str, str]) -> None:
+def test_layer_runtime_function_needs_configuration_to_start(environment: dict[str, str]) -> None:
     del environment["STRANDLINE_KEY_SECRET"]
     with LambdaFunction("ingest", environment) as function:
         with pytest.raises(AssertionError, match="ended"):

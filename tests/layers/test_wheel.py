@@ -46,7 +46,7 @@ def installation(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFacto
     return install_client(wheels["strandline"], tmp_path_factory.mktemp("client") / "venv")
 
 
-def test_the_readme_s_first_program_runs_as_it_stands(
+def test_wheel_runs_first_program_of_readme(
     installation: Installation, gateway: Gateway, repository: Path
 ) -> None:
     (program,) = blocks((repository / "README.md").read_text(), "python")
@@ -61,7 +61,7 @@ def test_the_readme_s_first_program_runs_as_it_stands(
     assert "Yes, from nine to three." in prompt, "what the first run stored"
 
 
-def test_client_wheel_is_small_and_needs_little(installation: Installation) -> None:
+def test_wheel_of_client_is_small_and_needs_little(installation: Installation) -> None:
     packages = next(installation.directory.glob("lib/python*/site-packages"))
     files = [path for path in packages.rglob("*") if path.is_file()]
     size = sum(path.stat().st_size for path in files if "__pycache__" not in path.parts)
@@ -71,7 +71,7 @@ def test_client_wheel_is_small_and_needs_little(installation: Installation) -> N
     assert matches == ["click", "httpx2", "pydantic", "rich", "typing-extensions"]
 
 
-def test_every_verb_can_be_read_without_the_service_s_packages(installation: Installation) -> None:
+def test_wheel_of_client_has_verbs_without_service_packages(installation: Installation) -> None:
     """All types of answers import, and all signatures resolve."""
     code = """
 import inspect
@@ -90,9 +90,7 @@ print(count)
     assert int(installation.run(code)) > 60
 
 
-def test_each_file_of_the_package_is_in_one_wheel(
-    wheels: dict[str, Path], repository: Path
-) -> None:
+def test_wheel_files_are_in_one_wheel_each(wheels: dict[str, Path], repository: Path) -> None:
     client, service = (list_files(wheel) for wheel in wheels.values())
     source = repository / "shared"
     texts = {
@@ -114,7 +112,7 @@ def test_each_file_of_the_package_is_in_one_wheel(
     }
 
 
-def test_the_client_s_files_are_those_that_make_check_holds_to_its_python(
+def test_wheel_of_client_has_files_checked_for_its_python(
     wheels: dict[str, Path], repository: Path
 ) -> None:
     program = [sys.executable, "layers/client_files.py"]
@@ -175,13 +173,13 @@ def old_pythons(
 
 
 @pytest.mark.parametrize("version", of_old_pythons([*PYTHONS]))
-def test_every_module_of_the_client_is_imported_on_other_pythons(
+def test_wheel_of_client_imports_on_other_pythons(
     old_pythons: Callable[[str], Installation], version: str
 ) -> None:
     assert int(old_pythons(version).run(COMPILE_AND_IMPORT)) > 100
 
 
-def test_every_module_of_the_client_needs_the_client_s_packages_alone(
+def test_wheel_of_client_needs_client_packages_only(
     installation: Installation,
 ) -> None:
     assert int(installation.run(COMPILE_AND_IMPORT)) > 100
@@ -189,7 +187,7 @@ def test_every_module_of_the_client_needs_the_client_s_packages_alone(
 
 @pytest.mark.proof
 @pytest.mark.parametrize("version", [*PYTHONS])
-def test_the_client_and_the_command_line_work_on_other_pythons(
+def test_wheel_of_client_and_cli_work_on_other_pythons(
     old_pythons: Callable[[str], Installation], version: str, gateway: Gateway, tmp_path: Path
 ) -> None:
     program = str(Path(__file__).parent / "client_program.py")
@@ -201,7 +199,7 @@ def test_the_client_and_the_command_line_work_on_other_pythons(
 
 @pytest.mark.proof
 @pytest.mark.parametrize("version", [*PYTHONS])
-def test_the_client_s_own_tests_pass_on_other_pythons(
+def test_wheel_of_client_passes_own_tests_on_other_pythons(
     old_pythons: Callable[[str], Installation], version: str, repository: Path
 ) -> None:
     directory = old_pythons(version).directory
@@ -223,7 +221,7 @@ def test_the_client_s_own_tests_pass_on_other_pythons(
 
 
 @pytest.mark.parametrize("version", of_old_pythons([*PYTHONS]))
-def test_run_on_another_python_says_so(
+def test_wheel_run_on_other_python_says_so(
     old_pythons: Callable[[str], Installation], version: str
 ) -> None:
     code, error = run_service_of(old_pythons(version), "run")
@@ -236,9 +234,7 @@ def test_run_on_another_python_says_so(
 
 
 @pytest.mark.proof
-def test_the_installed_wheels_run_the_service(
-    installation: Installation, wheels: dict[str, Path]
-) -> None:
+def test_wheel_of_service_runs_service(installation: Installation, wheels: dict[str, Path]) -> None:
     """With the service's packages of this environment, and nothing of the repository."""
     (packages,) = installation.directory.glob("lib/python*/site-packages")
     pip = ["-m", "uv", "pip", "install", "--quiet", "--no-deps"]
@@ -261,7 +257,7 @@ def test_the_installed_wheels_run_the_service(
         assert not program.traceback
 
 
-def test_without_the_service_run_and_operate_say_what_to_install(
+def test_wheel_without_service_says_what_to_install(
     wheels: dict[str, Path], tmp_path: Path
 ) -> None:
     installation = install_client(wheels["strandline"], tmp_path / "venv")

@@ -23,7 +23,7 @@ SUMMARY = "Run every proof at its full size, each within a bound of its own."
 MINUTE = 60
 BOUND_MINUTES = 90
 """After so many the whole is stopped."""
-SHARE = "tests/prove/test_schemathesis.py::test_no_input_crashes_it_and_it_answers_as_it_says"
+SHARE = "tests/prove/test_schemathesis.py::test_schemathesis_finds_no_crash_or_undocumented_answer"
 PARALLEL = (
     (
         "erasure races",
@@ -74,7 +74,7 @@ PARALLEL = (
     ("crash", "tests/prove/test_crash.py", 8),
     (
         "inputs",
-        "tests/functions/test_search_strings.py tests/functions/test_canary.py"
+        "tests/functions/test_search_strings.py tests/functions/test_leak_canary.py"
         " tests/functions/test_query_pages.py tests/strandline/context/test_context_text.py",
         8,
     ),
@@ -113,12 +113,16 @@ PARALLEL = (
         "tests/strandline/log/test_ingest_json.py tests/strandline/log/test_cid.py"
         " tests/strandline/log/test_event_builder.py tests/strandline/log/test_fulltext_input.py"
         " tests/strandline/test_schemas.py tests/strandline/test_participants.py"
-        " tests/strandline/test_moments.py tests/functions/test_times_everywhere.py"
+        " tests/strandline/test_moments.py tests/functions/test_timestamps.py"
         " tests/strandline/topics/test_walk.py tests/strandline/chains/test_heat.py"
         " tests/strandline/chains/test_segmentation.py tests/strandline/chains/test_quality.py",
         8,
     ),
-    ("planted cases", "tests/prove/test_schemathesis.py::test_it_finds_what_is_planted", 5),
+    (
+        "planted cases",
+        "tests/prove/test_schemathesis.py::test_schemathesis_finds_planted_faults",
+        5,
+    ),
     ("runner", "tests/prove/test_proof_runner.py tests/prove/test_upgrade.py", 5),
     ("browser", "tests/browser", 6),
 )

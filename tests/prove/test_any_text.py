@@ -216,7 +216,7 @@ def _ask(gateway: Gateway, key: str, user: str, query: str) -> None:
             read_outline(reply.body["text"])
 
 
-def test_every_text_is_folded_and_read(
+def test_text_of_any_kind_is_folded_and_read(
     plenty: Gateway, scratch_db: ScratchDatabase, request: pytest.FixtureRequest
 ) -> None:
     full = bool(request.config.getoption("--full"))

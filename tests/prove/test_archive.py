@@ -289,7 +289,7 @@ def play(stage: Callable[[int], Stage], seeds: Sequence[int]) -> tuple[int, int]
     return 0, leftovers
 
 
-def test_no_citation_dangles_and_nothing_is_left(
+def test_archive_leaves_no_dangling_citation_or_leftover(
     scratch_db: ScratchDatabase, stage: Callable[[int], Stage], request: pytest.FixtureRequest
 ) -> None:
     scenes = SCENES if request.config.getoption("--full") else SAMPLE
@@ -303,7 +303,7 @@ def test_no_citation_dangles_and_nothing_is_left(
     assert removals > scenes / 10  # most are cited again by who raced
 
 
-def test_a_removal_that_does_not_look_again_is_found(
+def test_archive_test_detects_unchecked_removal(
     stage: Callable[[int], Stage], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever was marked once goes, cited since or not."""
@@ -328,7 +328,7 @@ def test_a_removal_that_does_not_look_again_is_found(
     assert play(stage, [*REVEALING, *range(500)])[0] > 0
 
 
-def test_an_append_that_does_not_look_is_found(
+def test_archive_test_detects_unchecked_append(
     scratch_db: ScratchDatabase, stage: Callable[[int], Stage]
 ) -> None:
     scratch_db.rows("drop trigger cancel_blob_removal on blobs")
@@ -374,7 +374,7 @@ def _append(
 
 
 @pytest.mark.parametrize(("commit", "doomed"), [(True, []), (False, ["old"])])
-def test_a_removal_waits_for_an_append_that_stores(
+def test_archive_removal_waits_for_append(
     scratch_db: ScratchDatabase,
     gateway: Gateway,
     marked_cid: str,
@@ -400,7 +400,7 @@ def test_a_removal_waits_for_an_append_that_stores(
         assert appending.result(20) == ("stored" if commit else "undone")
 
 
-def test_an_append_waits_for_a_removal_and_comes_again(
+def test_archive_append_waits_for_removal_and_retries(
     scratch_db: ScratchDatabase, gateway: Gateway, marked_cid: str
 ) -> None:
     access = gateway.database.connect_as(Caller.background("acme"))

@@ -71,7 +71,7 @@ runner.run_shard(resources, builder, sys.argv[3], shard, now, time.monotonic() +
 @pytest.mark.parametrize(
     "step", [STEPS[0], *(pytest.param(step, marks=pytest.mark.proof) for step in STEPS[1:])]
 )
-def test_a_killed_builder_leaves_whole_trees(
+def test_builder_killed_leaves_whole_trees(
     scratch_db: ScratchDatabase,
     gateway: Gateway,
     aws: LocalAws,

@@ -131,7 +131,7 @@ def memberships(base: ScratchDatabase, family: Sequence[UUID]) -> list[UUID]:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_centroids_are_what_one_computes_from_nothing(
+def test_centroid_equals_recomputation(
     gateway: Gateway, scratch_db: ScratchDatabase, proof_size: Callable[[int], int], seed: int
 ) -> None:
     """Shuffled, every delivery twice, by four workers at once."""
@@ -193,7 +193,7 @@ def _forget(
     assert differences(database, base, sonas) == []
 
 
-def test_a_merge_that_counts_a_memory_twice_is_noticed(
+def test_centroid_test_detects_double_count_in_merge(
     gateway: Gateway, scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Planted: what both sonas were active in stays in both; then in the sum alone, and then in the
@@ -222,7 +222,7 @@ def test_a_merge_that_counts_a_memory_twice_is_noticed(
     assert "off by" in faults[0]
 
 
-def test_a_sum_that_forgets_what_it_counted_is_noticed(
+def test_centroid_test_detects_forgotten_count(
     gateway: Gateway, scratch_db: ScratchDatabase
 ) -> None:
     """Planted: a redelivery finds its event uncounted."""

@@ -151,13 +151,13 @@ def take_sample(count: int) -> list[Case]:
     return [Case(n, INJECTIONS[n]) for n in range(0, len(INJECTIONS), step)]
 
 
-def test_they_differ_in_kind() -> None:
+def test_chat_injections_differ_in_kind() -> None:
     assert len(KINDS) == 20
     assert len(set(INJECTIONS)) == 100
     assert all(len(texts) == 5 for texts in KINDS.values())
 
 
-def test_nothing_comes_of_stored_orders_but_an_answer(
+def test_chat_injections_yield_answer_only(
     front: Gateway,
     provider: ModelServer,
     scratch_db: ScratchDatabase,
@@ -238,7 +238,7 @@ def _check_new_events(
         ("api_keys", "update api_keys set scopes = array['read', 'write', 'admin']"),
     ],
 )
-def test_a_row_that_is_changed_is_noticed(
+def test_chat_injections_test_detects_changed_row(
     front: Gateway, provider: ModelServer, scratch_db: ScratchDatabase, table: str, fault: str
 ) -> None:
     """Though there are as many rows as before."""
@@ -255,7 +255,7 @@ def test_a_row_that_is_changed_is_noticed(
 
 
 @pytest.mark.parametrize("kind", ["fence", "special tokens", "turns", "citations"])
-def test_a_text_that_leaves_its_line_is_noticed(
+def test_chat_injections_test_detects_text_outside_its_line(
     front: Gateway, provider: ModelServer, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     """Stored text goes into the prompt as it is."""
@@ -270,7 +270,7 @@ def test_a_text_that_leaves_its_line_is_noticed(
         read_prompt(provider.requests[-1])
 
 
-def test_a_message_that_could_close_its_tag_is_noticed(
+def test_chat_injections_test_detects_closing_tag(
     front: Gateway, provider: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The message and the sona's name go into the prompt as they are."""

@@ -123,7 +123,7 @@ def _contents(base: ScratchDatabase, event_ids: Sequence[str]) -> list[str]:
     return sorted(texts[event_id] for event_id in event_ids)
 
 
-def test_two_roles_of_one_user_do_not_mix(
+def test_chat_roles_of_one_user_do_not_mix(
     front: Gateway,
     provider: ModelServer,
     scratch_db: ScratchDatabase,
@@ -194,7 +194,7 @@ def drop_filters(patch: pytest.MonkeyPatch) -> None:
         (drop_filters, "recall"),
     ],
 )
-def test_what_mixes_is_noticed(
+def test_chat_roles_test_detects_mixing(
     front: Gateway,
     provider: ModelServer,
     scratch_db: ScratchDatabase,

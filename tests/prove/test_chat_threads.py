@@ -58,7 +58,7 @@ def tell_all(gateway: Gateway, keys: dict[str, str], count: int) -> None:
         assert reply.body["failed"] == 0, reply.text
 
 
-def test_no_prompt_of_many_threads_holds_anothers_words(
+def test_chat_threads_prompt_has_no_words_of_others(
     front: Gateway,
     provider: ModelServer,
     scratch_db: ScratchDatabase,
@@ -124,7 +124,7 @@ def owner_in(lines: Sequence[str], owner: str) -> bool:
     return any(canary(owner) in line for line in lines)
 
 
-def test_a_viewer_that_is_too_wide_is_noticed(
+def test_chat_threads_test_detects_wide_viewer(
     front: Gateway, provider: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Planted: recalled for nobody in particular, and so for all. The append still refuses a reply
@@ -159,7 +159,7 @@ print(query.lambda_handler(json.load(sys.stdin), LambdaContext("query", 29)))
 
 @pytest.mark.proof
 @pytest.mark.parametrize("step", ["ask_model", "_reply_body"])
-def test_a_killed_process_leaves_one_message_and_gets_one_reply(
+def test_chat_threads_killed_process_gets_one_reply(
     front: Gateway, scratch_db: ScratchDatabase, aws: LocalAws, repository: Path, step: str
 ) -> None:
     """Killed three times before the model is asked, or before its reply is stored; then retried

@@ -117,7 +117,7 @@ def report_line(history: History, findings: Findings, kills: int, since: float) 
     )
 
 
-def test_no_acknowledged_event_is_lost_by_a_killed_database(
+def test_crash_of_database_loses_no_acknowledged_event(
     start_durable_server: Callable[..., EmbeddedPostgres],
     aws: LocalAws,
     proof_size: Callable[[int], int],
@@ -145,7 +145,7 @@ def test_no_acknowledged_event_is_lost_by_a_killed_database(
 
 
 @pytest.mark.proof
-def test_an_acknowledgement_before_the_write_would_be_lost(
+def test_crash_test_detects_early_acknowledgement(
     start_durable_server: Callable[..., EmbeddedPostgres], aws: LocalAws
 ) -> None:
     """The planted fault: the same test without synchronous_commit must lose an acknowledged event,

@@ -67,7 +67,7 @@ def frail(
     "pause",
     [pytest.param(0.0, id="in use", marks=pytest.mark.proof), pytest.param(1.2, id="at rest")],
 )
-def test_a_database_that_is_away_is_a_503_and_comes_back_by_itself(
+def test_database_outage_is_503_and_ends_by_itself(
     frail: tuple[EmbeddedPostgres, Gateway], pause: float
 ) -> None:
     """Every route says 503 with Retry-After while the database is away, for a connection that was
@@ -105,7 +105,7 @@ def test_a_database_that_is_away_is_a_503_and_comes_back_by_itself(
 
 
 @pytest.mark.proof
-def test_a_database_that_dies_during_a_request_leaves_the_outcome_unknown(
+def test_database_outage_during_request_leaves_outcome_unknown(
     frail: tuple[EmbeddedPostgres, Gateway],
 ) -> None:
     """Killed while the append waits for a lock: the retry with the same key stores it once."""
@@ -143,7 +143,7 @@ for each row execute function at_commit();
 
 
 @pytest.mark.proof
-def test_nothing_is_acknowledged_before_its_commit(
+def test_database_outage_during_commit_is_not_acknowledged(
     frail: tuple[EmbeddedPostgres, Gateway],
 ) -> None:
     """Killed in the middle of COMMIT, when the append function has long given its receipt."""
@@ -164,7 +164,7 @@ def test_nothing_is_acknowledged_before_its_commit(
     assert stored_in(base) == []
 
 
-def test_a_commit_that_fails_is_not_acknowledged(
+def test_database_outage_failed_commit_is_not_acknowledged(
     gateway: Gateway, scratch_db: ScratchDatabase
 ) -> None:
     """The receipt was read already, and then COMMIT itself is refused: nothing is stored, and the
@@ -219,7 +219,7 @@ def a_way_that_ends_at_the_first_statement(port: int) -> Generator[int]:
             served.result(20)
 
 
-def test_a_database_that_dies_right_after_the_login_is_unavailable(
+def test_database_outage_after_login_is_unavailable(
     scratch_db: ScratchDatabase,
 ) -> None:
     """The first statement on a new connection is ours, not the caller's: it broke all the same."""

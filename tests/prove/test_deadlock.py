@@ -51,7 +51,7 @@ def crossing(rnd: int, side: int) -> list[AppendOp]:
     return ops[::-1] if side else ops
 
 
-def test_batches_that_cross_never_deadlock(
+def test_deadlock_never_occurs_between_crossing_batches(
     scratch_db: ScratchDatabase, aws: LocalAws, request: pytest.FixtureRequest
 ) -> None:
     """200 rounds of two batches with the same keys, scopes and sessions in opposite order."""
@@ -77,7 +77,7 @@ def test_batches_that_cross_never_deadlock(
     assert len(log) == len(history.invocations)
 
 
-def test_scopes_are_locked_in_one_order(scratch_db: ScratchDatabase, aws: LocalAws) -> None:
+def test_deadlock_is_avoided_by_one_lock_order(scratch_db: ScratchDatabase, aws: LocalAws) -> None:
     """Two batches with the same scopes in opposite order are held up halfway, at one scope that
     somebody else has locked; when it is free, neither holds what the other needs."""
     history = History()
@@ -108,7 +108,7 @@ def test_scopes_are_locked_in_one_order(scratch_db: ScratchDatabase, aws: LocalA
     assert check_log(history, stored_in(scratch_db)) == Findings()
 
 
-def test_an_unsorted_order_would_deadlock(scratch_db: ScratchDatabase) -> None:
+def test_deadlock_test_detects_unsorted_order(scratch_db: ScratchDatabase) -> None:
     """The planted fault: each side takes one key, then the other's. It must be seen to deadlock,
     and to reach a caller as Unavailable, or the crossings above prove nothing."""
     gate = threading.Barrier(2, timeout=30)

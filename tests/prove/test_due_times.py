@@ -102,7 +102,7 @@ def milliseconds(connection: Connection[Any], statement: str) -> float:
     return median(costs[5:])
 
 
-def test_what_is_due_next_is_found_by_index(
+def test_due_time_is_found_by_index(
     scratch_db: ScratchDatabase, tenants: Connection[Any], proof_size: Callable[[int], int]
 ) -> None:
     """The pages at any size; the time at the promised one, which runs alone."""
@@ -116,7 +116,7 @@ def test_what_is_due_next_is_found_by_index(
             assert spend <= MOST_MS or proof_size(TENANTS) < TENANTS, statement
 
 
-def test_a_look_at_each_tenant_is_noticed(
+def test_due_time_test_detects_scan_of_tenants(
     scratch_db: ScratchDatabase, tenants: Connection[Any]
 ) -> None:
     """Planted: an index is gone."""
@@ -191,9 +191,7 @@ PARTS: tuple[tuple[str, ...], ...] = (
 
 
 @pytest.mark.parametrize("count", [1, 4])
-def test_moments_are_those_of_a_look_at_each_tenant(
-    scratch_db: ScratchDatabase, count: int
-) -> None:
+def test_due_times_match_scan_of_tenants(scratch_db: ScratchDatabase, count: int) -> None:
     """In worlds that change at random. Of what is overdue in several tenants, the look at each
     found the earliest of their next tries; now the next try of the latest that is overdue counts.
     Payloads ripen by the hour: here each appends at the end of one."""
@@ -236,7 +234,7 @@ def test_moments_are_those_of_a_look_at_each_tenant(
     print(f"  {differences} of 800 moments are later")
 
 
-def test_what_is_appended_after_a_scan_is_due_again(scratch_db: ScratchDatabase) -> None:
+def test_due_time_is_set_again_by_append_after_scan(scratch_db: ScratchDatabase) -> None:
     with psycopg.connect(scratch_db.admin_url, autocommit=True) as connection:
         connection.execute("insert into tenants (tenant_id) values ('acme')")
         connection.execute("insert into quotas (tenant_id, quota) values ('acme', 'appends')")

@@ -183,7 +183,7 @@ pytestmark = pytest.mark.proof
 
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("case", JOB_STEPS)
-def test_an_eraser_that_is_killed_goes_on(
+def test_eraser_killed_goes_on_to_receipt(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
     aws: LocalAws,
@@ -202,7 +202,7 @@ def test_an_eraser_that_is_killed_goes_on(
     assert faults(again, ids) == []
 
 
-def test_a_step_that_commits_before_the_others_is_noticed(
+def test_eraser_killed_test_detects_early_commit(
     gateway: Gateway, scratch_db: ScratchDatabase, erasers: Callable[[int], Erasers]
 ) -> None:
     """Teeth: tombstones that are not counted in the same transaction make the receipt untrue."""

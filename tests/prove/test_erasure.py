@@ -59,7 +59,7 @@ def log_output() -> Iterator[io.StringIO]:
     root.removeHandler(handler)
 
 
-def test_canaries_are_in_no_byte(
+def test_erasure_leaves_no_byte(
     plenty: Gateway,
     scratch_db: ScratchDatabase,
     versioned_bucket: LocalAws,

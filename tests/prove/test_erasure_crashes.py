@@ -49,7 +49,7 @@ STORED_ROWS = """
 
 @pytest.mark.proof
 @pytest.mark.parametrize("case", CASES)
-def test_a_crash_at_each_step_resumes(
+def test_erasure_crash_at_each_step_resumes(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
     aws: LocalAws,

@@ -73,7 +73,7 @@ class Freeze:
 
 
 @pytest.mark.parametrize(("place", "name"), STEPS)
-def test_an_erasure_in_a_frozen_database_is_done_whole_by_the_same_request(
+def test_erasure_in_frozen_database_is_completed_by_retry(
     plenty: Gateway,
     scratch_db: ScratchDatabase,
     monkeypatch: pytest.MonkeyPatch,

@@ -24,7 +24,7 @@ def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(eraser, wait, timedelta(0))
 
 
-def test_erasure_races_everybody(
+def test_erasure_race_leaves_nothing_dangling(
     plenty: Gateway,
     scratch_db: ScratchDatabase,
     aws: LocalAws,
@@ -40,7 +40,7 @@ def test_erasure_races_everybody(
 
 
 @pytest.mark.parametrize("is_forgotten", [False, True])
-def test_what_waits_to_be_folded_again_is_found(
+def test_erasure_race_drops_decisions_of_waiting_scope(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
     aws: LocalAws,

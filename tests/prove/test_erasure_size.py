@@ -38,7 +38,7 @@ AT_ONCE_SECONDS, JOB_SECONDS = 1.0, 900.0
 
 @pytest.mark.proof
 @pytest.mark.own_database
-def test_a_user_with_a_hundred_thousand_events(
+def test_erasure_of_hundred_thousand_events_is_fast(
     wire_plenty: Callable[[WordEmbedder], Gateway],
     scratch_db: ScratchDatabase,
     proof_size: Callable[[int], int],
@@ -86,7 +86,7 @@ MOST_ROWS = 250
 
 @pytest.mark.own_database
 @pytest.mark.parametrize("is_planted", [False, pytest.param(True, marks=pytest.mark.proof)])
-def test_a_tenant_that_statistics_do_not_know_is_erased_by_index(
+def test_erasure_without_statistics_goes_by_index(
     wire_plenty: Callable[[WordEmbedder], Gateway],
     scratch_db: ScratchDatabase,
     proof_size: Callable[[int], int],
@@ -250,7 +250,7 @@ class Costs:
 
 @pytest.mark.proof
 @pytest.mark.own_database
-def test_who_erases_nothing_pays_nothing(
+def test_erasure_costs_nothing_until_used(
     wire_plenty: Callable[[WordEmbedder], Gateway],
     scratch_db: ScratchDatabase,
     proof_size: Callable[[int], int],

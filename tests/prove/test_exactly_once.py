@@ -284,7 +284,7 @@ def run(
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_each_event_is_under_one_leaf_or_in_the_tail(
+def test_exactly_once_each_event_is_in_leaf_or_tail(
     plenty: Gateway,
     scratch_db: ScratchDatabase,
     aws: LocalAws,

@@ -35,7 +35,7 @@ def read_pages(gateway: Gateway, path: str, key: str, **query: object) -> list[d
         cursor = {"cursor": reply.body["next_cursor"]}
 
 
-def test_two_writers_lose_nothing(
+def test_field_history_of_two_writers_loses_nothing(
     plenty: Gateway,
     scratch_db: ScratchDatabase,
     proof_size: Callable[[int], int],
@@ -75,7 +75,7 @@ def test_two_writers_lose_nothing(
     assert [item["value"] for item in history] == [row[2] for row in rows][::-1][:served]
 
 
-def test_salience_counts_each_answer(
+def test_field_history_salience_counts_each_answer(
     plenty: Gateway, scratch_db: ScratchDatabase, proof_size: Callable[[int], int]
 ) -> None:
     reads = proof_size(READS)

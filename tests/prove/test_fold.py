@@ -214,7 +214,7 @@ def disorderly(
     "seed",
     [1, pytest.param(2, marks=pytest.mark.proof), pytest.param(3, marks=pytest.mark.proof)],
 )
-def test_no_order_number_or_death_of_messages_changes_what_is_folded(
+def test_fold_ignores_order_number_and_death_of_messages(
     server: Any,
     aws: LocalAws,
     embedder: WordEmbedder,
@@ -241,7 +241,7 @@ def test_no_order_number_or_death_of_messages_changes_what_is_folded(
 
 
 @pytest.mark.proof
-def test_interleaved_sessions_fold_as_they_would_alone(
+def test_fold_of_interleaved_sessions_equals_each_alone(
     server: Any, aws: LocalAws, embedder: WordEmbedder
 ) -> None:
     """Each session's runs are those of the same session in a scope where nobody else speaks."""
@@ -368,7 +368,7 @@ def _parts(worker: WorkerResources) -> tuple[Database, BlobStore, WordEmbedder]:
 
 
 @pytest.mark.proof
-def test_all_chains_dropped_and_folded_again_are_the_same(
+def test_fold_replay_gives_same_chains(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
     worker: WorkerResources,
@@ -412,7 +412,7 @@ def test_all_chains_dropped_and_folded_again_are_the_same(
         ),
     ],
 )
-def test_a_decision_that_was_not_stored_is_noticed(
+def test_fold_test_detects_unstored_decision(
     gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources, kind: str
 ) -> None:
     """Teeth: without decisions of a kind the replay of some life is another. (A vector given up is
@@ -474,7 +474,7 @@ def prepare_run(
     return scope
 
 
-def test_workers_on_one_scope_at_once_leave_one_history(
+def test_fold_by_concurrent_workers_leaves_one_history(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
     worker: WorkerResources,
@@ -491,7 +491,7 @@ def test_workers_on_one_scope_at_once_leave_one_history(
 
 
 @pytest.mark.proof
-def test_without_the_compare_and_swap_workers_get_into_each_others_way(
+def test_fold_test_detects_missing_compare_and_swap(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
     worker: WorkerResources,
@@ -514,7 +514,7 @@ def test_without_the_compare_and_swap_workers_get_into_each_others_way(
 
 
 @pytest.mark.proof
-def test_topics_compared_across_lanes_are_noticed(
+def test_fold_test_detects_topics_compared_across_lanes(
     server: Any, aws: LocalAws, embedder: WordEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Teeth: the proof of interleaved sessions fails where a scope is one lane."""
@@ -531,10 +531,10 @@ def test_topics_compared_across_lanes_are_noticed(
 
     monkeypatch.setattr(fold, "_fold_event", take)
     with pytest.raises(AssertionError):
-        test_interleaved_sessions_fold_as_they_would_alone(server, aws, embedder)
+        test_fold_of_interleaved_sessions_equals_each_alone(server, aws, embedder)
 
 
-def test_a_poison_message_ends_in_the_dead_letter_queue_and_the_others_are_done_once(
+def test_fold_poison_message_goes_to_dead_letter_queue(
     server: Any, aws: LocalAws, embedder: WordEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nine messages and what is none in one batch off the real queue; one of the nine names a scope

@@ -225,7 +225,7 @@ def scans_of_the_log(scratch_db: ScratchDatabase) -> int:
     return scans
 
 
-def test_an_event_costs_the_same_however_many_are_folded(
+def test_fold_rate_is_independent_of_log_size(
     plenty: Gateway,
     scratch_db: ScratchDatabase,
     worker: WorkerResources,
@@ -246,7 +246,7 @@ def test_an_event_costs_the_same_however_many_are_folded(
 
 
 @pytest.mark.proof
-def test_what_is_open_is_read_once_in_a_batch(
+def test_fold_rate_reads_open_messages_once_per_batch(
     plenty: Gateway,
     scratch_db: ScratchDatabase,
     worker: WorkerResources,

@@ -117,12 +117,12 @@ def faults(base: ScratchDatabase, graph: LargeGraph) -> Iterator[str]:
                 yield f"{name}: {read:.0f} rows read, {most} are promised"
 
 
-def test_reads_of_the_graph_go_by_index(scratch_db: ScratchDatabase, graph: LargeGraph) -> None:
+def test_graph_plan_of_reads_goes_by_index(scratch_db: ScratchDatabase, graph: LargeGraph) -> None:
     print(f"\n{graph.nodes} nodes in {graph.scopes} scopes, a quarter of them in view:")
     assert list(faults(scratch_db, graph)) == []
 
 
-def test_a_tenant_that_statistics_do_not_know_yet_is_written_by_index(
+def test_graph_plan_of_writes_without_statistics_goes_by_index(
     gateway: Gateway, scratch_db: ScratchDatabase, graph: LargeGraph
 ) -> None:
     """As at a first import: what is written reads a few rows for each node, not all of a tenant."""
@@ -168,7 +168,7 @@ def test_a_tenant_that_statistics_do_not_know_yet_is_written_by_index(
 
 @pytest.mark.parametrize("index", ["graph_edges_to", "graph_nodes_trigrams"])
 @pytest.mark.proof
-def test_without_an_index_it_is_noticed(
+def test_graph_plan_test_detects_missing_index(
     scratch_db: ScratchDatabase, graph: LargeGraph, index: str
 ) -> None:
     scratch_db.rows(f"drop index {index}")
@@ -176,7 +176,9 @@ def test_without_an_index_it_is_noticed(
 
 
 @pytest.mark.proof
-def test_its_state_is_told_in_bounded_time(scratch_db: ScratchDatabase, graph: LargeGraph) -> None:
+def test_graph_plan_state_takes_bounded_time(
+    scratch_db: ScratchDatabase, graph: LargeGraph
+) -> None:
     """Of a quarter of it, and of all of it for an admin."""
     with closing(Database(scratch_db.url)) as database:
         for viewer in ((WIDE,), ()):
@@ -189,7 +191,9 @@ def test_its_state_is_told_in_bounded_time(scratch_db: ScratchDatabase, graph: L
 
 
 @pytest.mark.proof
-def test_two_hops_are_not_far_from_bare_sql(scratch_db: ScratchDatabase, graph: LargeGraph) -> None:
+def test_graph_plan_two_hops_are_near_bare_sql(
+    scratch_db: ScratchDatabase, graph: LargeGraph
+) -> None:
     figures = measure(scratch_db, graph, 50)
     for item in figures:
         print(f"  {item}")

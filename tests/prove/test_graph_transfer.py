@@ -156,7 +156,7 @@ def round_trip(gateway: Gateway, data: bytes, *who: str, tenant: str = OTHER) ->
 # the round trip ----------------------------------------------------------------------------------
 
 
-def test_what_was_imported_is_exported_the_same(
+def test_graph_transfer_import_is_exported_the_same(
     plenty: Gateway, key: str, scratch_db: ScratchDatabase
 ) -> None:
     admin = plenty.key(rights=("read", "admin"))
@@ -205,7 +205,7 @@ FAULTS: Mapping[str, Callable[[int], Row]] = {
 """What an import may get wrong in its rows, by the name of a tenant."""
 
 
-def test_a_graph_that_is_not_the_same_is_noticed(
+def test_graph_transfer_test_detects_difference(
     plenty: Gateway, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     describe = GraphWriter.describe_observations
@@ -226,7 +226,7 @@ def test_a_graph_that_is_not_the_same_is_noticed(
 
 
 @pytest.mark.proof
-def test_a_large_graph_goes_round(
+def test_graph_transfer_round_trips_large_graph(
     plenty: Gateway,
     scratch_db: ScratchDatabase,
     proof_size: Callable[[int], int],
@@ -289,14 +289,14 @@ def refuse_damages(
     assert set(count_rows(base, tenant).values()) == {0}
 
 
-def test_a_damaged_file_is_refused_with_its_line(
+def test_graph_transfer_refuses_damaged_file_with_line(
     plenty: Gateway, key: str, scratch_db: ScratchDatabase
 ) -> None:
     _, data = fetch(plenty, key, *PAIR)
     refuse_damages(plenty, scratch_db, data)
 
 
-def test_an_import_that_takes_a_damaged_file_is_noticed(
+def test_graph_transfer_test_detects_damaged_file_taken(
     plenty: Gateway, key: str, scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Planted: a reader that believes all hashes, and one that needs no end."""
@@ -328,7 +328,7 @@ def fail_halfway(gateway: Gateway, base: ScratchDatabase, data: bytes) -> None:
     assert set(count_rows(base, OTHER).values()) == {0}
 
 
-def test_an_import_that_fails_halfway_leaves_nothing(
+def test_graph_transfer_failed_import_leaves_nothing(
     plenty: Gateway, key: str, scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, data = fetch(plenty, key, *PAIR)
@@ -390,7 +390,7 @@ DECEITS: dict[str, Callable[[list[dict[str, Any]]], int]] = {
 }
 
 
-def test_a_file_that_was_made_up_is_checked_by_what_it_says(
+def test_graph_transfer_checks_forged_file(
     plenty: Gateway, key: str, scratch_db: ScratchDatabase
 ) -> None:
     _, data = fetch(plenty, key, *PAIR)
@@ -408,7 +408,7 @@ def test_a_file_that_was_made_up_is_checked_by_what_it_says(
 # who sees what -----------------------------------------------------------------------------------
 
 
-def test_an_export_is_of_the_callers_view(plenty: Gateway, key: str) -> None:
+def test_graph_transfer_export_is_of_caller_view(plenty: Gateway, key: str) -> None:
     bound = plenty.key(user=BO)
     _, data = fetch(plenty, bound)
     scopes = [line["participants"] for line in of_kind(data, "scope")]
@@ -426,7 +426,7 @@ def test_an_export_is_of_the_callers_view(plenty: Gateway, key: str) -> None:
     assert (nobody.status, nobody.error["details"]) == (422, {"field": "participants"})
 
 
-def test_an_import_raises_no_trust_and_writes_only_where_its_credential_may(
+def test_graph_transfer_import_respects_trust_and_rights(
     plenty: Gateway, key: str, scratch_db: ScratchDatabase
 ) -> None:
     _, data = fetch(plenty, key, *PAIR)
@@ -450,7 +450,7 @@ def test_an_import_raises_no_trust_and_writes_only_where_its_credential_may(
     assert scratch_db.rows(trust) == [("tool",), ("user",)]
 
 
-def test_what_is_too_large_is_refused_with_the_way_out(
+def test_graph_transfer_too_large_is_refused_with_remedy(
     plenty: Gateway, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, data = fetch(plenty, key, ADA)

@@ -73,7 +73,7 @@ def event_rows(base: ScratchDatabase, tenant: str = "acme") -> list[tuple[Any, .
     )
 
 
-def test_twenty_callers_of_a_key_make_one_event_and_get_the_same_bytes(
+def test_idempotency_key_of_twenty_callers_makes_one_event(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
     callers: ThreadPoolExecutor,
@@ -102,7 +102,7 @@ def test_twenty_callers_of_a_key_make_one_event_and_get_the_same_bytes(
     print(f"\n{size} keys x {CALLERS} callers: {len(results)} events in {seconds:.1f} s")
 
 
-def test_twenty_callers_of_a_batch_make_its_events_once(
+def test_idempotency_key_of_batch_makes_events_once(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
     callers: ThreadPoolExecutor,
@@ -127,7 +127,7 @@ def test_twenty_callers_of_a_batch_make_its_events_once(
     assert len(event_rows(scratch_db)) == 5 * size
 
 
-def test_of_twenty_different_requests_under_one_key_one_wins(
+def test_idempotency_key_race_has_one_winner(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
     callers: ThreadPoolExecutor,
@@ -163,7 +163,7 @@ def test_of_twenty_different_requests_under_one_key_one_wins(
         ({"content": "x" * 70_000}, ["content"]),
     ],
 )
-def test_a_key_with_another_request_is_a_conflict_that_says_what_differs(
+def test_idempotency_key_conflict_says_what_differs(
     gateway: Gateway, scratch_db: ScratchDatabase, change: dict[str, object], fields: list[str]
 ) -> None:
     first = user_message(
@@ -192,7 +192,9 @@ def shape(reply: Reply) -> object:
     return reply.status, sorted(reply.headers), {n: type(v).__name__ for n, v in reply.body.items()}
 
 
-def test_one_users_keys_tell_another_nothing(gateway: Gateway, scratch_db: ScratchDatabase) -> None:
+def test_idempotency_keys_of_users_are_separate(
+    gateway: Gateway, scratch_db: ScratchDatabase
+) -> None:
     """The same key of another bound user is fresh, in every respect; so is that of an unbound
     credential, and of another tenant."""
     both = ["user:alice", "user:bob"]
@@ -219,7 +221,7 @@ def test_one_users_keys_tell_another_nothing(gateway: Gateway, scratch_db: Scrat
     assert len(event_rows(scratch_db)) == 4
 
 
-def test_a_conflict_shows_an_event_only_to_who_may_see_it(gateway: Gateway) -> None:
+def test_idempotency_key_conflict_hides_unseen_event(gateway: Gateway) -> None:
     """Unbound credentials share their keys: one that names others learns that the key is taken, and
     not by what."""
     first = append_keyed(gateway, gateway.key(), "k", user_message("Secret.", "user:alice"))
@@ -230,7 +232,7 @@ def test_a_conflict_shows_an_event_only_to_who_may_see_it(gateway: Gateway) -> N
     assert "participants" not in reply.text
 
 
-def test_a_header_and_a_source_event_key_of_channel_http_are_one_key(
+def test_idempotency_key_header_equals_source_event_key(
     gateway: Gateway, scratch_db: ScratchDatabase
 ) -> None:
     token = gateway.key()
@@ -248,7 +250,7 @@ class Death(BaseException):
     """No handler catches it: the process is gone."""
 
 
-def test_a_retry_after_a_death_between_commit_and_answer_gets_the_receipt(
+def test_idempotency_key_retry_after_commit_gets_receipt(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
     aws: LocalAws,
@@ -284,7 +286,7 @@ def test_a_retry_after_a_death_between_commit_and_answer_gets_the_receipt(
     assert len(event_rows(scratch_db)) == 1
 
 
-def test_check_then_insert_would_make_doubles(
+def test_idempotency_test_detects_check_then_insert(
     scratch_db: ScratchDatabase, proof_size: Callable[[int], int]
 ) -> None:
     """The planted fault: select the key, insert if it is absent. Under the same race it must make

@@ -116,7 +116,7 @@ def dues_of(stage: ProofService, moment: datetime) -> list[tuple[datetime, timed
 
 
 @pytest.mark.proof
-def test_a_stage_left_alone_is_silent_but_for_its_mornings(
+def test_idle_stage_is_silent_but_for_daily_sweep(
     stage: ProofService, proof_size: Callable[[int], int]
 ) -> None:
     start, days = stage.clock(), proof_size(DAYS)
@@ -170,7 +170,7 @@ def wait_until_nobody_is_connected(stage: ProofService) -> None:
 
 
 @pytest.mark.proof
-def test_use_through_a_day_wakes_the_archiver_no_more_than_it_looks(
+def test_idle_archiver_wakes_no_more_than_it_looks(
     stage: ProofService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Talks all an hour and more apart: what they leave is looked for once in six hours."""
@@ -203,7 +203,7 @@ def test_use_through_a_day_wakes_the_archiver_no_more_than_it_looks(
 
 
 @pytest.mark.proof
-def test_a_work_message_that_is_lost_costs_minutes(
+def test_idle_stage_loses_minutes_by_lost_work_message(
     stage: ProofService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The work queue is away all the time: a sweep is requested instead."""
@@ -215,7 +215,7 @@ def test_a_work_message_that_is_lost_costs_minutes(
 
 
 @pytest.mark.proof
-def test_what_would_wake_or_forget_it_is_noticed(
+def test_idle_test_detects_waking_and_forgetting(
     stage: ProofService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The planted faults: a run request that is never sent, a planner to whom something is always

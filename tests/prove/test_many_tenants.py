@@ -49,7 +49,7 @@ def step(verb: str, **fields: Any) -> tuple[Any, float]:
     return answer, time.monotonic() - begin
 
 
-def test_a_run_over_all_tenants_is_planned_and_ended(
+def test_many_tenants_run_is_planned_and_ended(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
     request: pytest.FixtureRequest,
@@ -113,7 +113,7 @@ def count_calls(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     return calls
 
 
-def test_states_of_a_definition_that_keeps_outcomes_are_too_large(repository: Path) -> None:
+def test_many_tenants_test_detects_too_large_states(repository: Path) -> None:
     """Planted: an item's answer is passed on, or the error of one that failed, which names lines of
     code; and a list in the plan's answer."""
     definition = json.loads((repository / "infra" / "job.asl.json").read_text())

@@ -90,7 +90,7 @@ def inspect(node: Path, folder: Path, target: list[str], *arguments: str) -> Any
 
 
 @pytest.mark.parametrize("transport", ["http", "stdio"])
-def test_the_inspector_lists_calls_and_reads(
+def test_mcp_tools_are_listed_called_and_read_by_inspector(
     transport: str, node: Path, url: str, key: str, samples: Samples, tmp_path: Path
 ) -> None:
     query = f"toolsets={EVERYTHING}&participants=user:alice&participants=agent:helper"
@@ -119,9 +119,7 @@ def test_the_inspector_lists_calls_and_reads(
     assert inspect(node, tmp_path, target, *prompt)["messages"]
 
 
-def test_the_inspector_finds_no_fault_with_the_schemas(
-    node: Path, url: str, tmp_path: Path
-) -> None:
+def test_mcp_tools_schemas_pass_inspector(node: Path, url: str, tmp_path: Path) -> None:
     address = f"{url}/mcp?toolsets={EVERYTHING}"
     strict = ("--transport", "http", "--method", "tools/list", "--strict")
     result = run(node, "mcp-inspector", "--cli", address, *strict, folder=tmp_path)
@@ -145,7 +143,9 @@ SCENARIOS = {
 
 
 @pytest.mark.parametrize("version", SCENARIOS)
-def test_it_conforms(version: str, node: Path, url: str, tmp_path: Path) -> None:
+def test_mcp_tools_pass_conformance_suite(
+    version: str, node: Path, url: str, tmp_path: Path
+) -> None:
     address = f"{url}/mcp?participants=user:alice"
     for scenario in SCENARIOS[version]:
         options = ("--url", address, "--scenario", scenario, "--spec-version", version)

@@ -79,7 +79,7 @@ class Sides:
 
 
 @pytest.mark.proof
-def test_a_noisy_tenant_does_not_slow_its_neighbour(
+def test_noisy_tenant_does_not_slow_neighbour(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
     elsewhere: ProcessPoolExecutor,
@@ -108,7 +108,7 @@ def test_a_noisy_tenant_does_not_slow_its_neighbour(
 
 
 @pytest.mark.proof
-def test_without_a_limit_the_noise_is_not_bounded(
+def test_noisy_tenant_is_unbounded_without_limit(
     gateway: Gateway, scratch_db: ScratchDatabase, elsewhere: ProcessPoolExecutor
 ) -> None:
     """What the proof above rests on can be missing, and is seen then."""

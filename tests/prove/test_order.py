@@ -175,7 +175,7 @@ def run(clients: Sequence[Client], target: int, polls: Mapping[Callable[[], None
     return turns
 
 
-def test_nothing_is_lost_doubled_or_out_of_order(
+def test_order_of_events_loses_and_doubles_nothing(
     scratch_db: ScratchDatabase, aws: LocalAws, proof_size: Callable[[int], int]
 ) -> None:
     """25,000 events by 8 writers: who follows by seq sees each once and in order; who follows by id
@@ -229,7 +229,7 @@ def by_scope(log: Sequence[StoredEvent]) -> dict[UUID, list[UUID]]:
     return scopes
 
 
-def test_an_event_that_commits_late_is_missed_by_id_and_not_by_seq(
+def test_order_by_seq_misses_no_late_commit(
     scratch_db: ScratchDatabase,
 ) -> None:
     """The one defect to design out first, step by step."""
@@ -257,7 +257,7 @@ def test_an_event_that_commits_late_is_missed_by_id_and_not_by_seq(
     assert right.seen == {result.scope_id: [result.event_id], outcome.scope_id: [outcome.event_id]}
 
 
-def test_a_scope_gives_the_next_seq_only_when_the_last_is_committed(
+def test_order_of_seq_is_commit_order(
     scratch_db: ScratchDatabase,
 ) -> None:
     """Commit order is seq order: a second append to the scope waits for the first one's end."""
@@ -287,7 +287,7 @@ def test_a_scope_gives_the_next_seq_only_when_the_last_is_committed(
 
 
 @pytest.mark.own_database
-def test_an_append_reads_no_more_of_a_large_log_than_of_a_small_one(
+def test_order_append_reads_no_more_of_large_log(
     scratch_db: ScratchDatabase, aws: LocalAws
 ) -> None:
     """The writers above finish in time only if an append does not look through the whole tenant."""

@@ -576,12 +576,14 @@ def faults(base: ScratchDatabase, query: Mapping[str, Hot]) -> dict[str, list[st
     return {name: what for name, what in results.items() if what}
 
 
-def test_every_hot_statement_goes_by_index(scratch_db: ScratchDatabase, crowd: LargeTenant) -> None:
+def test_plan_of_hot_statement_goes_by_index(
+    scratch_db: ScratchDatabase, crowd: LargeTenant
+) -> None:
     print(f"\n{crowd.events} events in {crowd.scopes} scopes, {crowd.scopes // 4} of them in view:")
     assert faults(scratch_db, hot(crowd)) == {}
 
 
-def test_a_tenant_that_statistics_do_not_know_is_not_read_for_each_row(
+def test_plan_without_statistics_does_not_read_tenant_per_row(
     scratch_db: ScratchDatabase, proof_size: Callable[[int], int]
 ) -> None:
     """As after many events of a new tenant, which no ANALYZE met: plans are worse, but what they
@@ -592,7 +594,7 @@ def test_a_tenant_that_statistics_do_not_know_is_not_read_for_each_row(
 
 
 @pytest.mark.proof
-def test_a_planner_that_knows_the_tenant_by_name_is_noticed(scratch_db: ScratchDatabase) -> None:
+def test_plan_test_detects_planning_for_tenant_name(scratch_db: ScratchDatabase) -> None:
     crowd = fill_tenant(scratch_db, 3_000, 1_200, is_in_statistics=False)
     scratch_db.rows(
         "create or replace function current_tenant() returns text language sql stable parallel safe"
@@ -688,7 +690,7 @@ _BROKEN = {
 
 
 @pytest.mark.proof
-def test_a_broken_policy_or_a_missing_index_is_noticed(
+def test_plan_test_detects_broken_policy_or_missing_index(
     scratch_db: ScratchDatabase, server: EmbeddedPostgres, request: pytest.FixtureRequest
 ) -> None:
     small = fill_tenant(scratch_db, 6_000, 1_200)

@@ -20,7 +20,7 @@ def part(name: str, code: str, seconds: float = 30, *, alone: bool = False) -> P
     return Part(name, (sys.executable, "-c", code), seconds, alone)
 
 
-def test_a_part_that_fails_is_told_and_the_others_go_on(
+def test_proof_runner_reports_failed_part_and_goes_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     parts = proof_runner.run_parts(
@@ -33,7 +33,7 @@ def test_a_part_that_fails_is_told_and_the_others_go_on(
     assert "1 of 2 parts did not pass" in proof_runner.render_table(parts)
 
 
-def test_a_part_over_its_bound_is_stopped_with_all_it_started(
+def test_proof_runner_stops_part_over_its_bound(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(proof_runner, "GRACE_SECONDS", 0.5)
@@ -50,7 +50,7 @@ def test_a_part_over_its_bound_is_stopped_with_all_it_started(
     assert is_gone(int(child.read_text()))
 
 
-def test_a_terminated_run_leaves_no_part_running(tmp_path: Path) -> None:
+def test_proof_runner_terminated_leaves_no_part_running(tmp_path: Path) -> None:
     child = tmp_path / "child"
     sleeper = (
         f"import os, pathlib, time; pathlib.Path({str(child)!r}).write_text(str(os.getpid()));"
@@ -82,7 +82,7 @@ def is_gone(process: int) -> bool:
     return False
 
 
-def test_parts_that_measure_time_run_alone_and_last(tmp_path: Path) -> None:
+def test_proof_runner_runs_timed_parts_alone_and_last(tmp_path: Path) -> None:
     code = "import time; print(time.time()); time.sleep(.5); print(time.time())"
     names = ("quiet", "one", "two")
     parts = proof_runner.run_parts(
@@ -92,7 +92,7 @@ def test_parts_that_measure_time_run_alone_and_last(tmp_path: Path) -> None:
     assert spans["quiet"][0] >= max(spans["one"][1], spans["two"][1])
 
 
-def test_the_cases_of_both_shares_are_summed_and_too_few_fail(
+def test_proof_runner_sums_cases_and_fails_on_too_few(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def shares(cases: int) -> list[Part]:
@@ -105,7 +105,7 @@ def test_the_cases_of_both_shares_are_summed_and_too_few_fail(
     assert prove.main(["--cases", "25"]) == 1
 
 
-def test_a_failing_part_fails_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_proof_runner_fails_with_failed_part(monkeypatch: pytest.MonkeyPatch) -> None:
     def bad(cases: int) -> list[Part]:
         return [part("bad", "exit(1)")]
 
@@ -114,7 +114,7 @@ def test_a_failing_part_fails_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     assert prove.main(["no such part"]) == 2
 
 
-def test_the_whole_has_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_proof_runner_bounds_whole_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What runs when it is used up is stopped, and what has not begun does not begin."""
     monkeypatch.setattr(proof_runner, "GRACE_SECONDS", 0.5)
     file = tmp_path / "late"
@@ -127,7 +127,7 @@ def test_the_whole_has_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert prove.BOUND_MINUTES <= 90
 
 
-def test_every_proof_is_a_part(repository: Path) -> None:
+def test_proof_runner_has_every_proof(repository: Path) -> None:
     names = {word.partition("::")[0] for one in prove.all_parts(1) for word in one.command}
     proofs = {str(one.relative_to(repository)) for one in repository.glob("tests/prove/test_*.py")}
     assert proofs <= names
@@ -135,7 +135,7 @@ def test_every_proof_is_a_part(repository: Path) -> None:
     assert all(os.path.exists(repository / name) for name in names if name.startswith("tests/"))
 
 
-def test_every_test_that_has_a_full_size_belongs_to_a_part(repository: Path) -> None:
+def test_proof_runner_has_every_full_size_test(repository: Path) -> None:
     words = {word for one in prove.all_parts(20_000) for word in one.command}
     paths = {Path(word.partition("::")[0]) for word in words if word.startswith("tests/")}
     sized = re.compile(r"\bproof_size\b|\bcase_count\b|\"--full\"|mark\.proof|@given\b")
@@ -150,9 +150,9 @@ def test_every_test_that_has_a_full_size_belongs_to_a_part(repository: Path) -> 
 
 
 @pytest.mark.proof
-def test_the_browser_s_tests_are_whole() -> None:
+def test_proof_runner_collects_browser_tests() -> None:
     """`make test` does not run them, for want of a browser: it collects them at least."""
     command = [sys.executable, "-m", "pytest", "-q", "--collect-only", "tests/browser"]
     process = subprocess.run(command, capture_output=True, text=True, check=False)
     assert process.returncode == 0, process.stdout
-    assert "test_a_call_made_from_the_page_is_answered" in process.stdout
+    assert "test_docs_page_call_is_answered" in process.stdout

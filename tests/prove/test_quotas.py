@@ -118,7 +118,7 @@ def to_the_brim(seconds: float) -> Stop:
     return lambda refusal: is_over(refusal) or all(refusal[t] >= BRIM for t in TENANTS)
 
 
-def test_a_rate_is_exact_within_one_slice_an_instance(
+def test_quota_rate_is_exact_within_slices(
     scratch_db: ScratchDatabase, tenants: None, proof_size: Callable[[int], int]
 ) -> None:
     """Never more than the limit allows by then, whatever the instances' luck; and never less by
@@ -127,7 +127,7 @@ def test_a_rate_is_exact_within_one_slice_an_instance(
 
 
 @pytest.mark.proof
-def test_batches_are_exact_too(scratch_db: ScratchDatabase, tenants: None) -> None:
+def test_quota_counts_batches_exactly(scratch_db: ScratchDatabase, tenants: None) -> None:
     assert measure_loss(scratch_db, "appends", 60, 5) <= WAITED
 
 
@@ -152,7 +152,7 @@ def measure_loss(base: ScratchDatabase, quota: Quota, most: int, seconds: float)
 @pytest.mark.parametrize(
     ("quota", "most"), [("requests", 1), pytest.param("appends", 60, marks=pytest.mark.proof)]
 )
-def test_a_rate_that_never_grows_again_is_seen(
+def test_quota_test_detects_rate_without_refill(
     scratch_db: ScratchDatabase, tenants: None, quota: Quota, most: int
 ) -> None:
     """The proofs above can fail: the burst is given, and no unit after it."""
@@ -176,7 +176,7 @@ def overshoot(base: ScratchDatabase) -> dict[str, int]:
     return {tenant: grants[tenant] - LEVEL for tenant in TENANTS}
 
 
-def test_a_level_is_never_passed_and_filled_within_a_slice_an_instance(
+def test_quota_level_is_never_passed_and_is_filled(
     scratch_db: ScratchDatabase, tenants: None
 ) -> None:
     """Refused while something was free, it was less than the slices that others held, or than
@@ -187,13 +187,13 @@ def test_a_level_is_never_passed_and_filled_within_a_slice_an_instance(
 
 
 @pytest.mark.proof
-def test_without_the_lock_a_level_is_passed(scratch_db: ScratchDatabase, tenants: None) -> None:
+def test_quota_test_detects_missing_lock(scratch_db: ScratchDatabase, tenants: None) -> None:
     """The proof above can fail: check first and act later, and instances lease the same units."""
     plant(scratch_db, "for no key update;", "; perform pg_sleep(0.005);")
     assert max(overshoot(scratch_db).values()) > 0
 
 
-def test_leases_are_few_beside_what_they_serve(
+def test_quota_leases_are_few(
     scratch_db: ScratchDatabase, tenants: None, lease_log: None, proof_size: Callable[[int], int]
 ) -> None:
     """Within its limit a tenant writes a row for one request in a hundred; at it, for no more than
@@ -234,7 +234,7 @@ def lease_log(scratch_db: ScratchDatabase) -> None:
     )
 
 
-def test_a_flood_of_refused_requests_asks_no_database(
+def test_quota_refusals_need_no_database(
     gateway: Gateway, proof_size: Callable[[int], int]
 ) -> None:
     """Once refused, a thousand requests ask for no connection at all."""
@@ -258,7 +258,7 @@ def test_a_flood_of_refused_requests_asks_no_database(
     assert not connections
 
 
-def test_a_refusal_of_much_is_none_of_little(scratch_db: ScratchDatabase, tenants: None) -> None:
+def test_quota_refusal_of_many_units_allows_few(scratch_db: ScratchDatabase, tenants: None) -> None:
     """And what no waiting brings is said as such, also when it is remembered."""
     (instance,) = instances(scratch_db, 1)
     with closing(instance._database):  # pyright: ignore[reportPrivateUsage]
@@ -316,7 +316,7 @@ def stored_past(base: ScratchDatabase) -> int:
     return row - LEVEL
 
 
-def test_counting_under_the_writers_lets_nothing_past_a_level(
+def test_quota_counting_under_writers_keeps_level(
     scratch_db: ScratchDatabase, tenants: None
 ) -> None:
     """What is leased and not committed yet is no room for others, and what is committed is counted
@@ -332,7 +332,7 @@ def test_counting_under_the_writers_lets_nothing_past_a_level(
     assert scratch_db.rows("select level - %s from quotas", LEVEL) == [(past,)]
 
 
-def test_counting_only_what_is_committed_lets_a_level_be_passed(
+def test_quota_test_detects_uncounted_pending_leases(
     scratch_db: ScratchDatabase, tenants: None
 ) -> None:
     """The proof above can fail: forget what is on its way, and it is given away twice."""
@@ -344,7 +344,7 @@ def test_counting_only_what_is_committed_lets_a_level_be_passed(
     assert stored_past(scratch_db) > 0
 
 
-def test_counting_the_committed_twice_refuses_early(
+def test_quota_test_detects_double_counted_commits(
     scratch_db: ScratchDatabase, tenants: None
 ) -> None:
     """The proof above can fail on its other side: what was leased lately and is stored by now is

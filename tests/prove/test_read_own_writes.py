@@ -43,12 +43,12 @@ def missing(gateway: Gateway, appends: int, **more: object) -> list[int]:
 
 
 @pytest.mark.usefixtures("down")
-def test_every_append_is_found_by_the_next_recall(
+def test_read_own_writes_recall_finds_every_append(
     gateway: Gateway, proof_size: Callable[[int], int]
 ) -> None:
     assert missing(gateway, proof_size(APPENDS)) == []
 
 
 @pytest.mark.usefixtures("down")
-def test_a_recall_that_looks_elsewhere_is_noticed(gateway: Gateway) -> None:
+def test_read_own_writes_test_detects_recall_elsewhere(gateway: Gateway) -> None:
     assert missing(gateway, 3, session_id="another") == [0, 1, 2]

@@ -193,7 +193,7 @@ class Run:
             assert not [group for group in GROUPS if marker(group) in reply.text]
 
 
-def test_answers_repeat_and_show_each_listener_only_their_own(
+def test_references_repeat_and_show_listeners_own_events_only(
     gateway: Gateway, scratch_db: ScratchDatabase, request: pytest.FixtureRequest
 ) -> None:
     runs = RUNS if request.config.getoption("--full") else SAMPLE
@@ -227,7 +227,7 @@ def run(gateway: Gateway, scratch_db: ScratchDatabase) -> Run:
     return run
 
 
-def test_a_cutoff_past_the_leaves_is_noticed(
+def test_references_test_detects_cutoff_past_leaves(
     run: Run, gateway: Gateway, scratch_db: ScratchDatabase
 ) -> None:
     access = gateway.database.connect_as(Caller.background("acme"))
@@ -238,7 +238,7 @@ def test_a_cutoff_past_the_leaves_is_noticed(
     run.append()
 
 
-def test_a_cutoff_alone_without_a_look_at_the_leaves_is_noticed(
+def test_references_test_detects_tail_by_cutoff_alone(
     run: Run, gateway: Gateway, scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A tail that is what lies past the cutoff shows events twice: leaves reach past it."""
@@ -258,7 +258,7 @@ def test_a_cutoff_alone_without_a_look_at_the_leaves_is_noticed(
     del run
 
 
-def test_marks_that_are_read_after_the_rows_are_noticed(
+def test_references_test_detects_marks_read_late(
     run: Run, gateway: Gateway, scratch_db: ScratchDatabase
 ) -> None:
     reader = gateway.database.connect_as(Caller.background("acme"))
@@ -271,7 +271,7 @@ def test_marks_that_are_read_after_the_rows_are_noticed(
         writer.database.close()
 
 
-def test_an_answer_that_is_selected_anew_is_noticed(
+def test_references_test_detects_new_selection(
     run: Run, scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A token that is not looked at: the same question gets what there is now."""
@@ -369,7 +369,7 @@ def liar(
     del scratch_db
 
 
-def test_no_model_leads_a_walk_out_of_view(
+def test_references_walk_stays_in_view_despite_model(
     run: Run,
     liar: LyingProvider,
     scratch_db: ScratchDatabase,

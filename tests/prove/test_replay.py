@@ -157,7 +157,7 @@ class Life:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_replay_gives_the_same_hashes_and_nodes(
+def test_replay_gives_same_hashes_and_nodes(
     gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources, seed: int
 ) -> None:
     life = Life(gateway, scratch_db, worker, seed)
@@ -181,7 +181,7 @@ def test_a_replay_gives_the_same_hashes_and_nodes(
 
 
 @pytest.mark.proof
-def test_a_vector_whose_loss_was_not_stored_is_noticed(
+def test_replay_test_detects_unstored_vector_loss(
     gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources
 ) -> None:
     """Planted: without the decision, a vector that came too late is in the replayed tree."""

@@ -86,7 +86,7 @@ def restart(server: EmbeddedPostgres, load: Load, times: int) -> float:
 
 
 @pytest.mark.proof
-def test_every_call_during_restarts_succeeds_or_says_to_try_again(
+def test_restart_calls_succeed_or_say_retry(
     live_service: tuple[EmbeddedPostgres, Load],
     proof_size: Callable[[int], int],
     request: pytest.FixtureRequest,
@@ -147,7 +147,7 @@ def assert_no_work_is_stuck(gateway: Gateway, base: ScratchDatabase) -> None:
 
 
 @pytest.mark.proof
-def test_an_error_that_nobody_translates_is_noticed(
+def test_restart_test_detects_untranslated_error(
     live_service: tuple[EmbeddedPostgres, Load], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The planted fault: the driver's words for 'away' reach the edge as they are."""
@@ -163,7 +163,7 @@ def test_an_error_that_nobody_translates_is_noticed(
 
 
 @pytest.mark.proof
-def test_an_acknowledgement_of_nothing_is_noticed(
+def test_restart_test_detects_false_acknowledgement(
     live_service: tuple[EmbeddedPostgres, Load], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The planted fault: sessions that do not end, jobs that are not tried again, and interactions

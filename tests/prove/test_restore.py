@@ -155,7 +155,7 @@ def goes_on(front: Gateway, base: ScratchDatabase, keys: dict[str, str]) -> None
 @pytest.mark.parametrize(
     "bring_back", [restore_from_backup, pytest.param(restore_from_dump, marks=pytest.mark.proof)]
 )
-def test_what_is_brought_back_is_whole_and_guarded_and_goes_on(
+def test_restore_is_whole_and_guarded_and_goes_on(
     source: Source,
     faulty_copy: ScratchDatabase,
     aws: LocalAws,
@@ -194,7 +194,7 @@ def test_what_is_brought_back_is_whole_and_guarded_and_goes_on(
 
 
 @pytest.mark.proof
-def test_a_restore_that_leaves_the_rights_behind_is_noticed(source: Source, place: Path) -> None:
+def test_restore_test_detects_missing_rights(source: Source, place: Path) -> None:
     with restore_from_dump(source.base, place, "--no-acl") as back:
         assert read_guards(back) != read_guards(source.base)
 
@@ -207,7 +207,7 @@ def test_a_restore_that_leaves_the_rights_behind_is_noticed(source: Source, plac
         "update scopes set last_seq = last_seq + 1",
     ],
 )
-def test_a_log_that_is_not_whole_is_noticed(faulty_copy: ScratchDatabase, fault: str) -> None:
+def test_restore_test_detects_incomplete_log(faulty_copy: ScratchDatabase, fault: str) -> None:
     assert list(find_damage(faulty_copy)) == []
     with psycopg.connect(faulty_copy.admin_url, autocommit=True) as administrator:
         administrator.execute("set session_replication_role = replica")
@@ -215,7 +215,7 @@ def test_a_log_that_is_not_whole_is_noticed(faulty_copy: ScratchDatabase, fault:
     assert list(find_damage(faulty_copy))
 
 
-def test_any_guard_that_is_gone_is_noticed(faulty_copy: ScratchDatabase) -> None:
+def test_restore_test_detects_missing_guard(faulty_copy: ScratchDatabase) -> None:
     for fault in (
         "alter table events no force row level security",
         "grant update on events to strandline_app",

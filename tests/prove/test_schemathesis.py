@@ -153,7 +153,7 @@ def share_of_operations(share: int, shares: int, one: Round) -> list[str]:
 @pytest.mark.parametrize(
     "share", [0, *(pytest.param(n, marks=pytest.mark.proof) for n in range(1, SHARES))]
 )
-def test_no_input_crashes_it_and_it_answers_as_it_says(
+def test_schemathesis_finds_no_crash_or_undocumented_answer(
     share: int,
     app: InProcessServer,
     gateway: Gateway,
@@ -195,7 +195,7 @@ def test_no_input_crashes_it_and_it_answers_as_it_says(
     assert app.answered_count >= total >= lowest
 
 
-def test_it_finds_what_is_planted(
+def test_schemathesis_finds_planted_faults(
     app: InProcessServer,
     gateway: Gateway,
     tmp_path: Path,

@@ -56,7 +56,7 @@ def clone(tmp_path: Path) -> Path:
     return root
 
 
-def test_the_last_commit_with_another_schema_is_taken(
+def test_upgrade_takes_last_commit_with_other_schema(
     clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # which only take their time here
@@ -76,7 +76,7 @@ def test_the_last_commit_with_another_schema_is_taken(
     assert run_tests(place, ["tests"], quiet=True) == {COLUMN_TEST}
 
 
-def test_a_test_that_fails_on_its_own_schema_is_no_fault_of_this_one(
+def test_upgrade_ignores_test_failing_on_own_schema(
     clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
@@ -89,12 +89,12 @@ def test_a_test_that_fails_on_its_own_schema_is_no_fault_of_this_one(
     assert find_faults(place, ["tests"]) == {COLUMN_TEST}
 
 
-def test_every_test_that_is_named_lies_here(repository: Path) -> None:
+def test_upgrade_tests_exist(repository: Path) -> None:
     assert [path for path in CURRENT_TESTS if not (repository / path).exists()] == []
 
 
 @pytest.mark.parametrize("layout", [CURRENT_TESTS, OLDER_TESTS])
-def test_a_commit_s_tests_are_found_in_its_own_layout(
+def test_upgrade_finds_tests_in_layout_of_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: tuple[str, ...]
 ) -> None:
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
@@ -108,12 +108,12 @@ def test_a_commit_s_tests_are_found_in_its_own_layout(
     assert failures == {f"{file}::test_it_fails_anyway" for file in files}
 
 
-def test_a_commit_without_any_of_the_tests_is_an_error(tmp_path: Path) -> None:
+def test_upgrade_from_commit_without_tests_is_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="has none of tests/functions"):
         run_tests(tmp_path, TESTS)
 
 
-def test_a_migration_that_was_changed_before_it_was_merged_is_passed_over(clone: Path) -> None:
+def test_upgrade_skips_migration_changed_before_merge(clone: Path) -> None:
     (clone / SCHEMA / "0003_grow.sql").write_text("select 3;")
     git(clone, "add", ".")
     git(clone, "commit", "-q", "-m", "a first try")
@@ -123,9 +123,7 @@ def test_a_migration_that_was_changed_before_it_was_merged_is_passed_over(clone:
 
 
 @pytest.mark.parametrize("change", ["edited", "replaced", "moved here"])
-def test_a_commit_older_than_the_baseline_is_refused(
-    clone: Path, tmp_path: Path, change: str
-) -> None:
+def test_upgrade_refuses_commit_before_baseline(clone: Path, tmp_path: Path, change: str) -> None:
     place = clone / SCHEMA
     if change == "edited":
         (place / "0001_grow.sql").write_text("select 'otherwise';")
@@ -148,14 +146,14 @@ def test_a_commit_older_than_the_baseline_is_refused(
     assert find_previous_commit(clone) == git(clone, "rev-parse", "HEAD~1")
 
 
-def test_while_a_migration_is_being_written_the_last_commit_is_the_code_of_before(
+def test_upgrade_takes_last_commit_during_new_migration(
     clone: Path,
 ) -> None:
     (clone / SCHEMA / "0003_grow.sql").write_text("select 3;")
     assert find_previous_commit(clone) == git(clone, "rev-parse", "HEAD")
 
 
-def test_functions_of_another_revision_are_another_schema(clone: Path, tmp_path: Path) -> None:
+def test_upgrade_counts_other_function_revision_as_schema(clone: Path, tmp_path: Path) -> None:
     """The commit's code runs on the functions that lie here, and its own can be put back."""
     functions = clone / SCHEMA.parents[1] / "log" / "functions.sql"
     functions.parent.mkdir()
@@ -172,7 +170,7 @@ def test_functions_of_another_revision_are_another_schema(clone: Path, tmp_path:
     assert own.read_text() == "-- revision: 1\n"
 
 
-def test_a_clone_without_its_history_says_how_to_get_it(clone: Path, tmp_path: Path) -> None:
+def test_upgrade_of_shallow_clone_says_how_to_get_history(clone: Path, tmp_path: Path) -> None:
     git(tmp_path, "clone", "-q", "--depth", "1", clone.as_uri(), "shallow")
     with pytest.raises(NoHistory, match="fetch-depth: 0"):
         find_previous_commit(tmp_path / "shallow")
@@ -180,6 +178,6 @@ def test_a_clone_without_its_history_says_how_to_get_it(clone: Path, tmp_path: P
         check_out(clone, "v9", tmp_path)
 
 
-def test_a_tree_that_is_no_clone_says_so(tmp_path: Path) -> None:
+def test_upgrade_without_git_checkout_says_so(tmp_path: Path) -> None:
     with pytest.raises(NoHistory, match="no git checkout"):
         find_previous_commit(tmp_path)

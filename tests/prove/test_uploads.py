@@ -204,7 +204,7 @@ def delete_all(aws: LocalAws) -> None:
     "name",
     ["look_up_payloads", "inspect_upload", "read_text_prefix", "store_upload", "append_events"],
 )
-def test_a_citation_that_died_anywhere_ends_well_when_it_is_sent_again(
+def test_upload_citation_crash_is_healed_by_retry(
     world: World, stage: Stage, name: str, when: Literal["before", "after"]
 ) -> None:
     data = f"killed {when} {name}".encode()
@@ -235,7 +235,7 @@ def test_a_citation_that_died_anywhere_ends_well_when_it_is_sent_again(
     "name",
     ["look_up_payloads", "inspect_upload", "read_text_prefix", "store_upload", "append_events"],
 )
-def test_a_citation_that_died_and_never_came_back_leaves_nothing_pending(
+def test_upload_citation_crash_leaves_nothing_pending(
     world: World, stage: Stage, name: str, when: Literal["before", "after"]
 ) -> None:
     data = f"killed for good {when} {name}".encode()
@@ -256,7 +256,7 @@ def test_a_citation_that_died_and_never_came_back_leaves_nothing_pending(
 
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("name", ["due", "remove_uploads", "forget"])
-def test_a_sweep_that_died_anywhere_is_finished_by_the_next(
+def test_upload_sweep_crash_is_finished_by_next_sweep(
     world: World, stage: Stage, name: str, when: Literal["before", "after"]
 ) -> None:
     citation, never = b"cited", b"never cited"
@@ -383,7 +383,7 @@ def play_rounds(
     return results
 
 
-def test_whatever_meets_an_event_cites_what_its_cid_names(
+def test_upload_citation_in_any_race_matches_cid(
     world: World, stage: Stage, proof_size: Callable[[int], int]
 ) -> None:
     """Every citation is stored with the right bytes, or told why not, or told to try again."""
@@ -396,7 +396,7 @@ def test_whatever_meets_an_event_cites_what_its_cid_names(
     assert {result.left for result in rounds} == {(0, 0)}
 
 
-def test_a_citation_without_verification_would_be_found_out(
+def test_upload_test_detects_missing_verification(
     world: World, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The planted fault: whatever lies there is believed."""
@@ -427,7 +427,7 @@ def test_a_citation_without_verification_would_be_found_out(
     assert rounds[-1].wrong
 
 
-def test_a_copy_of_whatever_lies_there_now_would_be_found_out(
+def test_upload_test_detects_unverified_copy(
     world: World, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The planted fault: the bytes that are copied are not held to those that were verified."""
@@ -444,7 +444,7 @@ def test_a_copy_of_whatever_lies_there_now_would_be_found_out(
     assert rounds[-1].wrong
 
 
-def test_a_sweep_that_forgets_first_would_be_found_out(
+def test_upload_test_detects_sweep_that_forgets_first(
     world: World, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The planted fault: the row before the object, and death in between."""

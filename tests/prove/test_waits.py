@@ -130,7 +130,7 @@ def sides() -> Iterator[tuple[Neighbour, Waiting]]:
         yield both
 
 
-def test_a_tenant_that_waits_does_not_slow_its_neighbour(
+def test_wait_does_not_slow_neighbour(
     sides: tuple[Neighbour, Waiting], request: pytest.FixtureRequest
 ) -> None:
     """The sample shows that no recall waits for a wait; how much slower one is, a machine that runs
@@ -151,7 +151,7 @@ def test_a_tenant_that_waits_does_not_slow_its_neighbour(
 
 
 @pytest.mark.proof
-def test_without_a_limit_they_take_every_thread() -> None:
+def test_wait_without_limit_takes_every_thread() -> None:
     """What the proof above rests on can be missing, and is seen then."""
     command = (sys.executable, "-c", UNLIMITED)
     with running(command) as service, sides_of(service) as (neighbour, waiting):

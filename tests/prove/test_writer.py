@@ -47,7 +47,7 @@ def restartable(directory: Path) -> Generator[Callable[[], None]]:
         programs[-1].kill()
 
 
-def test_every_event_is_there_once_though_the_service_is_killed(
+def test_writer_stores_events_once_despite_killed_service(
     proof_size: Callable[[int], int],
 ) -> None:
     count = proof_size(EVENTS)

@@ -23,7 +23,7 @@ def refusal(env: dict[str, str]) -> Misconfigured:
     return error.value
 
 
-def test_the_least_that_is_needed_is_enough() -> None:
+def test_config_accepts_minimum_settings() -> None:
     loaded_settings = ServiceSettings.from_env(GOOD)
     assert (
         loaded_settings.bucket,
@@ -36,7 +36,7 @@ def test_the_least_that_is_needed_is_enough() -> None:
     )
 
 
-def test_every_missing_variable_is_named_at_once() -> None:
+def test_config_names_all_missing_variables() -> None:
     message = refusal({}).message
     assert all(name in message for name in GOOD)
     assert "STRANDLINE_WORK_QUEUE_URL" not in message
@@ -44,13 +44,13 @@ def test_every_missing_variable_is_named_at_once() -> None:
 
 @pytest.mark.parametrize("missing", sorted(GOOD))
 @pytest.mark.parametrize("rest", ["absent", "empty"])
-def test_a_missing_variable_is_named_and_no_other(missing: str, rest: str) -> None:
+def test_config_names_only_missing_variable(missing: str, rest: str) -> None:
     env = {name: value for name, value in GOOD.items() if name != missing}
     message = refusal(env if rest == "absent" else {**env, missing: ""}).message
     assert [name for name in GOOD if name in message] == [missing]
 
 
-def test_a_short_secret_is_refused_and_not_repeated() -> None:
+def test_config_refuses_short_secret_unquoted() -> None:
     error = refusal({**GOOD, "STRANDLINE_KEY_SECRET": "thirty-one characters are few.."})
     assert "STRANDLINE_KEY_SECRET" in error.message
     assert "thirty-one" not in repr((error.message, error.details, error.__context__))
@@ -71,7 +71,7 @@ def test_a_short_secret_is_refused_and_not_repeated() -> None:
         ("STRANDLINE_UPLOAD_GRACE_SECONDS", "1799"),  # less than twice the default
     ],
 )
-def test_an_unusable_value_is_refused_by_name(name: str, value: str) -> None:
+def test_config_refuses_unusable_value_by_name(name: str, value: str) -> None:
     assert name in refusal({**GOOD, name: value}).message
 
 
@@ -98,7 +98,7 @@ BY_SET = {
         {"STRANDLINE_CLIENT_CERTIFICATES": "true", "STRANDLINE_CURSOR_SECRET": KEY_SECRET},
     ],
 )
-def test_any_way_in_is_enough(way: dict[str, str]) -> None:
+def test_config_accepts_any_authentication(way: dict[str, str]) -> None:
     loaded_settings = ServiceSettings.from_env(NO_KEYS | way)
     assert loaded_settings.key_secret is None
     assert loaded_settings.jwt_enabled is ("STRANDLINE_JWT_ISSUER" in way)
@@ -109,19 +109,19 @@ def test_any_way_in_is_enough(way: dict[str, str]) -> None:
     [{**JWT, **BY_SET}, {"STRANDLINE_CLIENT_CERTIFICATES": "true"}],
     ids=["public keys", "certificates"],
 )
-def test_a_way_in_without_a_secret_asks_for_one_for_cursors(way: dict[str, str]) -> None:
+def test_config_requires_cursor_secret_without_other_secret(way: dict[str, str]) -> None:
     error = refusal(NO_KEYS | way | {"STRANDLINE_CURSOR_SECRET": ""})
     assert "STRANDLINE_CURSOR_SECRET" in error.message
 
 
-def test_cursors_are_sealed_under_the_secret_that_is_there() -> None:
+def test_config_picks_secret_that_seals_cursors() -> None:
     by_own = {"STRANDLINE_CURSOR_SECRET": "c" * 32}
     assert ServiceSettings.from_env(GOOD | JWT | by_own).sealing_secret == "c" * 32
     assert ServiceSettings.from_env(GOOD).sealing_secret == GOOD["STRANDLINE_KEY_SECRET"]
     assert ServiceSettings.from_env(NO_KEYS | JWT).sealing_secret == JWT["STRANDLINE_JWT_SECRET"]
 
 
-def test_what_signs_is_pinned_by_the_kind_of_key() -> None:
+def test_config_pins_jwt_algorithms_by_key_kind() -> None:
     assert ServiceSettings.from_env(GOOD | JWT).jwt_algorithms == ("HS256",)
     by_keys = {**GOOD, **JWT, "STRANDLINE_JWT_SECRET": "", "STRANDLINE_JWT_JWKS": SET}
     assert ServiceSettings.from_env(by_keys).jwt_algorithms == ("RS256", "ES256", "EdDSA")
@@ -150,7 +150,7 @@ def test_what_signs_is_pinned_by_the_kind_of_key() -> None:
         ("AUTH_REQUIRE_ALL", "maybe"),
     ],
 )
-def test_a_half_configured_way_is_refused_by_name(name: str, value: str) -> None:
+def test_config_refuses_half_configured_authentication(name: str, value: str) -> None:
     error = refusal({**GOOD, **JWT, f"STRANDLINE_{name}": value})
     assert f"STRANDLINE_{name}" in error.message
     assert KEY_SECRET not in repr((error.message, error.details, error.__context__))
@@ -170,12 +170,12 @@ def test_a_half_configured_way_is_refused_by_name(name: str, value: str) -> None
         '{"keys": 7}',
     ],
 )
-def test_keys_come_as_a_set_or_over_https(source: str) -> None:
+def test_config_jwt_keys_need_set_or_https(source: str) -> None:
     settings = {**GOOD, **JWT, "STRANDLINE_JWT_SECRET": "", "STRANDLINE_JWT_JWKS": source}
     assert "STRANDLINE_JWT_JWKS" in refusal(settings).message
 
 
-def test_settings_are_read_once_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_config_reads_environment_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in GOOD.items():
         monkeypatch.setenv(name, value)
     assert get_settings().bucket == "bucket"
@@ -183,13 +183,13 @@ def test_settings_are_read_once_from_the_environment(monkeypatch: pytest.MonkeyP
     assert get_settings().bucket == "bucket"
 
 
-def test_only_prefixed_variables_are_read() -> None:
+def test_config_reads_prefixed_variables_only() -> None:
     error = refusal({name.removeprefix("STRANDLINE_"): value for name, value in GOOD.items()})
     assert all(name in error.message for name in GOOD)
 
 
 @pytest.mark.parametrize("role", ["superuser", "owner"])
-def test_a_role_that_could_look_past_row_level_security_is_refused(
+def test_config_refuses_role_that_bypasses_row_security(
     scratch_db: ScratchDatabase, role: str
 ) -> None:
     database = Database({"superuser": scratch_db.admin_url, "owner": scratch_db.owner_url}[role])
@@ -197,13 +197,13 @@ def test_a_role_that_could_look_past_row_level_security_is_refused(
         database.connection()
 
 
-def test_the_application_role_is_served(scratch_db: ScratchDatabase) -> None:
+def test_config_accepts_application_role(scratch_db: ScratchDatabase) -> None:
     database = Database(scratch_db.url)
     assert database.connection().execute("select 1").fetchone() == (1,)
     database.close()
 
 
-def test_a_variable_that_is_no_setting_is_told_with_the_nearest_name() -> None:
+def test_config_unknown_variable_suggests_nearest_name() -> None:
     known = {"STRANDLINE_LLM_PROVIDER": "openai", "STRANDLINE_DATA_DIR": "x", "PATH": "y"}
     assert find_unknown_settings(known) == []
     unknown = {"STRANDLINE_LLM_PROVDER": "openai", "STRANDLINE_QQQQ": "secret"}
@@ -214,7 +214,7 @@ def test_a_variable_that_is_no_setting_is_told_with_the_nearest_name() -> None:
 
 
 @pytest.mark.source
-def test_every_variable_that_the_source_names_is_known() -> None:
+def test_config_knows_every_variable_in_source() -> None:
     """Names in words and in f-strings; those that end in an underscore are the beginnings of
     several. The shell's completion has a variable of its own."""
     root = Path(__file__).parents[2]

@@ -39,7 +39,7 @@ OFFSETS = st.integers(-(16 * 60 - 1), 16 * 60 - 1).map(lambda m: timezone(timede
         ("9999-12-31T08:00:00+14:00", datetime(9999, 12, 30, 18, tzinfo=UTC)),
     ],
 )
-def test_a_time_is_one_in_utc(value: object, moment: datetime) -> None:
+def test_moment_is_parsed_to_utc(value: object, moment: datetime) -> None:
     assert parse_moment(value) == moment
     assert parse_moment(value).tzinfo is UTC
 
@@ -74,7 +74,7 @@ def test_a_time_is_one_in_utc(value: object, moment: datetime) -> None:
         (date(2026, 5, 8), "RFC 3339"),
     ],
 )
-def test_a_refusal_says_what_to_send(value: object, way_out: str) -> None:
+def test_moment_refusal_says_what_to_send(value: object, way_out: str) -> None:
     with pytest.raises(ValueError, match="RFC 3339") as refusal:
         parse_moment(value)
     assert way_out in str(refusal.value)
@@ -82,7 +82,7 @@ def test_a_refusal_says_what_to_send(value: object, way_out: str) -> None:
         TypeAdapter[datetime](Moment).validate_python(value)
 
 
-def test_a_day_is_its_first_moment() -> None:
+def test_moment_of_date_is_midnight() -> None:
     midnight = datetime(2026, 5, 8, tzinfo=UTC)
     for value in ("2026-05-08", date(2026, 5, 8), "2026-05-08T02:00:00+02:00", midnight):
         assert parse_date_or_moment(value) == midnight
@@ -93,7 +93,7 @@ def test_a_day_is_its_first_moment() -> None:
 
 
 @given(st.datetimes(timezones=OFFSETS))
-def test_what_is_taken_is_within_the_years_of_utc(moment: datetime) -> None:
+def test_moment_is_within_years_of_utc(moment: datetime) -> None:
     if not FIRST_MOMENT <= moment <= LAST_MOMENT:
         with pytest.raises(ValueError, match="years 1 to 9999"):
             parse_moment(moment.isoformat())
@@ -104,7 +104,7 @@ def test_what_is_taken_is_within_the_years_of_utc(moment: datetime) -> None:
 
 
 @given(st.one_of(st.integers(), st.floats(), st.text(), st.datetimes(), st.dates()))
-def test_anything_else_is_taken_or_refused(value: object) -> None:
+def test_moment_of_any_value_is_parsed_or_refused(value: object) -> None:
     for parse in (parse_moment, parse_date_or_moment):
         try:
             assert parse(value).tzinfo is UTC

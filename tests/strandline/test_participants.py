@@ -25,36 +25,36 @@ NAMES = st.builds(
 )
 
 
-def test_two_spellings_of_one_name_are_one_participant() -> None:
+def test_participant_spellings_of_one_name_are_one() -> None:
     composed, decomposed = "user:Zo\u00eb", "user:Zoe\u0308"
     assert composed != decomposed
     assert normalize(decomposed) == normalize(composed) == composed
 
 
 @pytest.mark.parametrize("around", [" ", "\t", "\n", "\u00a0", "\u2003", " \r\n "])
-def test_white_space_around_a_name_is_trimmed(around: str) -> None:
+def test_participant_name_is_trimmed(around: str) -> None:
     assert normalize(f"{around}user:alice{around}") == "user:alice"
 
 
-def test_white_space_inside_a_name_is_kept() -> None:
+def test_participant_name_keeps_inner_white_space() -> None:
     assert normalize("user:Alice  of the Hill") == "user:Alice  of the Hill"
 
 
-def test_case_is_kept_and_tells_people_apart() -> None:
+def test_participant_name_is_case_sensitive() -> None:
     assert normalize("user:Alice") == "user:Alice"
     assert normalize_set(["user:Alice", "user:alice"]) == ["user:Alice", "user:alice"]
     assert derive_scope_id("acme", ["user:Alice"]) != derive_scope_id("acme", ["user:alice"])
 
 
 @given(name=NAMES)
-def test_a_canonical_name_is_its_own_canonical_form(name: str) -> None:
+def test_participant_canonical_name_is_stable(name: str) -> None:
     once = normalize(name)
     assert normalize(once) == once
     assert unicodedata.is_normalized("NFC", once)
 
 
 @given(names=st.lists(NAMES, min_size=1, max_size=8), seed=st.integers(0, 1000))
-def test_order_and_doubles_do_not_change_the_scope(names: list[str], seed: int) -> None:
+def test_participants_scope_ignores_order_and_doubles(names: list[str], seed: int) -> None:
     shuffled = [*names, *names]
     random.Random(seed).shuffle(shuffled)
     respelled = [f" {unicodedata.normalize('NFD', name)}\n" for name in shuffled]
@@ -64,7 +64,7 @@ def test_order_and_doubles_do_not_change_the_scope(names: list[str], seed: int) 
 
 
 @given(names=st.lists(NAMES, min_size=1, max_size=5), more=NAMES)
-def test_one_member_more_or_another_tenant_is_another_scope(names: list[str], more: str) -> None:
+def test_participants_scope_differs_by_member_and_tenant(names: list[str], more: str) -> None:
     members = normalize_set(names)
     assert derive_scope_id("acme", members) != derive_scope_id("other", members)
     if normalize(more) not in members:
@@ -73,14 +73,14 @@ def test_one_member_more_or_another_tenant_is_another_scope(names: list[str], mo
         )
 
 
-def test_a_scope_id_cannot_be_made_by_moving_a_border() -> None:
+def test_participants_scope_id_resists_moved_borders() -> None:
     assert derive_scope_id("acme", ["user:a", "user:b"]) != derive_scope_id(
         "acme", ['user:a","user:b']
     )
     assert derive_scope_id("a", ["user:b"]) != derive_scope_id("a,user:b", [])
 
 
-def test_a_scope_id_is_a_uuid_of_version_8_and_never_changes() -> None:
+def test_participants_scope_id_is_stable_uuid_8() -> None:
     scope_id = derive_scope_id("acme", ["agent:helper", "user:alice"])
     assert (scope_id.version, scope_id.variant) == (8, "specified in RFC 4122")
     # SHA-256 of '["acme", "agent:helper", "user:alice"]', with version and variant set: stored in
@@ -107,7 +107,7 @@ def test_a_scope_id_is_a_uuid_of_version_8_and_never_changes() -> None:
         "-user:alice",
     ],
 )
-def test_what_is_no_kind_and_name_is_refused_by_field(name: str) -> None:
+def test_participant_invalid_name_is_refused_by_field(name: str) -> None:
     with pytest.raises(Invalid) as error:
         normalize(name, "speaker")
     assert error.value.details["field"] == "speaker"
@@ -115,12 +115,12 @@ def test_what_is_no_kind_and_name_is_refused_by_field(name: str) -> None:
 
 
 @pytest.mark.parametrize("point", [0, 0x01, 0x09, 0x0A, 0x1F, 0x7F, 0x85, 0x9F, 0xD800, 0xDFFF])
-def test_a_control_character_or_half_of_one_inside_a_name_is_refused(point: int) -> None:
+def test_participant_control_character_is_refused(point: int) -> None:
     with pytest.raises(Invalid, match="control"):
         normalize(f"user:al{chr(point)}ice")
 
 
-def test_a_name_has_at_most_its_length_in_characters() -> None:
+def test_participant_name_length_is_limited() -> None:
     longest = "user:" + "é" * (MAX_LENGTH - 5)
     assert normalize(unicodedata.normalize("NFD", longest)) == longest
     with pytest.raises(Invalid, match=str(MAX_LENGTH)) as error:
@@ -128,20 +128,20 @@ def test_a_name_has_at_most_its_length_in_characters() -> None:
     assert error.value.details["field"] == "participants"
 
 
-def test_a_set_has_at_most_its_number_of_members_after_doubles_are_dropped() -> None:
+def test_participants_count_is_limited_without_doubles() -> None:
     most = [f"user:{n}" for n in range(MAX_PARTICIPANTS)]
     assert len(normalize_set(most + most)) == MAX_PARTICIPANTS
     with pytest.raises(Invalid, match=str(MAX_PARTICIPANTS)):
         normalize_set([*most, "user:one-more"])
 
 
-def test_an_empty_set_is_refused() -> None:
+def test_participants_empty_set_is_refused() -> None:
     with pytest.raises(Invalid) as error:
         normalize_set([], "participants")
     assert error.value.details["field"] == "participants"
 
 
-def test_a_bare_name_is_what_stands_behind_the_first_colon() -> None:
+def test_participant_display_name_follows_first_colon() -> None:
     assert display_name("user:alice") == "alice"
     assert display_name("agent:gpt:4") == "gpt:4"
 
@@ -159,5 +159,5 @@ def test_a_bare_name_is_what_stands_behind_the_first_colon() -> None:
         ),
     ],
 )
-def test_agents_drop_out_beside_others_and_stay_alone(members: list[str], rest: list[str]) -> None:
+def test_participants_agents_drop_out_beside_others(members: list[str], rest: list[str]) -> None:
     assert drop_agents(members) == rest

@@ -46,7 +46,7 @@ def refusal_text(body: str | bytes) -> str:
 
 
 @given(value=JSON, ascii_only=st.booleans(), is_bytes=st.booleans())
-def test_json_comes_through_as_it_was_sent(value: Any, ascii_only: bool, is_bytes: bool) -> None:
+def test_schema_json_is_read_unchanged(value: Any, ascii_only: bool, is_bytes: bool) -> None:
     text = json.dumps(value, ensure_ascii=ascii_only)
     assert parse_json(text.encode() if is_bytes else text) == value
 
@@ -71,7 +71,7 @@ def test_json_comes_through_as_it_was_sent(value: Any, ascii_only: bool, is_byte
         "[" + "9" * 5000 + "]",
     ],
 )
-def test_what_is_not_json_is_malformed_and_names_the_body(body: str) -> None:
+def test_schema_invalid_json_is_malformed(body: str) -> None:
     for given_as in (body, body.encode()):
         with pytest.raises(Malformed) as error:
             parse_json(given_as)
@@ -82,7 +82,7 @@ def test_what_is_not_json_is_malformed_and_names_the_body(body: str) -> None:
     "body",
     [b"\xff", b'"\xff"', b'"\xc3"', b'"\xed\xa0\x80"', b'"\xc0\x80"', '{"a":1}'.encode("utf-16")],
 )
-def test_only_utf_8_is_read(body: bytes) -> None:
+def test_schema_json_is_utf_8_only(body: bytes) -> None:
     with pytest.raises(Malformed):
         parse_json(body)
 
@@ -104,7 +104,7 @@ def test_only_utf_8_is_read(body: bytes) -> None:
         ('{"edges": [{"weight": -1e999}]}', "edges[0].weight"),
     ],
 )
-def test_what_no_database_holds_is_refused_at_its_place(body: str, field: str) -> None:
+def test_schema_unstorable_value_is_refused_at_its_place(body: str, field: str) -> None:
     with pytest.raises(Invalid) as error:
         check_storable(parse_json(body))
     assert not isinstance(error.value, Malformed)
@@ -112,12 +112,12 @@ def test_what_no_database_holds_is_refused_at_its_place(body: str, field: str) -
     assert error.value.message.startswith(f"{field}: ")
 
 
-def test_a_surrogate_pair_is_one_character() -> None:
+def test_schema_surrogate_pair_is_one_character() -> None:
     assert parse_json(r'"\ud83c\udf0a"') == "🌊"
 
 
 @pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"a":', "}")])
-def test_32_levels_are_read_and_no_more(opening: str, closing: str) -> None:
+def test_schema_json_depth_is_at_most_32(opening: str, closing: str) -> None:
     inner = "1" if opening != "[" else ""
     check_storable(parse_json(opening * 32 + inner + closing * 32))
     for levels in (33, 10_000, 200_000):
@@ -135,7 +135,7 @@ def test_32_levels_are_read_and_no_more(opening: str, closing: str) -> None:
     ],
     ids=["many names, the last one twice", "a long name over many items", "a long name twice"],
 )
-def test_no_body_within_the_limit_takes_long_to_read(body: str) -> None:
+def test_schema_json_within_limit_is_read_fast(body: str) -> None:
     assert len(body) <= MAX_BODY_BYTES
     started = time.process_time()
     assert len(refusal_text(body)) < 500
@@ -147,7 +147,7 @@ def test_no_body_within_the_limit_takes_long_to_read(body: str) -> None:
     | st.text(max_size=60)
     | st.text('{}[]":,0123.e-\\u"d8 ', max_size=40)
 )
-def test_any_body_is_read_or_refused(body: str | bytes) -> None:
+def test_schema_any_body_is_read_or_refused(body: str | bytes) -> None:
     assert refusal_text(body) == "read" or ": " in refusal_text(body)
 
 
@@ -204,18 +204,18 @@ def refusal(shape: type[BaseModel], value: object) -> Invalid:
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )
-def test_a_field_over_its_limit_is_refused_by_name(change: dict[str, object], field: str) -> None:
+def test_schema_field_over_limit_is_refused_by_name(change: dict[str, object], field: str) -> None:
     error = refusal(APPEND, event(**change))
     assert error.details["field"] == field
     assert error.message.startswith(f"{field}: ")
 
 
 @pytest.mark.parametrize("value", [None, 1, "x", True, [], [event()]])
-def test_an_event_is_an_object(value: object) -> None:
+def test_schema_event_is_object(value: object) -> None:
     assert refusal(APPEND, value).details["field"] == "body"
 
 
-def test_every_wrong_field_is_named_up_to_a_number() -> None:
+def test_schema_wrong_fields_are_named_up_to_limit() -> None:
     error = refusal(APPEND, {"content": 1, **{f"x{n}": n for n in range(100)}})
     fields = cast("list[dict[str, str]]", error.details["fields"])
     names = [field["field"] for field in fields]
@@ -223,7 +223,7 @@ def test_every_wrong_field_is_named_up_to_a_number() -> None:
     assert len(names) == 20
 
 
-def test_a_refusal_repeats_no_long_name_and_no_value() -> None:
+def test_schema_refusal_repeats_no_value() -> None:
     secret = "the secret of the caller"
     error = refusal(APPEND, event(role=secret, metadata=secret, **{"n" * 1_000_000: secret}))
     text = json.dumps([error.message, error.details])
@@ -231,14 +231,14 @@ def test_a_refusal_repeats_no_long_name_and_no_value() -> None:
     assert secret not in text
 
 
-def test_metadata_may_have_its_16_kib_as_utf_8() -> None:
+def test_schema_metadata_holds_16_kib_of_utf_8() -> None:
     room = MAX_METADATA_BYTES - len('{"a":""}')
     assert validate(APPEND, event(metadata={"a": "é" * (room // 2)}))
     error = refusal(APPEND, event(metadata={"a": "é" * (room // 2) + "xx"}))
     assert str(MAX_METADATA_BYTES) in error.message
 
 
-def test_a_batch_holds_1_to_500_events() -> None:
+def test_schema_batch_holds_1_to_500_events() -> None:
     assert validate(BATCH, {"events": [1] * 500}).atomic is False
     for number in (0, 501):
         assert refusal(BATCH, {"events": [1] * number}).details["field"] == "events"
@@ -254,7 +254,7 @@ def test_a_batch_holds_1_to_500_events() -> None:
         (0, datetime(1970, 1, 1, tzinfo=UTC)),
     ],
 )
-def test_a_moment_is_rfc_3339_or_unix_seconds(given_as: object, moment: datetime) -> None:
+def test_schema_moment_is_rfc_3339_or_unix_seconds(given_as: object, moment: datetime) -> None:
     assert validate(APPEND, event(occurred_at=given_as)).occurred_at == moment
 
 
@@ -276,7 +276,7 @@ def test_a_moment_is_rfc_3339_or_unix_seconds(given_as: object, moment: datetime
         "10000-01-01T00:00:00Z",
     ],
 )
-def test_another_moment_is_refused_by_field(value: object) -> None:
+def test_schema_other_moment_is_refused_by_field(value: object) -> None:
     error = refusal(APPEND, event(occurred_at=value))
     assert error.details["field"] == "occurred_at"
     assert "time zone" in error.message

@@ -142,7 +142,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return json.loads(child.stdout.splitlines()[-1])
 
 
-def test_a_new_job_is_a_row(report: dict[str, Any]) -> None:
+def test_table_takes_new_job_as_row(report: dict[str, Any]) -> None:
     assert "planted" in report["functions"]
     assert report["spacing"]["planted"] == 7 * 60
     assert report["run"] == "planted"
@@ -153,7 +153,7 @@ def test_a_new_job_is_a_row(report: dict[str, Any]) -> None:
     assert "planted_spacing" in report["due parameters"]
 
 
-def test_a_new_quota_is_a_row_and_its_setting(report: dict[str, Any]) -> None:
+def test_table_takes_new_quota_as_row_and_setting(report: dict[str, Any]) -> None:
     assert report["limits"].count("planted_units") == 2
     assert report["quotas"][0] == "planted"
     assert report["default"] == 5
@@ -165,7 +165,7 @@ def test_a_new_quota_is_a_row_and_its_setting(report: dict[str, Any]) -> None:
     assert "planted: the tenant's quota is 5 planted units" in message
 
 
-def test_a_new_event_field_is_three_lines(report: dict[str, Any]) -> None:
+def test_table_takes_new_event_field_as_three_lines(report: dict[str, Any]) -> None:
     assert report["stored"] == [None, "low"]
     assert report["shown"]["planted_field"] == "low"
     assert (
@@ -175,7 +175,7 @@ def test_a_new_event_field_is_three_lines(report: dict[str, Any]) -> None:
     assert report["differences"] == [["planted_field"], ["planted_field"], ["edges"]]
 
 
-def test_requests_without_a_new_field_keep_their_fingerprint_and_block(
+def test_table_new_event_field_keeps_old_fingerprints(
     report: dict[str, Any],
 ) -> None:
     old, new = report["fingerprints"]

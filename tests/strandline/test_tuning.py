@@ -11,7 +11,7 @@ from strandline.chains.heat import AccessState, HeatState, apply_recalls, comput
 from strandline.tuning import DEFAULTS, Tuning
 
 
-def test_the_docs_have_each_threshold_with_its_default(repository: Path) -> None:
+def test_tuning_docs_list_thresholds_with_defaults(repository: Path) -> None:
     table = (repository / "docs" / "heat.md").read_text("utf-8").partition("## Thresholds")[2]
     matches = dict(re.findall(r"^\| `(\w+)` \| (\S+) \|", table, re.MULTILINE))
     assert list(matches) == list(Tuning.model_fields)
@@ -34,7 +34,7 @@ def test_the_docs_have_each_threshold_with_its_default(repository: Path) -> None
         ("daily", range(1, 15)),
     ],
 )
-def test_heat_table_in_docs_follows_formula(
+def test_tuning_heat_table_in_docs_follows_formula(
     repository: Path, recalled: str, recall_days: range
 ) -> None:
     made_at = datetime(2026, 5, 1, tzinfo=UTC)
@@ -54,7 +54,7 @@ def test_heat_table_in_docs_follows_formula(
     assert row.split(" | ") == [heat[int(day)] for day in days]
 
 
-def test_overrides_change_what_they_name_and_null_changes_nothing() -> None:
+def test_tuning_overrides_change_named_values_only() -> None:
     values = DEFAULTS.with_overrides({"heat_hours": 9.0, "promote": None, "similarity_low": 0.1})
     own = values.model_dump(exclude_defaults=True)
     assert own == {"heat_hours": 9.0, "similarity_low": 0.1}
@@ -66,12 +66,12 @@ def test_overrides_change_what_they_name_and_null_changes_nothing() -> None:
 @pytest.mark.parametrize(
     "wrong", [{"promote": 2}, {"promote": float("nan")}, {"flush_events": "20"}], ids=str
 )
-def test_overrides_that_cannot_be_are_refused(wrong: dict[str, object]) -> None:
+def test_tuning_refuses_invalid_overrides(wrong: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         DEFAULTS.with_overrides(wrong)
 
 
-def test_what_heat_goes_by_has_all_that_moves_its_moments() -> None:
+def test_tuning_heat_time_parameters_are_complete() -> None:
     """A change of any other threshold does not compute chains' moments again."""
     assert set(DEFAULTS.heat_time_parameters()) == {
         *("heat_importance", "heat_density", "heat_hours", "promote", "freezing", "archive_days")

@@ -63,7 +63,7 @@ def restart(function: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "resources", fresh)
 
 
-def test_a_recorded_request_is_served(gateway: Gateway, operator: str) -> None:
+def test_admin_serves_recorded_gateway_request(gateway: Gateway, operator: str) -> None:
     event = json.loads((EVENTS / "admin.json").read_text())
     event["headers"]["X-Api-Key"] = operator
     handler = importlib.import_module("functions.admin.handler").lambda_handler
@@ -75,7 +75,7 @@ def test_a_recorded_request_is_served(gateway: Gateway, operator: str) -> None:
 # tenants -----------------------------------------------------------------------------------------
 
 
-def test_a_tenant_is_made_once_shown_and_limited(gateway: Gateway, operator: str) -> None:
+def test_admin_tenant_is_created_once_shown_and_limited(gateway: Gateway, operator: str) -> None:
     body = {"tenant_id": "initech", "appends_per_minute": 7}
     reply = gateway.call("POST", TENANTS, body, key=operator)
     none = dict.fromkeys(LimitsIn.model_fields) | {"appends_per_minute": 7}
@@ -100,7 +100,7 @@ def test_a_tenant_is_made_once_shown_and_limited(gateway: Gateway, operator: str
         assert gateway.call("GET", place, key=operator).body["limits"] == limits
 
 
-def test_changes_of_limits_at_once_undo_none(gateway: Gateway, operator: str) -> None:
+def test_admin_tenant_limits_survive_concurrent_changes(gateway: Gateway, operator: str) -> None:
     names = list(LimitsIn.model_fields)
 
     def change(value: int) -> None:
@@ -131,7 +131,7 @@ def test_changes_of_limits_at_once_undo_none(gateway: Gateway, operator: str) ->
     ],
     ids=str,
 )
-def test_a_tenant_that_cannot_be_is_refused(
+def test_admin_tenant_create_refuses_invalid_body(
     gateway: Gateway,
     operator: str,
     scratch_db: ScratchDatabase,
@@ -143,7 +143,7 @@ def test_a_tenant_that_cannot_be_is_refused(
     assert scratch_db.rows("select count(*) from tenants") == [(3,)]
 
 
-def test_whoever_pages_meets_every_tenant_once(gateway: Gateway, operator: str) -> None:
+def test_admin_tenant_list_pages_each_once(gateway: Gateway, operator: str) -> None:
     for name in ("b", "a-1", "a0", "zz", "9"):
         assert gateway.call("POST", TENANTS, {"tenant_id": name}, key=operator).status == 201
     ids: list[str] = []
@@ -165,7 +165,7 @@ def test_whoever_pages_meets_every_tenant_once(gateway: Gateway, operator: str) 
 # keys --------------------------------------------------------------------------------------------
 
 
-def test_a_key_is_what_was_asked_for_and_works(gateway: Gateway, operator: str) -> None:
+def test_admin_key_is_created_as_requested_and_works(gateway: Gateway, operator: str) -> None:
     until = datetime.now(UTC) + timedelta(days=3)
     key_body = make(
         gateway,
@@ -196,7 +196,7 @@ def test_a_key_is_what_was_asked_for_and_works(gateway: Gateway, operator: str) 
     assert make(gateway, operator)["rights"] == ["read", "write"]
 
 
-def test_the_rights_on_the_wire_are_the_ones_there_are() -> None:
+def test_admin_key_rights_in_api_match_known_rights() -> None:
     assert KeyRight.__value__.__args__ == RIGHTS
 
 
@@ -219,7 +219,7 @@ def test_the_rights_on_the_wire_are_the_ones_there_are() -> None:
     ],
     ids=str,
 )
-def test_a_key_that_cannot_be_is_refused(
+def test_admin_key_create_refuses_invalid_body(
     gateway: Gateway,
     operator: str,
     scratch_db: ScratchDatabase,
@@ -231,7 +231,7 @@ def test_a_key_that_cannot_be_is_refused(
     assert scratch_db.rows("select count(*) from api_keys") == [(3,)]
 
 
-def test_a_key_of_a_tenant_that_is_not_there_makes_none(
+def test_admin_key_create_refuses_unknown_tenant(
     gateway: Gateway, operator: str, scratch_db: ScratchDatabase
 ) -> None:
     for name in ("initech", "ACME", "a%00b", "a" * 64, "%E9", "acme%20"):
@@ -240,7 +240,7 @@ def test_a_key_of_a_tenant_that_is_not_there_makes_none(
     assert scratch_db.rows("select count(*) from tenants") == [(3,)]
 
 
-def test_whoever_pages_meets_every_key_once(gateway: Gateway, operator: str) -> None:
+def test_admin_key_list_pages_each_once(gateway: Gateway, operator: str) -> None:
     key_ids = {make(gateway, operator)["key_id"] for _ in range(7)}
     ids: list[str] = []
     cursor: dict[str, str] = {}
@@ -257,7 +257,7 @@ def test_whoever_pages_meets_every_key_once(gateway: Gateway, operator: str) -> 
     assert wrong.status == 400
 
 
-def test_another_tenants_key_is_as_absent_as_one_that_never_was(
+def test_admin_key_of_other_tenant_equals_unknown_key(
     gateway: Gateway, operator: str, scratch_db: ScratchDatabase
 ) -> None:
     theirs = make(gateway, operator, "globex")
@@ -295,7 +295,7 @@ def rotate(gateway: Gateway, operator: str, key_id: str, **changes: object) -> R
     return gateway.call("POST", f"{ACME}/keys/{key_id}/rotate", changes, key=operator)
 
 
-def test_after_a_rotation_both_hold_for_the_overlap(
+def test_admin_key_rotation_keeps_both_during_overlap(
     gateway: Gateway, operator: str, scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old = make(gateway, operator, user="user:alice", rights=["write"], label="phone")
@@ -314,7 +314,7 @@ def test_after_a_rotation_both_hold_for_the_overlap(
     assert (appends(gateway, old["token"]), appends(gateway, key["token"])) == (401, 201)
 
 
-def test_without_an_overlap_the_old_key_ends_now(
+def test_admin_key_rotation_without_overlap_ends_old_key(
     gateway: Gateway, operator: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old = make(gateway, operator)
@@ -323,9 +323,7 @@ def test_without_an_overlap_the_old_key_ends_now(
     assert (appends(gateway, old["token"]), appends(gateway, key["token"])) == (401, 201)
 
 
-def test_no_overlap_lengthens_a_key_and_a_successor_lives_as_long(
-    gateway: Gateway, operator: str
-) -> None:
+def test_admin_key_rotation_keeps_expiry_and_lifetime(gateway: Gateway, operator: str) -> None:
     until = datetime.now(UTC) + timedelta(hours=1)
     old = make(gateway, operator, expires_at=until.isoformat())
     reply = rotate(gateway, operator, old["key_id"], overlap_seconds=30 * 86400)
@@ -337,7 +335,7 @@ def test_no_overlap_lengthens_a_key_and_a_successor_lives_as_long(
     assert datetime.fromisoformat(response.body["key"]["expires_at"]) == until + timedelta(days=5)
 
 
-def test_a_key_that_has_ended_or_has_a_successor_is_not_rotated(
+def test_admin_key_rotation_refuses_ended_or_replaced_key(
     gateway: Gateway, operator: str, scratch_db: ScratchDatabase
 ) -> None:
     old = make(gateway, operator)
@@ -353,7 +351,7 @@ def test_a_key_that_has_ended_or_has_a_successor_is_not_rotated(
     assert len(gateway.call("GET", f"{ACME}/keys", key=operator).body["keys"]) == 5
 
 
-def test_of_rotations_at_once_one_makes_a_successor(gateway: Gateway, operator: str) -> None:
+def test_admin_key_rotation_race_makes_one_successor(gateway: Gateway, operator: str) -> None:
     for _ in range(5):
         old = make(gateway, operator)["key_id"]
         with ThreadPoolExecutor(6) as pool:
@@ -376,7 +374,7 @@ def test_of_rotations_at_once_one_makes_a_successor(gateway: Gateway, operator: 
     ],
     ids=str,
 )
-def test_a_rotation_changes_neither_user_nor_rights(
+def test_admin_key_rotation_keeps_user_and_rights(
     gateway: Gateway, operator: str, body: dict[str, object], field: str
 ) -> None:
     key_id = make(gateway, operator)["key_id"]
@@ -384,7 +382,7 @@ def test_a_rotation_changes_neither_user_nor_rights(
     assert (reply.status, reply.error["details"]["field"]) == (422, field)
 
 
-def test_a_revoked_key_stays_revoked(
+def test_admin_key_stays_revoked(
     gateway: Gateway, operator: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key_body = make(gateway, operator)
@@ -400,7 +398,7 @@ def test_a_revoked_key_stays_revoked(
 
 
 @pytest.mark.parametrize("how", ["revoke", "rotate"])
-def test_the_process_that_ends_a_key_refuses_it_at_once(
+def test_admin_key_end_takes_effect_at_once_in_process(
     gateway: Gateway, operator: str, how: str
 ) -> None:
     second = make(gateway, operator, rights=["operator"])
@@ -425,7 +423,7 @@ def places(routes: Any) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("rights", [["read", "write"], ["admin"], ["read", "write", "admin"]])
 @pytest.mark.parametrize("user", [None, "user:alice"])
-def test_no_other_right_does_what_an_operator_may(
+def test_admin_routes_refuse_every_right_but_operator(
     gateway: Gateway,
     operator: str,
     scratch_db: ScratchDatabase,
@@ -452,7 +450,7 @@ def test_no_other_right_does_what_an_operator_may(
     assert sorted(after, key=str) == sorted(before, key=str)
 
 
-def test_an_operator_reads_and_writes_no_memory(gateway: Gateway, operator: str) -> None:
+def test_admin_operator_reads_and_writes_no_memory(gateway: Gateway, operator: str) -> None:
     for routes in (
         log_routes_write.ROUTES,
         (
@@ -472,7 +470,7 @@ def test_an_operator_reads_and_writes_no_memory(gateway: Gateway, operator: str)
             assert gateway.call(method, copy, {}, key=operator).status == 403, path
 
 
-def test_not_even_its_transactions_see_any_memory(gateway: Gateway, operator: str) -> None:
+def test_admin_operator_transaction_sees_no_memory(gateway: Gateway, operator: str) -> None:
     """Whatever a route of an operator's may once ask for: who it asks for was never there."""
     del operator
     assert (
@@ -492,7 +490,7 @@ def test_not_even_its_transactions_see_any_memory(gateway: Gateway, operator: st
             assert access.execute("select from api_keys", {}) == 2
 
 
-def test_an_operators_calls_are_not_counted_against_a_quota(
+def test_admin_operator_calls_do_not_count_against_quota(
     gateway: Gateway, operator: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nothing = {"requests_per_minute": 0}

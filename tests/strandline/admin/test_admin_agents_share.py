@@ -36,7 +36,7 @@ def change(gateway: Gateway, key: str, **changes: object) -> Reply:
     return gateway.call("PATCH", ACME, changes, key=key)
 
 
-def test_it_is_off_until_an_operator_sets_it(gateway: Gateway, operator: str) -> None:
+def test_agents_share_is_off_until_operator_sets_it(gateway: Gateway, operator: str) -> None:
     assert gateway.call("GET", ACME, key=operator).body["agents_share"] is False
     for target, holds in (
         ({"agents_share": True}, True),
@@ -55,7 +55,7 @@ def test_it_is_off_until_an_operator_sets_it(gateway: Gateway, operator: str) ->
     assert gateway.call("GET", ACME, key=operator).body["agents_share"] is False
 
 
-def test_the_trail_tells_each_change(gateway: Gateway, operator: str) -> None:
+def test_agents_share_changes_are_in_audit_trail(gateway: Gateway, operator: str) -> None:
     change(gateway, operator, agents_share=True)
     change(gateway, operator, agents_share=None, appends_per_minute=9)
     entries = gateway.call("GET", f"{ACME}/audit", key=operator).body["entries"]
@@ -69,7 +69,7 @@ def test_the_trail_tells_each_change(gateway: Gateway, operator: str) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["true", 1, 0, [], {}])
-def test_it_is_true_or_false(gateway: Gateway, operator: str, wrong: object) -> None:
+def test_agents_share_takes_only_booleans(gateway: Gateway, operator: str, wrong: object) -> None:
     for reply in (
         change(gateway, operator, agents_share=wrong),
         gateway.call("POST", TENANTS, {"tenant_id": "n", "agents_share": wrong}, key=operator),
@@ -77,7 +77,7 @@ def test_it_is_true_or_false(gateway: Gateway, operator: str, wrong: object) -> 
         assert (reply.status, reply.error["details"]["field"]) == (422, "agents_share")
 
 
-def test_no_right_but_operator_sets_it(
+def test_agents_share_is_set_by_operator_only(
     gateway: Gateway, operator: str, scratch_db: ScratchDatabase
 ) -> None:
     for rights in (["read", "write"], ["admin"]):
@@ -132,7 +132,7 @@ def asks_for(checker: Authenticator, request: AuthRequest) -> Sequence[str]:
 
 
 @pytest.mark.parametrize("kind", ["key", "jwt", "certificate"])
-def test_it_is_in_force_within_a_minute_and_costs_no_request_a_look(
+def test_agents_share_applies_in_one_minute_without_lookup(
     gateway: Gateway,
     operator: str,
     database: CountingDatabase,
@@ -154,7 +154,7 @@ def test_it_is_in_force_within_a_minute_and_costs_no_request_a_look(
     assert (lookups, database.count) == ({"jwt": 2}.get(kind, 1), 2 * lookups)
 
 
-def test_of_several_credentials_each_must_bear_it(
+def test_agents_share_must_hold_for_every_credential(
     gateway: Gateway, operator: str, database: CountingDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They differ for the minute in which a change reaches what each looked up: until then agents

@@ -49,7 +49,7 @@ def trail(base: ScratchDatabase) -> list[tuple[str, str, str, Any, str]]:
     )
 
 
-def test_every_route_of_an_operators_leaves_one_row_where_it_acted(
+def test_audit_records_one_row_per_operator_route(
     gateway: Gateway, operator: str, scratch_db: ScratchDatabase
 ) -> None:
     ask = partial(gateway.call, key=operator)
@@ -94,7 +94,7 @@ def test_every_route_of_an_operators_leaves_one_row_where_it_acted(
     assert "confidence" not in str(scratch_db.rows("select a::text from audit_log a"))
 
 
-def test_a_row_says_who_asked_and_which_request_it_was(
+def test_audit_row_names_actor_and_request(
     gateway: Gateway, operator: str, scratch_db: ScratchDatabase
 ) -> None:
     own = gateway.new_key("ops", "user:olga", rights=["operator"])
@@ -109,7 +109,7 @@ def test_a_row_says_who_asked_and_which_request_it_was(
     del operator
 
 
-def test_what_was_refused_lies_with_who_asked(
+def test_audit_row_of_refused_call_is_in_callers_tenant(
     gateway: Gateway, operator: str, scratch_db: ScratchDatabase
 ) -> None:
     """A stranger fills nobody else's trail; what stands where an id belongs is not kept."""
@@ -139,7 +139,7 @@ def test_what_was_refused_lies_with_who_asked(
     ]
 
 
-def test_who_may_not_fills_no_trail_beyond_its_quota(
+def test_audit_rows_of_forbidden_caller_stay_within_quota(
     gateway: Gateway, operator: str, scratch_db: ScratchDatabase
 ) -> None:
     stranger = gateway.key("globex", rights=["read"])
@@ -161,7 +161,7 @@ def details(base: ScratchDatabase, route: str) -> list[Any]:
     return [row[0] for row in base.rows(order, route)]
 
 
-def test_the_row_of_a_key_says_what_the_key_may(
+def test_audit_row_of_key_shows_its_rights(
     gateway: Gateway, operator: str, scratch_db: ScratchDatabase
 ) -> None:
     until = (datetime.now(UTC) + timedelta(days=3)).replace(microsecond=0)
@@ -193,7 +193,7 @@ def test_the_row_of_a_key_says_what_the_key_may(
     assert "confidence" not in str(scratch_db.rows("select a::text from audit_log a"))
 
 
-def test_the_row_of_limits_says_the_numbers_before_and_after(
+def test_audit_row_of_limits_shows_before_and_after(
     gateway: Gateway, operator: str, scratch_db: ScratchDatabase
 ) -> None:
     place = "/api/v1/admin/tenants"
@@ -237,7 +237,7 @@ def reads(receipt: Any) -> list[tuple[str, str, object]]:
     ]
 
 
-def test_an_admin_who_sees_all_leaves_a_row(
+def test_audit_records_admin_reading_whole_tenant(
     gateway: Gateway, tell: Tell, scratch_db: ScratchDatabase
 ) -> None:
     receipt = tell(gateway.key(), "the harbour at dawn")
@@ -254,7 +254,7 @@ def test_an_admin_who_sees_all_leaves_a_row(
     assert "harbour" not in text
 
 
-def test_nobody_else_who_reads_pays_for_the_trail(
+def test_audit_skips_reads_with_named_participants(
     gateway: Gateway, tell: Tell, scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not even an admin who names participants, or is bound to one."""
@@ -293,7 +293,7 @@ def locked_out(base: ScratchDatabase, ask: Any, monkeypatch: pytest.MonkeyPatch)
         ("PATCH", ACME, {"appends_per_minute": 5}),
     ],
 )
-def test_an_operators_call_that_cannot_be_recorded_does_and_tells_nothing(
+def test_audit_failure_stops_operator_call(
     gateway: Gateway,
     operator: str,
     scratch_db: ScratchDatabase,
@@ -311,7 +311,7 @@ def test_an_operators_call_that_cannot_be_recorded_does_and_tells_nothing(
     monkeypatch.undo()
 
 
-def test_an_admins_reading_that_cannot_be_recorded_tells_nothing(
+def test_audit_failure_stops_admin_read(
     gateway: Gateway, tell: Tell, scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     receipt = tell(gateway.key(), "the harbour at dawn")
@@ -323,7 +323,7 @@ def test_an_admins_reading_that_cannot_be_recorded_tells_nothing(
         assert "harbour" not in reply.text
 
 
-def test_a_change_whose_row_fails_is_undone(
+def test_audit_failure_undoes_change(
     gateway: Gateway, operator: str, scratch_db: ScratchDatabase
 ) -> None:
     key_id = gateway.call("POST", f"{ACME}/keys", {}, key=operator).body["key_id"]
@@ -364,7 +364,7 @@ def test_a_change_whose_row_fails_is_undone(
         "drop table audit_log",
     ],
 )
-def test_the_application_cannot_rewrite_the_trail(
+def test_audit_trail_cannot_be_rewritten_by_application(
     gateway: Gateway,
     operator: str,
     scratch_db: ScratchDatabase,
@@ -378,7 +378,7 @@ def test_the_application_cannot_rewrite_the_trail(
     assert scratch_db.rows("select a::text from audit_log a order by 1") == before
 
 
-def test_the_trail_is_read_by_tenant_newest_first(
+def test_audit_trail_is_read_by_tenant_newest_first(
     gateway: Gateway, operator: str, app: psycopg.Connection[Any]
 ) -> None:
     key_ids = [
@@ -404,7 +404,7 @@ def test_the_trail_is_read_by_tenant_newest_first(
     assert row == (0,)
 
 
-def test_the_row_of_a_bug_says_so(
+def test_audit_row_of_bug_says_internal_error(
     gateway: Gateway, operator: str, scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
@@ -416,7 +416,7 @@ def test_the_row_of_a_bug_says_so(
 
 
 @pytest.mark.parametrize("away", [False, True])
-def test_a_bug_is_in_the_log_and_in_the_answer_whatever_becomes_of_its_row(
+def test_audit_failure_hides_no_bug_from_log_or_answer(
     gateway: Gateway,
     operator: str,
     scratch_db: ScratchDatabase,
@@ -443,7 +443,7 @@ def test_a_bug_is_in_the_log_and_in_the_answer_whatever_becomes_of_its_row(
     assert [row[4] for row in trail(scratch_db)] == ([] if away else ["internal_error"])
 
 
-def test_a_commit_that_may_have_happened_stays_one_without_its_row(
+def test_audit_failure_keeps_outcome_unknown_answer(
     gateway: Gateway, operator: str, scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """That nothing was acknowledged, of a trail that is away, would be another thing."""
@@ -460,7 +460,7 @@ def test_a_commit_that_may_have_happened_stays_one_without_its_row(
 
 
 @pytest.mark.parametrize("path", [f"{TENANTS}/nobody", f"{ACME}/keys/{uuid.UUID(int=1).hex}"])
-def test_a_refusal_that_tells_something_and_cannot_be_recorded_is_not_told(
+def test_audit_failure_withholds_not_found_answer(
     gateway: Gateway,
     operator: str,
     scratch_db: ScratchDatabase,

@@ -103,7 +103,7 @@ def lead_a_life(gateway: Gateway) -> tuple[list[str], str]:
     return tokens, "\n".join(others)
 
 
-def test_no_dump_no_answer_and_no_log_holds_a_secret(
+def test_key_secrets_are_in_no_dump_answer_or_log(
     gateway: Gateway, scratch_db: ScratchDatabase, lines: io.StringIO
 ) -> None:
     tokens, answers = lead_a_life(gateway)
@@ -127,7 +127,7 @@ def test_no_dump_no_answer_and_no_log_holds_a_secret(
         "'mac ' || encode(%(mac)s, 'base64')",
     ],
 )
-def test_a_column_that_holds_one_is_noticed(
+def test_key_secrets_check_finds_planted_column(
     gateway: Gateway, scratch_db: ScratchDatabase, stored_value: LiteralString
 ) -> None:
     """Teeth."""
@@ -142,7 +142,7 @@ def test_a_column_that_holds_one_is_noticed(
     assert find_tokens(tokens, dump(scratch_db)) != []
 
 
-def test_a_line_or_an_answer_that_tells_one_is_noticed(
+def test_key_secrets_check_finds_planted_log_line_or_answer(
     gateway: Gateway, lines: io.StringIO
 ) -> None:
     """Teeth."""

@@ -36,7 +36,7 @@ def holds(gateway: Gateway) -> Tuning:
     return store_tuning.read_tuning(access, get_settings().tuning)
 
 
-def test_thresholds_are_set_one_by_one_and_reset_by_null(gateway: Gateway, operator: str) -> None:
+def test_tuning_sets_thresholds_one_by_one_and_null_resets(gateway: Gateway, operator: str) -> None:
     assert gateway.call("GET", ACME, key=operator).body["tuning"] == NONE
     own: dict[str, object] = {}
     for target in (
@@ -56,13 +56,13 @@ def test_thresholds_are_set_one_by_one_and_reset_by_null(gateway: Gateway, opera
     assert holds(gateway) == DEFAULTS
 
 
-def test_a_tenant_is_made_with_thresholds(gateway: Gateway, operator: str) -> None:
+def test_tuning_is_set_at_tenant_creation(gateway: Gateway, operator: str) -> None:
     body = {"tenant_id": "initech", "tuning": {"archive_days": 30}}
     reply = gateway.call("POST", TENANTS, body, key=operator)
     assert (reply.status, reply.body["tuning"]) == (201, NONE | {"archive_days": 30})
 
 
-def test_the_trail_says_from_what_to_what(gateway: Gateway, operator: str) -> None:
+def test_tuning_audit_row_shows_before_and_after(gateway: Gateway, operator: str) -> None:
     change(gateway, operator, {"heat_hours": 48, "promote": 0.9})
     change(gateway, operator, {"heat_hours": None, "promote": 0.9, "quality": "permissive"})
     entries = gateway.call("GET", f"{ACME}/audit", key=operator).body["entries"]
@@ -98,7 +98,7 @@ def test_the_trail_says_from_what_to_what(gateway: Gateway, operator: str) -> No
     ],
     ids=str,
 )
-def test_what_no_threshold_can_be_is_refused_by_name(
+def test_tuning_refuses_invalid_threshold_by_name(
     gateway: Gateway, operator: str, tuning: object, field: str
 ) -> None:
     for reply in (
@@ -123,7 +123,7 @@ def test_what_no_threshold_can_be_is_refused_by_name(
     ],
     ids=str,
 )
-def test_thresholds_that_undo_each_other_are_refused_with_both_their_names(
+def test_tuning_refuses_conflicting_thresholds_by_both_names(
     gateway: Gateway,
     operator: str,
     own: dict[str, object],
@@ -146,7 +146,7 @@ def test_thresholds_that_undo_each_other_are_refused_with_both_their_names(
     assert change(gateway, operator, {"quality": "strict"}).status == 200
 
 
-def test_changes_at_once_undo_none(gateway: Gateway, operator: str) -> None:
+def test_tuning_survives_concurrent_changes(gateway: Gateway, operator: str) -> None:
     def one(settings: dict[str, Any]) -> None:
         assert change(gateway, operator, settings).status == 200
 
@@ -158,7 +158,7 @@ def test_changes_at_once_undo_none(gateway: Gateway, operator: str) -> None:
     )
 
 
-def test_a_tenants_word_goes_before_the_deployments(
+def test_tuning_of_tenant_overrides_deployment(
     gateway: Gateway, operator: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STRANDLINE_TUNING", json.dumps({"heat_hours": 5.0, "promote": 0.2}))
@@ -169,7 +169,7 @@ def test_a_tenants_word_goes_before_the_deployments(
     assert holds(gateway) == DEFAULTS.with_overrides({"heat_hours": 5.0, "promote": 0.2})
 
 
-def test_what_a_release_of_before_stored_is_passed_over(gateway: Gateway, operator: str) -> None:
+def test_tuning_ignores_retired_threshold(gateway: Gateway, operator: str) -> None:
     """`hot` was a threshold until nothing went by it."""
     access = gateway.database.connect_as(Caller.background("acme"))
     with access.transaction():
@@ -192,7 +192,7 @@ def test_what_a_release_of_before_stored_is_passed_over(gateway: Gateway, operat
         ('{"freezing": 0.5}', "STRANDLINE_TUNING: .*freezing .0.5. must be at most promote"),
     ],
 )
-def test_a_deployments_slip_keeps_it_from_starting(text: str, names: str) -> None:
+def test_tuning_error_of_deployment_prevents_start(text: str, names: str) -> None:
     environment = {"DATABASE_URL": "x", "BUCKET": "x", "KEY_SECRET": KEY_SECRET, "TUNING": text}
     with pytest.raises(Misconfigured, match=names):
         ServiceSettings.from_env(
@@ -200,7 +200,7 @@ def test_a_deployments_slip_keeps_it_from_starting(text: str, names: str) -> Non
         )
 
 
-def test_no_right_but_operator_tunes(
+def test_tuning_is_changed_by_operator_only(
     gateway: Gateway, operator: str, scratch_db: ScratchDatabase
 ) -> None:
     for rights in (["read", "write"], ["admin"]):

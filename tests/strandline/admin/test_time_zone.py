@@ -24,7 +24,7 @@ def change(gateway: Gateway, key: str, **changes: object) -> Reply:
     return gateway.call("PATCH", ACME, changes, key=key)
 
 
-def test_it_is_utc_until_an_operator_sets_it(gateway: Gateway, operator: str) -> None:
+def test_time_zone_is_utc_until_operator_sets_it(gateway: Gateway, operator: str) -> None:
     assert gateway.call("GET", ACME, key=operator).body["time_zone"] == "UTC"
     for target, holds in (
         ({"time_zone": "Europe/Berlin"}, "Europe/Berlin"),
@@ -50,7 +50,7 @@ def test_it_is_utc_until_an_operator_sets_it(gateway: Gateway, operator: str) ->
         *("", "x" * 99, "UTC'; drop table tenants; --", "UTC\u0000", 7, True, ["UTC"]),
     ],
 )
-def test_what_is_no_zone_is_refused(gateway: Gateway, operator: str, wrong: object) -> None:
+def test_time_zone_refuses_unknown_zone(gateway: Gateway, operator: str, wrong: object) -> None:
     for reply in (
         change(gateway, operator, time_zone=wrong, appends_per_minute=9),
         gateway.call("POST", TENANTS, {"tenant_id": "n", "time_zone": wrong}, key=operator),
@@ -63,7 +63,7 @@ def test_what_is_no_zone_is_refused(gateway: Gateway, operator: str, wrong: obje
     assert gateway.call("GET", f"{TENANTS}/n", key=operator).status == 404
 
 
-def test_days_of_a_question_are_the_tenant_s(
+def test_time_zone_decides_days_of_question(
     gateway: Gateway, operator: str, tell: Callable[..., Any]
 ) -> None:
     key = gateway.key(user=ALICE)
@@ -90,7 +90,7 @@ def test_days_of_a_question_are_the_tenant_s(
 
 @pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "Pacific/Niue"])
 @pytest.mark.parametrize("now", ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z"])
-def test_the_ends_of_the_calendar_break_nothing(
+def test_time_zone_survives_ends_of_calendar(
     gateway: Gateway, operator: str, tell: Callable[..., Any], zone: str, now: str
 ) -> None:
     key = gateway.key(user=ALICE)

@@ -14,12 +14,12 @@ from tests.support import Gateway
 EXAMPLES = examples.load_examples()
 
 
-def test_every_route_has_an_example() -> None:
+def test_examples_cover_every_route() -> None:
     routes = {route for fn in FUNCTIONS if fn.protocol == "REST" for route in fn.routes}
     assert {example.operation for example in EXAMPLES} == routes
 
 
-def test_every_example_answers_as_it_says(
+def test_examples_match_service_answers(
     gateway: Gateway, embedder: Embedder, request: pytest.FixtureRequest
 ) -> None:
     """With `--renew-examples` (`make examples`) the file gets the answers of now."""
@@ -33,7 +33,7 @@ def test_every_example_answers_as_it_says(
     examples.FILE.write_text(renew_text(text, [story.renew(example)[1] for example in EXAMPLES]))
 
 
-def test_what_a_session_s_search_finds_in_the_graph_is_shown() -> None:
+def test_examples_show_graph_of_session_search() -> None:
     operation = "POST /api/v1/sessions/{session_id}/context/search"
     (search,) = [example for example in EXAMPLES if example.operation == operation]
     graph = search.answer["graph"]
@@ -42,7 +42,7 @@ def test_what_a_session_s_search_finds_in_the_graph_is_shown() -> None:
     assert all(item["event_ids"] for item in (*graph["nodes"], *graph["edges"]))
 
 
-def test_answers_are_renewed_where_they_differ(gateway: Gateway) -> None:
+def test_examples_renewal_changes_only_differences(gateway: Gateway) -> None:
     """A field that is new, one that is gone and a value that changed; the rest stays, ids too."""
     first = EXAMPLES[0]
     read = next(e for e in EXAMPLES if e.path.get("event_id") == first.answer["event_id"])
@@ -59,7 +59,7 @@ def test_answers_are_renewed_where_they_differ(gateway: Gateway) -> None:
     assert json.loads(renew_text(stale, EXAMPLES)) == json.loads(text)
 
 
-def test_an_example_that_says_something_else_is_noticed(gateway: Gateway) -> None:
+def test_examples_check_notices_wrong_example(gateway: Gateway) -> None:
     append = next(e for e in EXAMPLES if e.operation == "POST /api/v1/events")
     for wrong in (
         replace(append, status=200),

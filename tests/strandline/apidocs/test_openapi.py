@@ -25,18 +25,18 @@ from tests.contract import document, operations
 from tests.support import KEY_SECRET
 
 
-def test_it_is_openapi_3_1() -> None:
+def test_openapi_document_is_version_3_1() -> None:
     validate(document())
     assert document()["openapi"] == "3.1.0"
 
 
-def test_it_names_what_is_served_and_nothing_else() -> None:
+def test_openapi_lists_exactly_served_routes() -> None:
     assert set(operations()) == {
         route for fn in FUNCTIONS if fn.protocol == "REST" for route in fn.routes
     }
 
 
-def test_the_limits_of_parameters_are_of_json_schema() -> None:
+def test_openapi_parameter_limits_use_json_schema() -> None:
     for name, operation in operations().items():
         for parameter in operation.get("parameters", []):
             foreign = parameter["schema"].keys() & {"ge", "gt", "le", "lt"}
@@ -47,7 +47,7 @@ def test_the_limits_of_parameters_are_of_json_schema() -> None:
     assert parameters["min_relevance"] == {"type": "number", "minimum": 0, "maximum": 1}
 
 
-def test_every_operation_reads_well_to_a_stranger() -> None:
+def test_openapi_operations_are_described() -> None:
     result = operations()
     ids = [operation["operationId"] for operation in result.values()]
     assert len(set(ids)) == len(ids)
@@ -60,7 +60,7 @@ def test_every_operation_reads_well_to_a_stranger() -> None:
             assert parameter["description"], f"{name}: {parameter['name']}"
 
 
-def test_every_operation_says_who_may_and_what_else_it_answers() -> None:
+def test_openapi_operations_list_security_and_errors() -> None:
     for name, operation in operations().items():
         statuses = set(operation["responses"])
         assert {"429", "500", "502", "504"} <= statuses, name
@@ -78,7 +78,7 @@ def test_every_operation_says_who_may_and_what_else_it_answers() -> None:
             assert {"400", "413", "422"} <= statuses, name
 
 
-def test_every_error_has_one_shape() -> None:
+def test_openapi_errors_share_one_schema() -> None:
     for name, response in document()["components"]["responses"].items():
         schema = response["content"]["application/json"]["schema"]
         assert schema == {"$ref": "#/components/schemas/Error"}, name
@@ -101,26 +101,26 @@ def _references(node: Any) -> Iterator[str]:
             yield from _references(value)
 
 
-def test_every_error_that_has_a_status_is_told() -> None:
+def test_openapi_lists_every_error_with_status() -> None:
     names = {r.rpartition("/")[2] for r in _references(document()["paths"])}
     for kind, status in STATUS.items():
         if status not in (424, 429, 503):
             assert kind.__name__ in names
 
 
-def test_a_response_tells_the_codes_of_its_status_that_routes_raise() -> None:
+def test_openapi_response_lists_error_codes() -> None:
     description = document()["components"]["responses"]["Conflict"]["description"]
     assert description.startswith(f"`key_conflict`: {Conflict.__doc__} `state_conflict`: ")
     own = openapi.build_document({"POST /x": Route(_serve, None, {201: AnswerMediaType("a/b")})})
     assert "state_conflict" not in str(own)
 
 
-def test_its_server_is_beside_it() -> None:
+def test_openapi_server_url_is_relative() -> None:
     """So that a stage's or a custom domain's base path needs no setting."""
     assert [server["url"] for server in document()["servers"]] == ["./"]
 
 
-def test_it_is_the_same_at_every_start(repository: Path) -> None:
+def test_openapi_document_is_same_at_every_start(repository: Path) -> None:
     code = (
         "import functions.admin.handler as h; from types import SimpleNamespace as S;"
         "print(h.ROUTES['GET /openapi.json'].handler(S())['body'])"
@@ -151,7 +151,7 @@ def test_it_is_the_same_at_every_start(repository: Path) -> None:
     assert json.loads(outputs.pop()) == document()
 
 
-def test_its_version_is_the_project_s(repository: Path) -> None:
+def test_openapi_version_equals_project_version(repository: Path) -> None:
     project = tomllib.loads((repository / "pyproject.toml").read_text())
     assert project["project"]["version"] == openapi.VERSION
 
@@ -188,9 +188,7 @@ def _serve(request: Request) -> Any:
         ),
     ],
 )
-def test_what_a_route_may_answer_follows_from_what_it_takes(
-    name: str, route: Route, statuses: str
-) -> None:
+def test_openapi_statuses_follow_from_route_inputs(name: str, route: Route, statuses: str) -> None:
     ((_, methods),) = openapi.build_document({name: route})["paths"].items()
     (operation,) = methods.values()
     always = {*map(str, route.responses), "429", "500", "502", "504"}
@@ -198,6 +196,6 @@ def test_what_a_route_may_answer_follows_from_what_it_takes(
     assert (operation["summary"], operation["description"][:14]) == ("Do it", "Now, and well.")
 
 
-def test_a_path_s_parameter_that_is_nothing_known_is_refused() -> None:
+def test_openapi_refuses_unknown_path_parameter() -> None:
     with pytest.raises(ValueError, match="_PATH_PARAMETERS"):
         openapi.build_document({"GET /x/{colour}": Route(_serve, None, {200: Liveness})})

@@ -47,7 +47,7 @@ def principal_of(database: Database, headers: dict[str, str], secret: str = KEY_
 # tokens ------------------------------------------------------------------------------------------
 
 
-def test_a_key_stands_for_its_tenant_user_and_rights(database: Database) -> None:
+def test_api_key_authenticates_tenant_user_and_rights(database: Database) -> None:
     access = database.connect_as(Caller("acme", ()))
     key = make_key(access, KEY_SECRET, user="user:alice", rights=["read"])
     for headers in (
@@ -64,7 +64,7 @@ def test_a_key_stands_for_its_tenant_user_and_rights(database: Database) -> None
         )
 
 
-def test_a_tampered_key_is_refused_wherever_it_was_changed(token: str) -> None:
+def test_api_key_tampered_anywhere_is_refused(token: str) -> None:
     """And without a connection: the database named here does not exist."""
     nowhere = Database(NOWHERE)
     with pytest.raises(Unavailable):
@@ -75,7 +75,7 @@ def test_a_tampered_key_is_refused_wherever_it_was_changed(token: str) -> None:
             principal_of(nowhere, {"x-api-key": forged_token})
 
 
-def test_a_key_has_one_spelling(token: str) -> None:
+def test_api_key_has_one_valid_spelling(token: str) -> None:
     last = base64.urlsafe_b64decode(token[-2:] + "==")
     same = [
         token[:-1] + letter
@@ -110,38 +110,38 @@ def test_a_key_has_one_spelling(token: str) -> None:
     ],
     ids=str,
 )
-def test_what_is_no_key_of_ours_is_refused_without_a_connection(headers: dict[str, str]) -> None:
+def test_api_key_malformed_is_refused_unconnected(headers: dict[str, str]) -> None:
     with pytest.raises(Unauthorized):
         principal_of(Database(NOWHERE), headers)
 
 
-def test_a_key_of_another_deployment_is_refused_without_a_connection(token: str) -> None:
+def test_api_key_of_other_deployment_is_refused(token: str) -> None:
     with pytest.raises(Unauthorized):
         principal_of(
             Database(NOWHERE), {"x-api-key": token}, "another deployment's secret, long enough"
         )
 
 
-def test_two_keys_are_never_the_same(database: Database) -> None:
+def test_api_key_tokens_are_unique(database: Database) -> None:
     access = database.connect_as(Caller("acme", ()))
     results = {make_key(access, KEY_SECRET).token for _ in range(20)}
     assert len(results) == 20
 
 
 @pytest.mark.parametrize("rights", [[], ["root"], ["read", "root"]])
-def test_an_unknown_right_is_refused(database: Database, rights: list[str]) -> None:
+def test_api_key_with_unknown_right_is_refused(database: Database, rights: list[str]) -> None:
     with pytest.raises(Invalid):
         make_key(database.connect_as(Caller("acme", ())), KEY_SECRET, rights=rights)
 
 
 @pytest.mark.parametrize("user", ["", "alice", "user:", "agent:helper", "user:a\x00b", "User:a"])
-def test_a_key_is_bound_to_a_user_or_nobody(database: Database, user: str) -> None:
+def test_api_key_with_invalid_user_is_refused(database: Database, user: str) -> None:
     with pytest.raises(Invalid) as error:
         make_key(database.connect_as(Caller("acme", ())), KEY_SECRET, user=user)
     assert error.value.details["field"] == "user"
 
 
-def test_the_user_of_a_key_is_normalised_like_a_participant(database: Database) -> None:
+def test_api_key_user_is_normalised(database: Database) -> None:
     access = database.connect_as(Caller("acme", ()))
     key = make_key(access, KEY_SECRET, user=" user:Zoe\u0308")
     principal = checker_of(database).authenticate(AuthRequest({"x-api-key": key.token}))
@@ -151,7 +151,7 @@ def test_the_user_of_a_key_is_normalised_like_a_participant(database: Database) 
 # time --------------------------------------------------------------------------------------------
 
 
-def test_an_expired_key_is_refused_though_it_is_remembered(database: Database) -> None:
+def test_api_key_expired_is_refused_despite_cache(database: Database) -> None:
     access = database.connect_as(Caller("acme", ()))
     soon = datetime.now(UTC) + timedelta(seconds=0.5)
     headers = {"x-api-key": make_key(access, KEY_SECRET, expires_at=soon).token}
@@ -162,7 +162,7 @@ def test_an_expired_key_is_refused_though_it_is_remembered(database: Database) -
         checker.authenticate(AuthRequest(headers))
 
 
-def test_a_revoked_key_is_refused_after_at_most_a_minute(
+def test_api_key_revoked_is_refused_within_one_minute(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     access = database.connect_as(Caller("acme", ()))
@@ -182,7 +182,7 @@ def test_a_revoked_key_is_refused_after_at_most_a_minute(
         checker.authenticate(AuthRequest(headers))
 
 
-def test_a_remembered_key_is_good_while_the_database_is_away(
+def test_api_key_cached_works_without_database(
     database: Database, token: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checker = checker_of(database)
@@ -194,9 +194,7 @@ def test_a_remembered_key_is_good_while_the_database_is_away(
 # what is stored ----------------------------------------------------------------------------------
 
 
-def test_neither_token_nor_secret_lies_in_the_database(
-    scratch_db: ScratchDatabase, token: str
-) -> None:
+def test_api_key_token_and_secret_are_not_stored(scratch_db: ScratchDatabase, token: str) -> None:
     dump = str(scratch_db.rows("select k::text from api_keys k"))
     raw = base64.urlsafe_b64decode(token.removeprefix("strandline_") + "==")
     key_id, secret, mac = raw[:16], raw[16:48], raw[48:]
@@ -212,7 +210,7 @@ def test_neither_token_nor_secret_lies_in_the_database(
 # through the handlers ----------------------------------------------------------------------------
 
 
-def test_a_request_without_a_good_key_is_401_and_says_how(gateway: Gateway) -> None:
+def test_api_key_missing_or_invalid_answers_401(gateway: Gateway) -> None:
     good = gateway.key()
     for key in (None, "garbage", good[:-20] + "A" * 20):
         reply = gateway.call("POST", EVENTS, user_message("x"), key=key)
@@ -224,13 +222,13 @@ def test_a_request_without_a_good_key_is_401_and_says_how(gateway: Gateway) -> N
     assert gateway.call("POST", EVENTS, user_message("x"), headers=bearer).status == 201
 
 
-def test_who_has_no_key_learns_nothing_about_its_body(gateway: Gateway) -> None:
+def test_api_key_missing_answers_401_for_any_body(gateway: Gateway) -> None:
     for raw in (b"", b"{", b"x" * (4 * 1024 * 1024 + 1)):
         assert gateway.call("POST", EVENTS, raw=raw).status == 401
         assert gateway.call("POST", f"{EVENTS}/batch", raw=raw).status == 401
 
 
-def test_a_made_up_key_is_401_while_the_database_is_away(
+def test_api_key_forged_answers_401_without_database(
     gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     good = gateway.key()
@@ -243,7 +241,7 @@ def test_a_made_up_key_is_401_while_the_database_is_away(
     assert int(reply.headers["Retry-After"]) > 0
 
 
-def test_rights_are_kept(gateway: Gateway) -> None:
+def test_api_key_rights_are_enforced(gateway: Gateway) -> None:
     reader = gateway.key(user="user:alice", rights=["read"])
     writer = gateway.key(user="user:alice", rights=["write"])
     admin = gateway.key(rights=["admin"])
@@ -265,9 +263,7 @@ def test_rights_are_kept(gateway: Gateway) -> None:
     assert gateway.call("POST", EVENTS, user_message("x"), key=admin).status == 201
 
 
-def test_a_key_never_reads_or_writes_another_tenant(
-    gateway: Gateway, scratch_db: ScratchDatabase
-) -> None:
+def test_api_key_cannot_reach_other_tenant(gateway: Gateway, scratch_db: ScratchDatabase) -> None:
     ours = gateway.call("POST", EVENTS, user_message("x" * 70_000), key=gateway.key("acme")).body
     theirs = gateway.key("other", rights=["read", "write", "admin"])
     scope, blob = ours["scope_id"], ours["blob"]["cid"]
@@ -295,7 +291,7 @@ def test_a_key_never_reads_or_writes_another_tenant(
 
 
 @pytest.mark.parametrize("function", ["ingest", "query", "admin", "worker"])
-def test_a_process_without_a_secret_serves_nothing(
+def test_api_key_secret_is_required_by_every_function(
     scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch, function: str
 ) -> None:
     env = {"STRANDLINE_DATABASE_URL": scratch_db.url, "STRANDLINE_BUCKET": "b"}

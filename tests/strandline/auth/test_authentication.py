@@ -58,7 +58,7 @@ def bearer(**claims: object) -> dict[str, str]:
 
 @pytest.mark.parametrize("every", [False, True], ids=["any", "all"])
 @pytest.mark.parametrize("ways", list(itertools.product((False, True), repeat=3)), ids=str)
-def test_the_matrix_of_ways(
+def test_authentication_handles_every_mix_of_methods(
     on: TurnOn, monkeypatch: pytest.MonkeyPatch, ways: tuple[bool, ...], every: bool
 ) -> None:
     """Each way by itself, and all their combinations: a start as in Lambda's init phase, and a
@@ -87,7 +87,7 @@ def test_the_matrix_of_ways(
         assert gateway.call("GET", HEALTH, **more).status == (200 if good else 401), flags
 
 
-def test_an_erasure_names_whoever_asked_for_it_by_any_way(on: TurnOn) -> None:
+def test_authentication_by_any_method_names_erasure_asker(on: TurnOn) -> None:
     rights = {"JWT_SCOPE_RIGHTS": '{"write": "write", "erase": "erase"}'}
     gateway = on(KEYS, JWT, BY_CERTIFICATE, **rights)
     entry = enter(gateway, rights=["write", "erase"])
@@ -125,7 +125,7 @@ def test_an_erasure_names_whoever_asked_for_it_by_any_way(on: TurnOn) -> None:
         ),
     ],
 )
-def test_a_401_says_which_ways_are_on(
+def test_authentication_401_names_enabled_methods(
     on: TurnOn, ways: list[Mapping[str, str]], every: str, challenge: str, message: str
 ) -> None:
     reply = append(on(*ways, AUTH_REQUIRE_ALL=every))
@@ -145,7 +145,7 @@ def test_a_401_says_which_ways_are_on(
         ),
     ],
 )
-def test_the_document_asks_for_what_is_on(
+def test_authentication_openapi_security_lists_enabled_methods(
     on: TurnOn, monkeypatch: pytest.MonkeyPatch, ways: list[Any], schemes: list[list[str]]
 ) -> None:
     docs = importlib.import_module("strandline.apidocs.routes")
@@ -160,7 +160,7 @@ def test_the_document_asks_for_what_is_on(
 
 
 @pytest.mark.parametrize("ways", [KEYS, BY_CERTIFICATE, JWT, {}], ids=str)
-def test_a_function_starts_with_what_it_needs_and_no_more(
+def test_authentication_start_imports_jwt_only_when_enabled(
     repository: Path, ways: dict[str, str]
 ) -> None:
     """PyJWT and cryptography cost a cold start 50 ms and more: none without JWTs."""
@@ -189,7 +189,7 @@ def test_a_function_starts_with_what_it_needs_and_no_more(
 # JWTs --------------------------------------------------------------------------------------------
 
 
-def test_a_jwt_reads_and_writes_as_its_user(on: TurnOn) -> None:
+def test_authentication_jwt_reads_and_writes_as_its_user(on: TurnOn) -> None:
     gateway = on(KEYS, JWT)
     gateway.key("acme")
     for headers in (bearer(), {"X-JWT-Token": token()}):
@@ -207,7 +207,7 @@ def test_a_jwt_reads_and_writes_as_its_user(on: TurnOn) -> None:
     assert append(gateway, key=token()).status == 401, "X-API-Key is for API keys"
 
 
-def test_no_jwt_makes_a_tenant(
+def test_authentication_jwt_makes_no_tenant(
     on: TurnOn, scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Unknown is 403, and so for less than a minute after it was made; and the other way round."""
@@ -227,7 +227,7 @@ def test_no_jwt_makes_a_tenant(
 
 
 @pytest.mark.parametrize("kind", ["rsa", "hmac"])
-def test_no_forged_jwt_comes_in(on: TurnOn, kind: str) -> None:
+def test_authentication_jwt_forged_is_refused(on: TurnOn, kind: str) -> None:
     gateway = on(KEYS, JWT)
     if kind == "rsa":
         key_set = jwks(jwk(rsa_key("rsa"), kid="rsa"), jwk(ec_key("P-256"), kid="ec"))
@@ -240,9 +240,7 @@ def test_no_forged_jwt_comes_in(on: TurnOn, kind: str) -> None:
                 assert text not in receipt.text
 
 
-def test_a_made_up_credential_is_401_while_the_database_is_away(
-    on: TurnOn, gateway: Gateway
-) -> None:
+def test_authentication_made_up_is_401_without_database(on: TurnOn, gateway: Gateway) -> None:
     key = gateway.key()
     on(KEYS, JWT, BY_CERTIFICATE, DATABASE_URL=NOWHERE)
     assert append(gateway, headers=bearer()).status == 503
@@ -264,7 +262,7 @@ def test_a_made_up_credential_is_401_while_the_database_is_away(
 # client certificates -----------------------------------------------------------------------------
 
 
-def test_a_subject_stands_for_whom_an_operator_entered(on: TurnOn) -> None:
+def test_authentication_certificate_subject_maps_to_its_entry(on: TurnOn) -> None:
     gateway = on(BY_CERTIFICATE)
     certificate_pem = certificate(ALICE)
     unknown = append(gateway, certificate=certificate_pem)
@@ -286,7 +284,7 @@ def test_a_subject_stands_for_whom_an_operator_entered(on: TurnOn) -> None:
     )
 
 
-def test_another_subject_is_another(on: TurnOn) -> None:
+def test_authentication_certificate_subject_must_match_exactly(on: TurnOn) -> None:
     gateway = on(BY_CERTIFICATE)
     enter(gateway)
     for other in (
@@ -304,7 +302,7 @@ def test_another_subject_is_another(on: TurnOn) -> None:
     assert append(gateway, certificate=certificate(ALICE)).status == 201
 
 
-def test_an_issuer_may_be_named(on: TurnOn) -> None:
+def test_authentication_certificate_issuer_can_be_named(on: TurnOn) -> None:
     gateway = on(BY_CERTIFICATE)
     enter(gateway, issuer="CN=Ours", user="user:alice")
     assert append(gateway, certificate=certificate(ALICE)).status == 401
@@ -315,7 +313,7 @@ def test_an_issuer_may_be_named(on: TurnOn) -> None:
     assert append(gateway, certificate=certificate(ALICE, issuer="CN=Ours")).status == 201
 
 
-def test_nobody_else_takes_over_a_revoked_certificate(on: TurnOn) -> None:
+def test_authentication_certificate_revoked_is_not_taken_over(on: TurnOn) -> None:
     """Another tenant's entry of the same subject, which leaves the issuer open."""
     gateway = on(BY_CERTIFICATE)
     enter(gateway, tenant="globex")
@@ -332,7 +330,7 @@ def test_nobody_else_takes_over_a_revoked_certificate(on: TurnOn) -> None:
     assert append(gateway, certificate=ours).status == 201, "entered again"
 
 
-def test_an_entry_of_any_issuer_holds_for_one_revoked_before(on: TurnOn) -> None:
+def test_authentication_certificate_revoked_can_be_reentered(on: TurnOn) -> None:
     gateway = on(BY_CERTIFICATE)
     entry = enter(gateway, issuer="CN=Ours")
     access = gateway.database.connect_as(Caller("acme", ()))
@@ -348,7 +346,9 @@ def test_an_entry_of_any_issuer_holds_for_one_revoked_before(on: TurnOn) -> None
         (timedelta(seconds=60), timedelta(days=2)),
     ],
 )
-def test_its_time_is_looked_at_again(on: TurnOn, begins: timedelta, ends: timedelta) -> None:
+def test_authentication_certificate_out_of_validity_is_401(
+    on: TurnOn, begins: timedelta, ends: timedelta
+) -> None:
     gateway = on(BY_CERTIFICATE)
     enter(gateway)
     certificate_pem = certificate(ALICE, begins=begins, ends=ends)
@@ -357,7 +357,7 @@ def test_its_time_is_looked_at_again(on: TurnOn, begins: timedelta, ends: timede
         assert gateway.call(method, path, body, certificate=certificate_pem).status == 401
 
 
-def test_names_with_several_parts_have_one_spelling(on: TurnOn) -> None:
+def test_authentication_certificate_subject_is_canonicalized(on: TurnOn) -> None:
     gateway = on(BY_CERTIFICATE)
     oid = x509.NameOID
     parts = [(oid.EMAIL_ADDRESS, "a@b.example"), (oid.COMMON_NAME, "a, b"), (oid.USER_ID, "7")]
@@ -381,7 +381,7 @@ SPOOFS = (
 )
 
 
-def test_no_header_is_a_certificate(on: TurnOn) -> None:
+def test_authentication_certificate_in_header_is_ignored(on: TurnOn) -> None:
     gateway = on(BY_CERTIFICATE)
     enter(gateway)
     pem = ssl.DER_cert_to_PEM_cert(certificate(ALICE))
@@ -392,7 +392,7 @@ def test_no_header_is_a_certificate(on: TurnOn) -> None:
         assert gateway.call("POST", EVENTS, inside, query={name: pem}).status == 401, name
 
 
-def test_what_is_no_certificate_is_refused(on: TurnOn) -> None:
+def test_authentication_certificate_malformed_is_refused(on: TurnOn) -> None:
     enter(on(BY_CERTIFICATE))
     handler = importlib.import_module("functions.ingest.handler").lambda_handler
     context = SimpleNamespace(get_remaining_time_in_millis=lambda: 9000, function_name="ingest")
@@ -411,7 +411,7 @@ def test_what_is_no_certificate_is_refused(on: TurnOn) -> None:
     assert handler(event, context)["statusCode"] == 400, "which is let in, and says nothing"
 
 
-def test_a_revoked_one_is_refused_within_a_minute_and_here_at_once(
+def test_authentication_revocation_applies_in_one_minute(
     on: TurnOn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a key and of a certificate; `here` is the process that revoked it."""
@@ -441,7 +441,9 @@ def test_a_revoked_one_is_refused_within_a_minute_and_here_at_once(
     assert again.certificate_id != entry.certificate_id, "a revoked one is free to be entered"
 
 
-def test_a_row_may_end_before_its_certificates(on: TurnOn, scratch_db: ScratchDatabase) -> None:
+def test_authentication_certificate_entry_can_expire_first(
+    on: TurnOn, scratch_db: ScratchDatabase
+) -> None:
     gateway = on(BY_CERTIFICATE)
     enter(gateway)
     scratch_db.rows("update certificate_principals set expires_at = now() - interval '1 second'")
@@ -449,7 +451,9 @@ def test_a_row_may_end_before_its_certificates(on: TurnOn, scratch_db: ScratchDa
     assert (reply.status, "expired" in reply.error["message"]) == (401, True)
 
 
-def test_operators_enter_list_and_revoke_them(on: TurnOn, scratch_db: ScratchDatabase) -> None:
+def test_authentication_certificate_entries_are_managed(
+    on: TurnOn, scratch_db: ScratchDatabase
+) -> None:
     gateway = on(KEYS, BY_CERTIFICATE)
     gateway.key("acme")
     gateway.key("globex")
@@ -497,7 +501,7 @@ def test_operators_enter_list_and_revoke_them(on: TurnOn, scratch_db: ScratchDat
     assert "alice,O" not in json.dumps(trail)
 
 
-def test_what_an_operator_does_by_certificate_names_it(
+def test_authentication_certificate_of_operator_is_audited(
     on: TurnOn, scratch_db: ScratchDatabase
 ) -> None:
     gateway = on(BY_CERTIFICATE)
@@ -524,7 +528,7 @@ def test_what_an_operator_does_by_certificate_names_it(
 # several credentials -----------------------------------------------------------------------------
 
 
-def test_of_several_the_first_decides_alone(on: TurnOn) -> None:
+def test_authentication_first_credential_decides_alone(on: TurnOn) -> None:
     """One that does not hold is not made good by another, which may allow more."""
     gateway = on(KEYS, JWT, BY_CERTIFICATE)
     key, certificate_pem = gateway.key(rights=["read"]), certificate(ALICE)
@@ -541,7 +545,7 @@ def test_of_several_the_first_decides_alone(on: TurnOn) -> None:
     )
 
 
-def test_required_all_each_narrows_the_others(on: TurnOn) -> None:
+def test_authentication_require_all_narrows_by_each(on: TurnOn) -> None:
     gateway = on(KEYS, JWT, BY_CERTIFICATE, AUTH_REQUIRE_ALL="true")
     enter(gateway, rights=["admin"])
     admin, key = gateway.key(rights=["admin"]), gateway.key(rights=["read", "write"])
@@ -574,13 +578,17 @@ def _first_of_all(one: Principal, other: Principal) -> Principal:
     return one
 
 
-def test_one_that_does_not_narrow_is_noticed(on: TurnOn, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_authentication_require_all_fault_is_noticed(
+    on: TurnOn, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(authenticator, "_intersect", _first_of_all)
     with pytest.raises(AssertionError):
-        test_required_all_each_narrows_the_others(on)
+        test_authentication_require_all_narrows_by_each(on)
 
 
-def test_a_window_left_unchecked_is_noticed(on: TurnOn, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_authentication_certificate_validity_fault_is_noticed(
+    on: TurnOn, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from strandline.auth import authenticator, x509_names
 
     monkeypatch.setattr(
@@ -589,7 +597,9 @@ def test_a_window_left_unchecked_is_noticed(on: TurnOn, monkeypatch: pytest.Monk
         lambda _, pem: x509_names.read_certificate(pem),  # pyright: ignore
     )
     with pytest.raises(AssertionError):
-        test_its_time_is_looked_at_again(on, timedelta(days=-2), timedelta(seconds=-1))
+        test_authentication_certificate_out_of_validity_is_401(
+            on, timedelta(days=-2), timedelta(seconds=-1)
+        )
 
 
 # one warm process --------------------------------------------------------------------------------
@@ -633,7 +643,7 @@ def _two_tenants(on: TurnOn) -> Gateway:
     return gateway
 
 
-def test_nothing_of_one_request_is_left_for_the_next(
+def test_authentication_leaves_nothing_for_next_request(
     on: TurnOn,
     scratch_db: ScratchDatabase,
     monkeypatch: pytest.MonkeyPatch,
@@ -642,7 +652,7 @@ def test_nothing_of_one_request_is_left_for_the_next(
     assert interleave(_two_tenants(on), scratch_db, proof_size(2000), monkeypatch) == []
 
 
-def test_what_is_left_over_is_noticed(
+def test_authentication_leak_to_next_request_is_noticed(
     on: TurnOn, scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A planted fault: who asked first is believed to ask for ever."""

@@ -64,7 +64,7 @@ class Issuer:
 
 
 @pytest.mark.parametrize("seconds", [120.0, 400.0], ids=["unknown kid", "refresh"])
-def test_a_known_key_does_not_wait_for_a_slow_issuer(seconds: float) -> None:
+def test_jwks_known_key_does_not_wait_for_slow_issuer(seconds: float) -> None:
     """While another caller asks the issuer: for a key that nobody knows, or because it is time."""
     issuer, asked, answer = Issuer(), threading.Event(), threading.Event()
     keys = issuer.keys_of()
@@ -90,7 +90,7 @@ def test_a_known_key_does_not_wait_for_a_slow_issuer(seconds: float) -> None:
     assert issuer.asked == 2
 
 
-def test_an_unknown_kid_has_the_keys_fetched_once_a_minute() -> None:
+def test_jwks_unknown_kid_refetches_once_per_minute() -> None:
     issuer = Issuer()
     keys = issuer.keys_of()
     assert issuer.asked == 0, "nothing is fetched before it is needed"
@@ -106,7 +106,7 @@ def test_an_unknown_kid_has_the_keys_fetched_once_a_minute() -> None:
     assert keys.find({"kid": "next"}), "a new key is found a minute later at the latest"
 
 
-def test_a_key_that_was_taken_back_is_gone_after_five_minutes() -> None:
+def test_jwks_drops_withdrawn_key_after_five_minutes() -> None:
     issuer = Issuer()
     keys = issuer.keys_of()
     assert keys.find({"kid": "rsa"})
@@ -117,7 +117,7 @@ def test_a_key_that_was_taken_back_is_gone_after_five_minutes() -> None:
     assert keys.find({"kid": "rsa"}) is None
 
 
-def test_an_issuer_that_is_away_is_believed_for_an_hour() -> None:
+def test_jwks_keeps_keys_one_hour_without_issuer() -> None:
     issuer = Issuer()
     keys = issuer.keys_of()
     assert keys.find({"kid": "rsa"})
@@ -132,7 +132,7 @@ def test_an_issuer_that_is_away_is_believed_for_an_hour() -> None:
     assert keys.find({"kid": "rsa"})
 
 
-def test_while_there_are_no_keys_it_is_asked_every_five_seconds() -> None:
+def test_jwks_without_keys_retries_every_five_seconds() -> None:
     issuer = Issuer()
     issuer.away = True
     keys = issuer.keys_of()
@@ -161,7 +161,7 @@ def test_while_there_are_no_keys_it_is_asked_every_five_seconds() -> None:
     ],
     ids=range(12),  # the keys are new each time
 )
-def test_a_key_that_is_none_for_this_is_not_taken(entry: dict[str, object]) -> None:
+def test_jwks_rejects_unsuitable_keys(entry: dict[str, object]) -> None:
     with pytest.raises(Misconfigured, match="STRANDLINE_JWT_JWKS"):
         JwkSet(jwks(entry), ("RS256",))
     issuer = Issuer()
@@ -170,7 +170,7 @@ def test_a_key_that_is_none_for_this_is_not_taken(entry: dict[str, object]) -> N
 
 
 @pytest.mark.parametrize("first", ["RS256", "PS256", "ES256"])
-def test_of_two_keys_of_one_name_the_one_that_can_have_signed_is_taken(first: str) -> None:
+def test_jwks_same_kid_selects_key_by_algorithm(first: str) -> None:
     entries = {
         "RS256": jwk(rsa_key("rsa"), kid="k", alg="RS256"),
         "PS256": jwk(rsa_key("next"), kid="k", alg="PS256"),
@@ -189,7 +189,7 @@ def test_of_two_keys_of_one_name_the_one_that_can_have_signed_is_taken(first: st
 
 
 @pytest.mark.parametrize("document", [b"", b"[]", b"{}", b'{"keys": 7}', b'{"keys": [7]}', b"\xff"])
-def test_what_is_no_set_leaves_the_keys_as_they_were(document: bytes) -> None:
+def test_jwks_invalid_document_keeps_previous_keys(document: bytes) -> None:
     issuer = Issuer()
     keys = issuer.keys_of()
     assert keys.find({"kid": "rsa"})
@@ -257,7 +257,7 @@ def https(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Https]:
     server.close()
 
 
-def test_keys_are_fetched_over_https(https: Https) -> None:
+def test_jwks_fetches_keys_over_https(https: Https) -> None:
     document = jwks(jwk(rsa_key("rsa"), kid="rsa")).encode()
     https.answers = {"/keys?v=1": (200, {"Content-Length": str(len(document))}, document)}
     url = f"https://localhost:{https.port}/keys?v=1"
@@ -270,7 +270,7 @@ def test_keys_are_fetched_over_https(https: Https) -> None:
     assert https.asked == ["/keys?v=1"]
 
 
-def test_no_redirect_is_followed_and_no_flood_is_read(https: Https) -> None:
+def test_jwks_fetch_refuses_redirect_and_flood(https: Https) -> None:
     document = jwks(jwk(rsa_key("rsa"), kid="rsa")).encode()
     https.answers = {
         "/moved": (302, {"Location": "/keys"}, b""),
@@ -285,7 +285,9 @@ def test_no_redirect_is_followed_and_no_flood_is_read(https: Https) -> None:
     assert fetch_https(f"https://localhost:{https.port}/keys") == document
 
 
-def test_an_issuer_that_drips_is_given_up(https: Https, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jwks_fetch_gives_up_on_dripping_issuer(
+    https: Https, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In its headers too, where every read by itself is in time."""
     monkeypatch.setattr(auth_jwks, "_FETCH_TIMEOUT_SECONDS", 0.3)
     https.answers = {"/keys": (200, {"Content-Length": "0"}, b"")}
@@ -295,13 +297,13 @@ def test_an_issuer_that_drips_is_given_up(https: Https, monkeypatch: pytest.Monk
         fetch_https(f"https://localhost:{https.port}/keys")
 
 
-def test_an_issuer_that_cannot_prove_its_name_is_not_asked(https: Https) -> None:
+def test_jwks_fetch_verifies_issuer_certificate(https: Https) -> None:
     https.answers = {"/keys": (200, {}, b"")}
     with pytest.raises(OSError, match="certificate verify failed"):  # it is localhost's
         fetch_https(f"https://127.0.0.1:{https.port}/keys")
     assert https.asked == []
 
 
-def test_a_public_key_is_no_secret() -> None:
+def test_jwks_public_key_is_refused_as_hmac_secret() -> None:
     with pytest.raises(Misconfigured, match="STRANDLINE_JWT_SECRET"):
         Authenticator(NOWHERE, settings(jwt_secret=public_pem("rsa").decode()))

@@ -55,7 +55,7 @@ def by_keys(**options: object) -> JwtAuth:
 
 
 @pytest.mark.parametrize("algorithm", ["HS256", "HS384", "HS512"])
-def test_each_hmac_holds_where_it_is_pinned(algorithm: str) -> None:
+def test_jwt_with_pinned_hmac_is_accepted(algorithm: str) -> None:
     sign = hmac_by(SECRET.encode(), f"sha{algorithm[2:]}")
     jwt_token = signed({"alg": algorithm}, claims(), sign)
     results = by_secret(jwt_algorithms=algorithm).check(jwt_token)
@@ -74,7 +74,7 @@ def test_each_hmac_holds_where_it_is_pinned(algorithm: str) -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_each_signature_holds_where_it_is_pinned(algorithm: str, key: Any, sign: Any) -> None:
+def test_jwt_with_pinned_signature_is_accepted(algorithm: str, key: Any, sign: Any) -> None:
     key_set = jwks(jwk(key, kid="k", alg=algorithm, use="sig", key_ops=["verify"]))
     checker = JwtAuth(NOWHERE, settings(jwt_jwks=key_set, jwt_algorithms=algorithm))
     for kid in ({"kid": "k"}, {}):  # of one key none needs to be named
@@ -93,19 +93,19 @@ def test_each_signature_holds_where_it_is_pinned(algorithm: str, key: Any, sign:
     ],
     ids=str,
 )
-def test_what_may_differ_in_a_good_one(other: dict[str, object]) -> None:
+def test_jwt_optional_claims_may_vary(other: dict[str, object]) -> None:
     now = time.time()
     results = {n: now + value if isinstance(value, int) else value for n, value in other.items()}
     assert by_secret().check(token(**results)).user == "user:alice"
 
 
 @pytest.mark.parametrize("kind", ["JWT", "jwt", "at+jwt", "application/at+JWT", None])
-def test_a_type_may_be_said(kind: str | None) -> None:
+def test_jwt_type_header_is_optional(kind: str | None) -> None:
     header = HS if kind is None else {**HS, "typ": kind}
     assert by_secret().check(signed(header, claims(), BY_SECRET))
 
 
-def test_where_its_header_says_keys_lie_is_not_read() -> None:
+def test_jwt_ignores_key_locations_in_header() -> None:
     """Nor is a token refused for it: some issuers say where their keys are."""
     elsewhere = {"jku": "https://127.0.0.1:1/keys", "x5u": "https://127.0.0.1:1/x", "x5c": ["x"]}
     assert by_keys().check(signed({**RS, **elsewhere}, claims(), BY_RSA)).tenant == "acme"
@@ -130,13 +130,13 @@ def test_where_its_header_says_keys_lie_is_not_read() -> None:
         ({"jwt_scope_rights": '{"memory.ops": "operator"}'}, {"scope": "read"}, set[str]()),
     ],
 )
-def test_scopes_are_mapped_to_rights(
+def test_jwt_scopes_map_to_rights(
     values: dict[str, object], message: dict[str, object], rights: set[str]
 ) -> None:
     assert by_secret(**values).check(token(**message)).rights == rights
 
 
-def test_one_user_s_id_is_never_another_s() -> None:
+def test_jwt_user_ids_never_collide() -> None:
     """Whatever the issuer calls its users: the claim is a name, and no participant."""
     for name, user in (("user:alice", "user:user:alice"), ("Zo\u00eb", "user:Zo\u00eb")):
         assert by_secret().check(token(user_id=name)).user == user
@@ -145,7 +145,7 @@ def test_one_user_s_id_is_never_another_s() -> None:
             by_secret().check(token(user_id=name))
 
 
-def test_a_key_and_a_jwt_are_told_apart_by_their_form() -> None:
+def test_jwt_is_distinguished_from_api_key_by_form() -> None:
     checker = by_secret()
     for headers, result in (
         ({"x-jwt-token": " a.b.c "}, "a.b.c"),
@@ -176,7 +176,7 @@ def accepted() -> dict[str, Exception]:
     return results
 
 
-def test_every_forged_one_is_refused_without_a_connection() -> None:
+def test_jwt_forgeries_are_refused_without_database() -> None:
     assert len(list(forge())) > 100
     assert accepted() == {}
     for checker, result in ((by_keys(), signed(RS, claims(), BY_RSA)), (by_secret(), token())):
@@ -246,7 +246,7 @@ def _embedded_keys(patch: pytest.MonkeyPatch) -> None:
         (_embedded_keys, {"jwk embedded", "jwk embedded and named"}),
     ],
 )
-def test_a_check_left_out_is_noticed(
+def test_jwt_omitted_check_is_noticed(
     monkeypatch: pytest.MonkeyPatch, plant: Callable[[pytest.MonkeyPatch], None], let_in: set[str]
 ) -> None:
     plant(monkeypatch)
@@ -264,9 +264,7 @@ def test_a_check_left_out_is_noticed(
         ({"tenant_id": None}, "The JWT lacks tenant_id."),
     ],
 )
-def test_who_holds_a_genuine_one_learns_what_to_mend(
-    other: dict[str, object], message: str
-) -> None:
+def test_jwt_genuine_but_refused_says_why(other: dict[str, object], message: str) -> None:
     with pytest.raises(Unauthorized) as error:
         by_secret().check(token(**other))
     assert error.value.message == message

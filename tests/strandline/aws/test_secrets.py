@@ -40,20 +40,20 @@ def adopt(arn: str, members: object, **options: str) -> dict[str, str]:
     return env
 
 
-def test_members_become_settings_and_what_is_set_goes_before_them(arn: str) -> None:
+def test_secret_members_become_settings_unless_set(arn: str) -> None:
     members = {"key_secret": KEY_SECRET, "llm_api_key": "from the secret"}
     env = adopt(arn, members, STRANDLINE_LLM_API_KEY="set", STRANDLINE_KEY_SECRET="")
     assert env["STRANDLINE_KEY_SECRET"] == KEY_SECRET
     assert env["STRANDLINE_LLM_API_KEY"] == "set"
 
 
-def test_without_the_variable_nothing_is_asked() -> None:
+def test_secret_is_not_read_without_its_variable() -> None:
     env: dict[str, str] = {}
     secrets.load_into_env(env)
     assert env == {}
 
 
-def test_in_lambda_the_init_phase_reads_it(arn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secret_is_read_in_lambda_init_phase(arn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     secrets.write_secret(arn, json.dumps({"key_secret": KEY_SECRET}))
     monkeypatch.setenv("AWS_LAMBDA_FUNCTION_NAME", "ingest")
     monkeypatch.setenv("STRANDLINE_DATABASE_URL", "host=nowhere.invalid")
@@ -74,13 +74,13 @@ def test_in_lambda_the_init_phase_reads_it(arn: str, monkeypatch: pytest.MonkeyP
         (json.dumps({"key_secret": [CANARY]}), "'key_secret' is not a string"),
     ],
 )
-def test_what_is_no_object_of_strings_is_refused_unquoted(arn: str, text: str, name: str) -> None:
+def test_secret_of_invalid_shape_is_refused_unquoted(arn: str, text: str, name: str) -> None:
     with pytest.raises(Misconfigured, match=name) as error:
         adopt(arn, text)
     assert CANARY not in str(error.value)
 
 
-def test_a_member_of_a_newer_release_is_named_and_passed_over(
+def test_secret_unknown_member_is_skipped_and_logged(
     arn: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
@@ -91,7 +91,7 @@ def test_a_member_of_a_newer_release_is_named_and_passed_over(
 
 
 @pytest.mark.parametrize("name", ["jwt_secret", "jwt_jwks"])
-def test_what_jwts_are_signed_by_waits_for_their_issuer(
+def test_secret_jwt_keys_wait_for_issuer(
     arn: str, caplog: pytest.LogCaptureFixture, name: str
 ) -> None:
     """It is put into the secret first: no function that is older may fail for it."""
@@ -106,15 +106,13 @@ def test_what_jwts_are_signed_by_waits_for_their_issuer(
     assert both[f"STRANDLINE_{name.upper()}"] == CANARY
 
 
-def test_a_secret_without_a_value_is_none_and_no_start(arn: str) -> None:
+def test_secret_without_value_prevents_start(arn: str) -> None:
     assert secrets.read_secret(arn) is None
     with pytest.raises(Misconfigured, match="no value yet"):
         secrets.load_into_env({secrets.SECRETS_VARIABLE: arn})
 
 
-def test_a_signature_that_does_not_hold_is_not_answered(
-    arn: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_secret_read_with_wrong_signature_fails(arn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "of another account")
     with pytest.raises(Misconfigured):
         secrets.read_secret(arn)
@@ -160,7 +158,7 @@ BROKEN_ANSWER = (502, b"<html>")
 
 
 @pytest.mark.parametrize("first", [THROTTLED_ANSWER, BROKEN_ANSWER], ids=["throttled", "broken"])
-def test_what_passes_is_tried_again(poor: type[Poor], first: tuple[int, bytes]) -> None:
+def test_secret_read_retries_passing_failures(poor: type[Poor], first: tuple[int, bytes]) -> None:
     poor.answers = [first, GOOD]
     assert secrets.read_secret("arn") == "told"
     poor.answers = [first, first, GOOD]
@@ -168,14 +166,14 @@ def test_what_passes_is_tried_again(poor: type[Poor], first: tuple[int, bytes]) 
         secrets.read_secret("arn")
 
 
-def test_who_is_refused_is_told_so_at_once(poor: type[Poor]) -> None:
+def test_secret_read_denied_fails_without_retry(poor: type[Poor]) -> None:
     poor.answers = [DENIED_ANSWER, GOOD]
     with pytest.raises(Misconfigured, match="AccessDeniedException") as error:
         secrets.read_secret("arn")
     assert CANARY not in str(error.value)
 
 
-def test_one_that_does_not_answer_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secret_read_without_connection_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "x")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
@@ -183,7 +181,7 @@ def test_one_that_does_not_answer_is_unavailable(monkeypatch: pytest.MonkeyPatch
         secrets.read_secret("arn")
 
 
-def test_its_address_is_the_regions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secret_address_follows_region(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "x")
     monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)

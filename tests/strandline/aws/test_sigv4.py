@@ -57,7 +57,7 @@ def fixed_clock(monkeypatch: pytest.MonkeyPatch) -> type[FixedClock]:
 
 
 @pytest.mark.parametrize("temporary", [SESSION, {}], ids=["temporary", "lasting"])
-def test_a_database_token_is_the_one_that_boto3_makes(
+def test_sigv4_database_token_equals_boto3(
     fixed_clock: type[FixedClock], temporary: dict[str, str]
 ) -> None:
     del fixed_clock
@@ -75,7 +75,7 @@ def test_a_database_token_is_the_one_that_boto3_makes(
 
 
 @pytest.mark.parametrize("temporary", [SESSION, {}], ids=["temporary", "lasting"])
-def test_a_signed_request_is_the_one_that_botocore_makes(
+def test_sigv4_signed_request_equals_botocore(
     fixed_clock: type[FixedClock], temporary: dict[str, str]
 ) -> None:
     del fixed_clock
@@ -93,7 +93,7 @@ def test_a_signed_request_is_the_one_that_botocore_makes(
     assert {**ours, "host": ""} == {**theirs, "host": ""}
 
 
-def test_what_is_missing_is_named_and_what_is_secret_is_not_shown() -> None:
+def test_sigv4_signer_names_missing_and_hides_secrets() -> None:
     with pytest.raises(Misconfigured, match=r"AWS_REGION, AWS_SECRET_ACCESS_KEY"):
         Signer.from_env({"AWS_ACCESS_KEY_ID": "x"})
     text = repr(Signer.from_env(AWS | SESSION))
@@ -101,7 +101,7 @@ def test_what_is_missing_is_named_and_what_is_secret_is_not_shown() -> None:
     assert SESSION["AWS_SESSION_TOKEN"] not in text
 
 
-def test_a_cold_start_signs_without_botocore() -> None:
+def test_sigv4_cold_start_does_not_import_botocore() -> None:
     imports = "import sys, strandline.db.database, strandline.aws.secrets"
     program = f"{imports}; print('botocore.auth' in sys.modules)"
     environment = os.environ | {"PYTHONPATH": "shared"}
@@ -137,7 +137,7 @@ def _set_password(base: ScratchDatabase, password: str) -> None:
         )
 
 
-def test_connections_of_ten_minutes_bring_one_token(
+def test_sigv4_database_token_lasts_ten_minutes(
     iam_database: tuple[ScratchDatabase, str], fixed_clock: type[FixedClock]
 ) -> None:
     """RDS limits how many new tokens it verifies in a second, and a token lasts 15 minutes."""
@@ -159,7 +159,7 @@ def test_connections_of_ten_minutes_bring_one_token(
         assert database.connection().info.user == APP
 
 
-def test_a_password_and_a_login_of_another_role_are_no_token(
+def test_sigv4_login_without_token_fails(
     iam_database: tuple[ScratchDatabase, str], fixed_clock: type[FixedClock]
 ) -> None:
     del fixed_clock

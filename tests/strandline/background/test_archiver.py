@@ -30,7 +30,7 @@ def form_chain(base: ScratchDatabase, gateway: Gateway, tell: Tell, **more: obje
     base.rows("update chains set status = 'active', archived_at = null")
 
 
-def test_a_cold_chain_is_archived(
+def test_archiver_archives_cold_chain(
     scratch_db: ScratchDatabase, gateway: Gateway, tell: Tell
 ) -> None:
     form_chain(scratch_db, gateway, tell)
@@ -51,7 +51,7 @@ def test_a_cold_chain_is_archived(
     assert scratch_db.rows("select count(*) from chain_versions") == [(1,)]
 
 
-def test_an_import_of_old_history_is_not_cold_on_arrival(
+def test_archiver_spares_freshly_imported_old_history(
     scratch_db: ScratchDatabase, gateway: Gateway, tell: Tell
 ) -> None:
     form_chain(scratch_db, gateway, tell, occurred_at=OLD)
@@ -66,7 +66,7 @@ def test_an_import_of_old_history_is_not_cold_on_arrival(
     assert scratch_db.rows("select status from chains") == [("archived",)]
 
 
-def test_a_chain_whose_recall_is_not_counted_yet_waits(
+def test_archiver_spares_chain_with_uncounted_recall(
     scratch_db: ScratchDatabase, gateway: Gateway, tell: Tell
 ) -> None:
     form_chain(scratch_db, gateway, tell)
@@ -79,13 +79,13 @@ def test_a_chain_whose_recall_is_not_counted_yet_waits(
     assert scratch_db.rows("select status from chains") == [("active",)]
 
 
-def test_the_definition_names_nothing_of_one_deployment(repository: Path) -> None:
+def test_archiver_job_definition_names_no_deployment(repository: Path) -> None:
     text = (repository / "infra" / "job.asl.json").read_text()
     assert text.count("${") == text.count("${Bucket}") + text.count("${FunctionPrefix}")
     assert "JSONata" not in text
 
 
-def test_a_mark_whose_payload_went_otherwise_goes(
+def test_archiver_drops_removal_mark_of_missing_payload(
     scratch_db: ScratchDatabase, gateway: Gateway, aws: LocalAws
 ) -> None:
     """It would have the archiver come for it every day. One whose payload is there stays."""
@@ -116,7 +116,7 @@ on conflict (tenant_id, quota) do update
 """
 
 
-def test_payloads_are_looked_for_once_in_a_period_and_when_it_is_said(
+def test_archiver_scans_payloads_once_per_period_when_due(
     scratch_db: ScratchDatabase, gateway: Gateway
 ) -> None:
     """Appends every hour of a morning, with an hour's grace: what is said to be due is done."""

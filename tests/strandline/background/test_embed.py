@@ -61,7 +61,7 @@ def missing(base: ScratchDatabase, space: str = "words/16") -> int:
     return base.rows(UNEMBEDDED, space)[0][0]
 
 
-def test_everything_is_embedded_whoevers_it_is(
+def test_embed_covers_every_tenant_and_scope(
     gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources, words: WordEmbedder
 ) -> None:
     for tenant in ("acme", "globex"):
@@ -79,7 +79,7 @@ def test_everything_is_embedded_whoevers_it_is(
     assert scratch_db.rows(wrong + " where p.embedded_seq <> s.last_seq") == [(0,)]
 
 
-def test_embedding_twice_changes_nothing_and_asks_nobody(
+def test_embed_repeated_changes_nothing(
     gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources, words: WordEmbedder
 ) -> None:
     for n in range(4):
@@ -93,7 +93,7 @@ def test_embedding_twice_changes_nothing_and_asks_nobody(
     assert (scratch_db.rows(table), len(words.embedded_texts)) == (before, request_count)
 
 
-def test_two_workers_at_once_do_it_once(
+def test_embed_by_two_workers_is_done_once(
     gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources, words: WordEmbedder
 ) -> None:
     for n in range(24):
@@ -113,7 +113,7 @@ def test_two_workers_at_once_do_it_once(
     assert len(words.embedded_texts) == 24, "a lease belongs to one of them"
 
 
-def test_the_same_text_is_embedded_once(
+def test_embed_same_text_is_embedded_once_per_tenant(
     gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources, words: WordEmbedder
 ) -> None:
     day: dict[str, Any] = {"occurred_at": "2026-05-08T13:56:00Z", "speaker": ALICE}
@@ -127,7 +127,7 @@ def test_the_same_text_is_embedded_once(
     assert len(words.embedded_texts) == 2, "a cache is a tenant's own"
 
 
-def test_a_message_embeds_its_scope_and_no_other(
+def test_embed_message_covers_only_its_scope(
     gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources
 ) -> None:
     scope = UUID(tell(gateway, "here", ALICE)["scope_id"])
@@ -140,7 +140,7 @@ def test_a_message_embeds_its_scope_and_no_other(
     process_scopes(worker, "acme", [scope])
 
 
-def test_a_refused_text_is_remembered_and_blocks_no_other(
+def test_embed_refused_text_blocks_no_other(
     gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources, words: WordEmbedder
 ) -> None:
     for text in ("before", "the kraken", "after"):
@@ -162,7 +162,7 @@ def test_a_refused_text_is_remembered_and_blocks_no_other(
     assert len(words.embedded_texts) == request_count, "a refusal is not asked for again"
 
 
-def test_work_that_failed_waits_with_its_reason_while_others_are_done(
+def test_embed_failure_waits_and_blocks_no_other(
     gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources, words: WordEmbedder
 ) -> None:
     for who in ("agent:a", "agent:lost", "agent:z"):
@@ -182,7 +182,7 @@ def test_work_that_failed_waits_with_its_reason_while_others_are_done(
     assert (missing(scratch_db), scratch_db.rows("select count(*) from scope_work")) == (0, [(0,)])
 
 
-def test_a_payload_that_is_gone_for_now_keeps_its_work(
+def test_embed_unreadable_payload_keeps_its_work(
     gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources, aws: LocalAws
 ) -> None:
     tell(gateway, "a long log line " * 6000, ALICE)
@@ -196,7 +196,7 @@ def test_a_payload_that_is_gone_for_now_keeps_its_work(
     assert aws.bucket
 
 
-def test_a_worker_that_died_leaves_a_lease_that_ends(
+def test_embed_lease_of_dead_worker_expires(
     gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources
 ) -> None:
     tell(gateway, "turn")
@@ -207,7 +207,7 @@ def test_a_worker_that_died_leaves_a_lease_that_ends(
     assert missing(scratch_db) == 0
 
 
-def test_a_worker_out_of_time_stops_and_leaves_the_rest_due(
+def test_embed_out_of_time_leaves_rest_due(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
     worker: WorkerResources,
@@ -226,7 +226,7 @@ def test_a_worker_out_of_time_stops_and_leaves_the_rest_due(
     assert missing(scratch_db) == 0
 
 
-def test_work_that_nothing_names_is_found(
+def test_embed_finds_events_without_queued_work(
     gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources
 ) -> None:
     for n in range(3):
@@ -236,7 +236,7 @@ def test_work_that_nothing_names_is_found(
     assert missing(scratch_db) == 0
 
 
-def test_another_space_is_filled_beside_the_old_one(
+def test_embed_fills_new_space_beside_old_one(
     gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources
 ) -> None:
     for n in range(4):
@@ -254,7 +254,7 @@ def test_another_space_is_filled_beside_the_old_one(
     assert process_due(replace(worker, embedder=other)) == 1
 
 
-def test_an_erased_event_is_passed_over_and_blocks_nobody(
+def test_embed_skips_erased_events(
     gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources, words: WordEmbedder
 ) -> None:
     for n in range(3):
@@ -272,7 +272,7 @@ def test_an_erased_event_is_passed_over_and_blocks_nobody(
     assert scratch_db.rows("select count(*) from scope_work") == [(0,)]
 
 
-def test_an_event_erased_while_it_is_embedded_is_tried_again_without_it(
+def test_embed_retries_without_event_erased_meanwhile(
     gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources, words: WordEmbedder
 ) -> None:
     for n in range(2):
@@ -293,7 +293,7 @@ def test_an_event_erased_while_it_is_embedded_is_tried_again_without_it(
     assert missing(scratch_db) == 1
 
 
-def test_an_append_at_the_end_of_a_lease_is_never_lost(
+def test_embed_never_loses_append_at_lease_end(
     gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources
 ) -> None:
     """A hundred rounds of append against settle: in the end one sweep leaves nothing behind, even
@@ -323,7 +323,7 @@ def test_an_append_at_the_end_of_a_lease_is_never_lost(
     assert scratch_db.rows("select count(*) from events") == [(100,)]
 
 
-def test_an_append_during_a_workers_last_step_is_embedded_by_it(
+def test_embed_includes_append_during_last_step(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
     worker: WorkerResources,
@@ -344,7 +344,7 @@ def test_an_append_during_a_workers_last_step_is_embedded_by_it(
     assert missing(scratch_db) == 0
 
 
-def test_one_tenants_trouble_stops_no_other(
+def test_embed_failure_of_tenant_stops_no_other(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
     worker: WorkerResources,

@@ -62,7 +62,7 @@ def spaces(base: ScratchDatabase) -> list[tuple[Any, ...]]:
     return base.rows("select space, count(*)::int from chain_vectors group by 1 order by 1")
 
 
-def test_a_new_space_is_filled_by_the_sweep(
+def test_embed_chains_sweep_fills_new_space(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
     worker: WorkerResources,
@@ -89,7 +89,7 @@ def test_a_new_space_is_filled_by_the_sweep(
     assert len(other.embedded_texts) == count, "once is enough"
 
 
-def test_a_look_that_ended_early_is_still_due(
+def test_embed_chains_interrupted_sweep_stays_due(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
     worker: WorkerResources,
@@ -109,7 +109,7 @@ def test_a_look_that_ended_early_is_still_due(
     assert scratch_db.rows("select swept_space from tenants") == [("other/16",)]
 
 
-def test_what_lacks_a_vector_because_the_model_was_away_is_healed(
+def test_embed_chains_adds_vectors_after_outage(
     gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources, embedder: WordEmbedder
 ) -> None:
     key = gateway.key()
@@ -131,7 +131,7 @@ def test_what_lacks_a_vector_because_the_model_was_away_is_healed(
     assert scratch_db.rows(states) == [("done", "", "")]
 
 
-def test_a_summary_that_the_model_refuses_holds_up_no_other(
+def test_embed_chains_refused_summary_blocks_no_other(
     gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources
 ) -> None:
     form_chain(gateway, scratch_db, worker, "harbour mooring", "sourdough flour", "nebula lens")
@@ -143,7 +143,7 @@ def test_a_summary_that_the_model_refuses_holds_up_no_other(
     assert embed_chains(late, "acme", NOW + timedelta(days=1)) == (0, False)
 
 
-def test_a_chain_that_says_something_else_by_now_gets_no_old_vector(
+def test_embed_chains_stores_no_outdated_vector(
     gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources
 ) -> None:
     form_chain(gateway, scratch_db, worker, "harbour mooring")

@@ -52,7 +52,7 @@ def vectors(base: ScratchDatabase) -> list[tuple[Any, ...]]:
     return base.rows("select name, space, embedding is not null from graph_nodes order by name")
 
 
-def test_a_node_is_embedded_with_its_scope_s_events_and_again_when_its_text_changes(
+def test_embed_nodes_embeds_new_and_changed_nodes(
     gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources, embedder: WordEmbedder
 ) -> None:
     store(gateway, "harbour", "nebula")
@@ -70,7 +70,7 @@ def test_a_node_is_embedded_with_its_scope_s_events_and_again_when_its_text_chan
     assert vectors(scratch_db)[0] == ("harbour", "words/64", True)
 
 
-def test_a_scope_stays_due_while_a_node_of_it_waits_for_its_vector(
+def test_embed_nodes_scope_stays_due_without_vector(
     gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources, embedder: WordEmbedder
 ) -> None:
     store(gateway, "harbour")
@@ -93,7 +93,7 @@ def test_a_scope_stays_due_while_a_node_of_it_waits_for_its_vector(
     assert vectors(scratch_db) == [("harbour", "words/64", True)]
 
 
-def test_a_node_whose_text_is_refused_stays_without_a_vector_and_holds_up_nothing(
+def test_embed_nodes_refused_text_blocks_no_other(
     gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources, embedder: WordEmbedder
 ) -> None:
     store(gateway, "harbour", "nebula")
@@ -103,7 +103,7 @@ def test_a_node_whose_text_is_refused_stays_without_a_vector_and_holds_up_nothin
     assert process_due(worker) == 0
 
 
-def test_what_changed_while_it_was_embedded_is_embedded_again(
+def test_embed_nodes_repeats_for_changed_node(
     gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources, embedder: WordEmbedder
 ) -> None:
     store(gateway, "harbour")
@@ -122,7 +122,7 @@ def test_what_changed_while_it_was_embedded_is_embedded_again(
     assert embed_new_nodes(worker, access, [scope_id]).embedded_count == 1
 
 
-def test_a_new_space_is_filled_by_the_sweep(
+def test_embed_nodes_sweep_fills_new_space(
     gateway: Gateway, scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store(gateway, "harbour", "nebula")

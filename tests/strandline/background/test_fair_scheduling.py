@@ -73,7 +73,7 @@ def make_messages(count: int) -> list[dict[str, Any]]:
     ]
 
 
-def test_a_backlog_gives_way_after_a_turn(
+def test_fair_scheduling_backlog_yields_after_one_turn(
     gateway: Gateway, scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue = Queue(monkeypatch, scratch_db)
@@ -95,7 +95,7 @@ def test_a_backlog_gives_way_after_a_turn(
     assert scratch_db.rows("select count(*) from scope_work") == [(0,)]
 
 
-def test_a_turn_of_long_texts_ends_by_the_clock(
+def test_fair_scheduling_turn_of_long_texts_ends_by_clock(
     gateway: Gateway, scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However few events it had: a neighbour waits for seconds, not for a thousand long texts."""

@@ -90,7 +90,7 @@ def run_request(at: datetime, job: str = "sweeper") -> str:
     return json.dumps({"job": job, "at": at.isoformat(), "trace": ""})
 
 
-def test_a_run_request_is_one_schedule_however_often_it_comes(idle_job: IdleJob) -> None:
+def test_scheduler_run_request_makes_one_schedule(idle_job: IdleJob) -> None:
     at = NOW + 5 * MINUTE
     assert wake(run_request(at), run_request(at)) == []
     assert wake(run_request(at), run_request(at, "archiver")) == []
@@ -106,14 +106,14 @@ def test_a_run_request_is_one_schedule_however_often_it_comes(idle_job: IdleJob)
     assert executions() == []
 
 
-def test_a_run_request_that_was_late_begins_at_once_and_once(idle_job: IdleJob) -> None:
+def test_scheduler_late_run_request_starts_once(idle_job: IdleJob) -> None:
     assert wake(run_request(NOW - MINUTE), run_request(NOW - MINUTE)) == []
     assert wake(run_request(NOW - MINUTE)) == []
     assert schedules() == []
     assert executions() == ["sweeper-20261121T195930Z"]
 
 
-def test_a_run_request_that_comes_due_while_it_is_scheduled_begins_at_its_time(
+def test_scheduler_near_run_request_starts_at_its_time(
     idle_job: IdleJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A schedule for a time that is past is refused; a run before its time finds nothing due."""
@@ -135,19 +135,19 @@ def test_a_run_request_that_comes_due_while_it_is_scheduled_begins_at_its_time(
     assert executions() == ["sweeper-20261121T200034Z"]
 
 
-def test_a_migration_is_a_run_too(idle_job: IdleJob) -> None:
+def test_scheduler_takes_migration_as_run(idle_job: IdleJob) -> None:
     assert wake(run_request(NOW + 5 * MINUTE, "migrate")) == []
     assert len(schedules()) == 1
 
 
-def test_a_run_that_somebody_asked_for_begins_at_once_and_once(idle_job: IdleJob) -> None:
+def test_scheduler_admin_run_starts_at_once(idle_job: IdleJob) -> None:
     body = json.dumps({"job": "archiver", "tenant": "acme", "run": "r-1", "trace": "nonsense"})
     assert wake(body, body) == []
     assert wake(body) == []
     assert executions() == ["r-1"]
 
 
-def test_the_recorded_batch_is_served(idle_job: IdleJob) -> None:
+def test_scheduler_serves_recorded_batch(idle_job: IdleJob) -> None:
     handler = importlib.import_module("functions.scheduler.handler").lambda_handler
     document = json.loads((EVENTS / "scheduler.json").read_text())
     assert handler(document, LambdaContext("scheduler", 30)) == {"batchItemFailures": []}
@@ -170,12 +170,12 @@ def test_the_recorded_batch_is_served(idle_job: IdleJob) -> None:
         '{"job": "sweeper", "run": "r", "at": "2026-11-21T20:05:30Z"}',
     ],
 )
-def test_a_poisoned_message_goes_back_alone(idle_job: IdleJob, body: str) -> None:
+def test_scheduler_returns_malformed_message_alone(idle_job: IdleJob, body: str) -> None:
     assert wake(body, run_request(NOW + 5 * MINUTE)) == ["m0"]
     assert len(schedules()) == 1
 
 
-def test_what_aws_refuses_goes_back_alone(
+def test_scheduler_returns_message_refused_by_aws_alone(
     idle_job: IdleJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     handler: Any = importlib.import_module("functions.scheduler.handler")
@@ -186,7 +186,7 @@ def test_what_aws_refuses_goes_back_alone(
     assert wake(run, run_request(NOW + 5 * MINUTE)) == ["m0"]
 
 
-def test_a_scheduler_that_is_not_configured_names_what_it_needs(
+def test_scheduler_names_missing_settings(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("STRANDLINE_SCHEDULE_GROUP", "g")
@@ -194,7 +194,7 @@ def test_a_scheduler_that_is_not_configured_names_what_it_needs(
         RunStarter.from_environment()
 
 
-def test_slots_are_whole_and_never_too_near() -> None:
+def test_scheduler_slots_are_whole_and_spaced() -> None:
     five = MIN_SPACING["sweeper"]
     for seconds in range(0, 1200, 7):
         now = NOW + timedelta(seconds=seconds)
@@ -218,7 +218,7 @@ def sent_messages(aws: LocalAws, url: str) -> list[dict[str, Any]]:
         return results
 
 
-def test_a_process_requests_a_slot_once(aws: LocalAws) -> None:
+def test_scheduler_process_requests_slot_once(aws: LocalAws) -> None:
     runs = JobQueue(aws.job_queue_url)
     for _ in range(3):
         runs.request_run("sweeper", NOW, NOW)
@@ -237,7 +237,7 @@ def test_a_process_requests_a_slot_once(aws: LocalAws) -> None:
     ]
 
 
-def test_a_queue_that_is_away_costs_a_warning_and_an_admin_a_503(aws: LocalAws) -> None:
+def test_scheduler_queue_outage_fails_only_admin_run(aws: LocalAws) -> None:
     runs = JobQueue(aws.job_queue_url + "-gone")
     runs.request_run("sweeper", NOW, NOW)
     assert not runs.is_run_requested("sweeper", NOW), "it is tried again"
@@ -267,7 +267,7 @@ def requested_runs(aws: LocalAws) -> dict[str, timedelta]:
 
 
 @pytest.mark.usefixtures("run_requests")
-def test_worker_and_jobs_end_by_requesting_what_comes_next(
+def test_scheduler_jobs_request_next_run(
     scratch_db: ScratchDatabase, gateway: Gateway, aws: LocalAws, tell: Tell
 ) -> None:
     receipt = tell(gateway.key(), "The buoy goes out on Friday.", session_id="s-1")
@@ -292,7 +292,7 @@ def test_worker_and_jobs_end_by_requesting_what_comes_next(
 
 
 @pytest.mark.usefixtures("run_requests")
-def test_a_plan_that_fails_is_tried_again(
+def test_scheduler_failed_plan_is_tried_again(
     gateway: Gateway, aws: LocalAws, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gateway.key()
@@ -317,7 +317,7 @@ order by n
 """
 
 
-def test_what_is_overdue_is_tried_ever_more_seldom_and_not_for_ever(
+def test_scheduler_overdue_retries_back_off_and_end(
     scratch_db: ScratchDatabase,
 ) -> None:
     tries = [None if at is None else float(at) for (at,) in scratch_db.rows(TRIES)]
@@ -326,7 +326,7 @@ def test_what_is_overdue_is_tried_ever_more_seldom_and_not_for_ever(
     assert set(tries[1440:]) == {None}
 
 
-def test_a_day_of_sweeps_begins_with_the_daily_one(scratch_db: ScratchDatabase) -> None:
+def test_scheduler_sweep_day_begins_with_daily_sweep(scratch_db: ScratchDatabase) -> None:
     query = "select sweep_day_start(%s::timestamptz) at time zone 'UTC'"
     for now, day in (
         ("2026-11-21T03:28:59Z", "2026-11-20 03:29"),
@@ -338,7 +338,7 @@ def test_a_day_of_sweeps_begins_with_the_daily_one(scratch_db: ScratchDatabase) 
         assert f"{result:%Y-%m-%d %H:%M}" == day
 
 
-def test_the_ticker_starts_what_is_due_by_its_clock(idle_job: IdleJob) -> None:
+def test_scheduler_ticker_starts_due_runs(idle_job: IdleJob) -> None:
     """Once what has one time, and what was missed; daily what is daily."""
     wake(run_request(NOW + 5 * MINUTE), run_request(NOW + 60 * MINUTE))
     for hours, rest, started in ((0.05, 2, 0), (0.1, 1, 1), (0.2, 1, 1), (3, 0, 2)):

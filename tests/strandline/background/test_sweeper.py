@@ -24,7 +24,9 @@ SWEEPER: Any = sweeper
 """And its steps."""
 
 
-def test_a_lost_message_is_found(scratch_db: ScratchDatabase, gateway: Gateway, tell: Tell) -> None:
+def test_sweeper_does_work_of_lost_message(
+    scratch_db: ScratchDatabase, gateway: Gateway, tell: Tell
+) -> None:
     tell(gateway.key(), "The buoy goes out on Friday.")
     gateway.sweep()
     assert scratch_db.rows("select count(*) from event_vectors") == [(1,)]
@@ -32,7 +34,7 @@ def test_a_lost_message_is_found(scratch_db: ScratchDatabase, gateway: Gateway, 
     assert scratch_db.rows("select count(*) from scope_work") == [(0,)]
 
 
-def test_work_that_no_row_names_is_found_once_a_day(
+def test_sweeper_finds_unlisted_work_once_per_day(
     scratch_db: ScratchDatabase, gateway: Gateway, tell: Tell
 ) -> None:
     key = gateway.key()
@@ -47,7 +49,7 @@ def test_work_that_no_row_names_is_found_once_a_day(
     assert scratch_db.rows("select count(*) from event_vectors") == [(2,)]
 
 
-def test_a_lane_gone_quiet_is_closed(
+def test_sweeper_closes_quiet_lane(
     scratch_db: ScratchDatabase, gateway: Gateway, tell: Tell
 ) -> None:
     tell(gateway.key(), "The buoy goes out on Friday.", session_id="s-1")
@@ -58,7 +60,7 @@ def test_a_lane_gone_quiet_is_closed(
     assert scratch_db.rows("select count(*) from chain_events") == [(1,)]
 
 
-def test_a_step_that_fails_holds_up_no_other(
+def test_sweeper_continues_after_failed_step(
     scratch_db: ScratchDatabase, gateway: Gateway, tell: Tell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tell(gateway.key(), "one")
@@ -78,7 +80,7 @@ def test_a_step_that_fails_holds_up_no_other(
     assert scratch_db.rows("select state, reason from jobs") == [("failed", "RuntimeError")]
 
 
-def test_old_jobs_are_forgotten(scratch_db: ScratchDatabase, gateway: Gateway) -> None:
+def test_sweeper_removes_old_jobs(scratch_db: ScratchDatabase, gateway: Gateway) -> None:
     gateway.key()
     scratch_db.rows(
         "insert into jobs (tenant_id, job_id, kind, state, finished_at) select 'acme', uuidv7(),"
@@ -89,7 +91,7 @@ def test_old_jobs_are_forgotten(scratch_db: ScratchDatabase, gateway: Gateway) -
     assert kinds == [("archiver",)]
 
 
-def test_a_run_that_was_not_heard_of_has_failed(
+def test_sweeper_fails_run_with_expired_lease(
     scratch_db: ScratchDatabase, gateway: Gateway
 ) -> None:
     gateway.key()
@@ -104,7 +106,7 @@ def test_a_run_that_was_not_heard_of_has_failed(
     ]
 
 
-def test_a_failed_model_is_asked_again(
+def test_sweeper_retries_model_failure_on_request(
     scratch_db: ScratchDatabase, gateway: Gateway, tell: Tell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The failure waits for somebody who asks, is tried by the next sweep, and is done with."""
@@ -144,9 +146,7 @@ def test_a_failed_model_is_asked_again(
     assert scratch_db.rows("select max(version) from chain_versions") == [(2,)]
 
 
-def test_when_a_lease_is_lost_nothing_more_is_committed(
-    scratch_db: ScratchDatabase, gateway: Gateway
-) -> None:
+def test_sweeper_lost_lease_commits_nothing(scratch_db: ScratchDatabase, gateway: Gateway) -> None:
     """A shard that was taken by another, and one whose job was given up."""
     gateway.key()
     access, now = gateway.database.connect_as(Caller.background("acme")), datetime.now(UTC)
@@ -175,7 +175,7 @@ def test_when_a_lease_is_lost_nothing_more_is_committed(
         assert not store_runs.lock_shard(access, shard)
 
 
-def test_a_failure_of_ours_holds_up_no_other_failure(
+def test_sweeper_retry_failure_is_isolated(
     scratch_db: ScratchDatabase, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What cannot be tried is refused alone, whatever is wrong with it."""
@@ -202,7 +202,7 @@ def test_a_failure_of_ours_holds_up_no_other_failure(
     ]
 
 
-def test_work_that_gets_on_is_gone_on_with_soon(
+def test_sweeper_continues_long_work_soon(
     scratch_db: ScratchDatabase, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A large import in one scope, due for more than a day; a sweep gets one batch of it done."""
@@ -227,7 +227,7 @@ def test_work_that_gets_on_is_gone_on_with_soon(
     assert pause <= timedelta(minutes=5)
 
 
-def test_a_failure_that_is_to_be_tried_again_is_due_at_once(
+def test_sweeper_is_due_at_once_for_requested_retry(
     scratch_db: ScratchDatabase, gateway: Gateway, tell: Tell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However long it is known: not when a lease that nobody took would end."""
@@ -255,7 +255,7 @@ def test_a_failure_that_is_to_be_tried_again_is_due_at_once(
     assert ahead <= timedelta(seconds=10)
 
 
-def test_a_sweep_that_lost_its_lease_stops(
+def test_sweeper_stops_after_losing_lease(
     scratch_db: ScratchDatabase, gateway: Gateway, tell: Tell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its first step took too long, and another run has the tenant's job."""
@@ -287,7 +287,7 @@ def test_a_sweep_that_lost_its_lease_stops(
     assert scratch_db.rows("select count(*) from event_vectors") == [(1,)]
 
 
-def test_long_loops_say_that_they_are_at_work_and_end_when_they_are_not(
+def test_sweeper_long_loops_renew_lease_or_end(
     scratch_db: ScratchDatabase, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each step of a sweep that goes on and on, and a model that is asked one by one."""

@@ -61,7 +61,7 @@ def count_unembedded(base: ScratchDatabase) -> int:
     )[0][0]
 
 
-def test_a_recorded_batch_is_worked_through(
+def test_worker_processes_recorded_batch(
     gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, words: WordEmbedder
 ) -> None:
     event = json.loads((EVENTS / "worker.json").read_text())
@@ -95,7 +95,7 @@ MALFORMED = [
 ]
 
 
-def test_a_message_that_names_no_work_fails_alone(
+def test_worker_fails_malformed_message_alone(
     gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, words: WordEmbedder
 ) -> None:
     key = gateway.key()
@@ -107,14 +107,14 @@ def test_a_message_that_names_no_work_fails_alone(
     assert len(words.embedded_texts) == 2 * len(MALFORMED)
 
 
-def test_a_record_without_a_body_fails_alone(gateway: Gateway, words: WordEmbedder) -> None:
+def test_worker_fails_record_without_body_alone(gateway: Gateway, words: WordEmbedder) -> None:
     event = batch("", work_message("8f14e45f-ceea-867a-9a36-dedd4bea2543"))
     del event["Records"][0]["body"]
     assert work(event) == ["m0"]
     assert words.embedded_texts == []
 
 
-def test_a_scope_whose_model_is_away_goes_back_and_the_others_are_done(
+def test_worker_returns_only_scope_without_model(
     gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, words: WordEmbedder
 ) -> None:
     key = gateway.key()
@@ -129,7 +129,7 @@ def test_a_scope_whose_model_is_away_goes_back_and_the_others_are_done(
     assert count_unembedded(scratch_db) == 1
 
 
-def test_a_fault_of_ours_fails_its_message_alone(
+def test_worker_fault_fails_its_message_alone(
     gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, words: WordEmbedder
 ) -> None:
     """What no error of ours describes is a fault: it may not take nine other messages with it."""
@@ -147,7 +147,7 @@ def test_a_fault_of_ours_fails_its_message_alone(
     assert count_unembedded(scratch_db) == 1
 
 
-def test_an_empty_batch_is_no_sweep(
+def test_worker_empty_batch_does_no_sweep(
     gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, words: WordEmbedder
 ) -> None:
     tell(gateway.key(), "due", ALICE)
@@ -157,7 +157,7 @@ def test_an_empty_batch_is_no_sweep(
     assert (count_unembedded(scratch_db), words.embedded_texts) == (1, [])
 
 
-def test_a_database_that_is_away_gives_every_message_back(
+def test_worker_returns_all_messages_without_database(
     gateway: Gateway, tell: Tell, words: WordEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     receipt = tell(gateway.key(), "The buoy is out.")
@@ -202,7 +202,7 @@ def send_message(aws: LocalAws) -> Iterator[Callable[[str], dict[str, Any]]]:
         yield send
 
 
-def test_a_message_that_finds_the_database_away_comes_back_within_seconds(
+def test_worker_returns_message_soon_without_database(
     gateway: Gateway,
     aws: LocalAws,
     send_message: Callable[[str], dict[str, Any]],
@@ -227,9 +227,7 @@ def test_a_message_that_finds_the_database_away_comes_back_within_seconds(
         assert result[0]["Attributes"]["ApproximateReceiveCount"] == "2"
 
 
-def test_messages_return_later_each_time_and_then_as_the_queue_says(
-    aws: LocalAws, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_worker_return_delay_grows(aws: LocalAws, monkeypatch: pytest.MonkeyPatch) -> None:
     """So that an outage of some minutes makes no dead letters."""
     queue = WorkQueue(aws.work_queue_url)
     requests: list[int] = []
@@ -243,7 +241,7 @@ def test_messages_return_later_each_time_and_then_as_the_queue_says(
     assert requests == [5, 30, 120]
 
 
-def test_one_wait_for_a_database_that_is_away_serves_the_whole_batch(
+def test_worker_waits_once_per_batch_for_database(
     gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     del gateway

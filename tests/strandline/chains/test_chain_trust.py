@@ -24,7 +24,7 @@ def visible_chains(gateway: Gateway, session: str) -> list[dict[str, Any]]:
     return reply.body["segments"]
 
 
-def test_the_two_rankings_are_one(scratch_db: ScratchDatabase) -> None:
+def test_chain_trust_ranks_agree_in_sql_and_python(scratch_db: ScratchDatabase) -> None:
     names = [*ORIGINS, "", "a later release's"]
     for name in names:
         assert scratch_db.rows("select trust_rank(%s)", name) == [
@@ -40,7 +40,7 @@ def test_the_two_rankings_are_one(scratch_db: ScratchDatabase) -> None:
     assert {trust_ranks.trust_rank(name) for name in names[-2:]} == {0}
 
 
-def test_a_chain_is_trusted_as_its_least_event(
+def test_chain_trust_is_that_of_least_trusted_event(
     scratch_db: ScratchDatabase, gateway: Gateway, worker: WorkerResources
 ) -> None:
     sets = [selection for size in (1, 2, 5) for selection in itertools.combinations(ORIGINS, size)]
@@ -58,7 +58,7 @@ def test_a_chain_is_trusted_as_its_least_event(
     assert set(visible.values()) >= {"document", "tool", "agent", "user"}
 
 
-def test_every_answer_that_shows_a_chain_shows_its_trust(
+def test_chain_trust_is_shown_in_every_answer(
     scratch_db: ScratchDatabase, gateway: Gateway, worker: WorkerResources
 ) -> None:
     say(gateway, "s-1", "harbour mooring berth", "user", "document", "agent")
@@ -86,7 +86,7 @@ def test_every_answer_that_shows_a_chain_shows_its_trust(
     ]
 
 
-def test_a_merge_is_trusted_as_the_lesser_and_a_replay_says_the_same(
+def test_chain_trust_of_merge_is_lower_one(
     scratch_db: ScratchDatabase, gateway: Gateway, worker: WorkerResources
 ) -> None:
     for session, origin in (("s-1", "user"), ("s-2", "tool"), ("s-3", "system")):
@@ -101,7 +101,7 @@ def test_a_merge_is_trusted_as_the_lesser_and_a_replay_says_the_same(
     assert (scratch_db.rows(versions), hashes(scratch_db)) == (before, digest)
 
 
-def test_what_is_gone_lowers_no_trust(
+def test_chain_trust_ignores_removed_events(
     scratch_db: ScratchDatabase, gateway: Gateway, worker: WorkerResources
 ) -> None:
     """As an erasure leaves a chain that also rests on other events: without the one, said again."""

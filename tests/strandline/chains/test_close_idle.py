@@ -68,7 +68,7 @@ def crowd(base: ScratchDatabase, scope: UUID, count: int) -> None:
     )
 
 
-def test_a_scope_that_cannot_be_folded_does_not_starve_the_others(
+def test_close_idle_failing_scope_starves_no_other(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
     worker: WorkerResources,
@@ -92,7 +92,7 @@ def test_a_scope_that_cannot_be_folded_does_not_starve_the_others(
     assert worker.tally.failures == 1
 
 
-def test_more_lanes_than_fit_a_page_are_closed_in_one_sweep(
+def test_close_idle_closes_several_pages_in_one_sweep(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
     worker: WorkerResources,
@@ -122,7 +122,7 @@ def test_more_lanes_than_fit_a_page_are_closed_in_one_sweep(
     assert scope
 
 
-def test_one_scope_s_many_lanes_wait_for_their_turn(
+def test_close_idle_alternates_between_scopes(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
     worker: WorkerResources,
@@ -143,7 +143,7 @@ def test_one_scope_s_many_lanes_wait_for_their_turn(
     assert turns.count(many) == 6  # of 20 at most, of 101
 
 
-def test_lanes_of_a_scope_that_is_not_folded_to_its_end_are_not_asked_for(
+def test_close_idle_skips_scopes_not_fully_folded(
     gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources
 ) -> None:
     """Nor do they make a tenant one to be swept."""

@@ -108,7 +108,7 @@ def fold(log: Log) -> int:
     return log.base.rows("select folded_seq from scopes")[0][0]
 
 
-def test_a_burst_is_folded_by_the_model_as_fast_as_it_may_be_asked(
+def test_deferral_burst_is_folded_at_model_rate_limit(
     log: Log, make: Make, provider: ModelServer
 ) -> None:
     """Nine messages and a silence are eight questions and a run of three: at five a minute, three
@@ -134,7 +134,7 @@ def test_a_burst_is_folded_by_the_model_as_fast_as_it_may_be_asked(
     assert len(provider.requests) == 8 + 2 + 3
 
 
-def test_an_answer_that_was_got_is_kept_while_what_it_leads_to_waits(
+def test_deferral_keeps_model_answers_received_before(
     log: Log, make: Make, provider: ModelServer
 ) -> None:
     for n in range(5):
@@ -152,7 +152,7 @@ def test_an_answer_that_was_got_is_kept_while_what_it_leads_to_waits(
     assert by(log) == {"openai:tiny"}
 
 
-def test_a_message_about_a_scope_that_waits_is_done(log: Log, make: Make) -> None:
+def test_deferral_completes_message_and_sends_another(log: Log, make: Make) -> None:
     """It would be delivered again and again, and end among the dead."""
     for n in range(6):
         log.say((HARBOUR, BREAD)[n % 2])
@@ -163,7 +163,7 @@ def test_a_message_about_a_scope_that_waits_is_done(log: Log, make: Make) -> Non
     assert 0 < outcome.retry_delays[log.scope] <= 60, "and another is sent for when it may go on"
 
 
-def test_patience_ends_and_the_heuristic_model_answers_visibly(log: Log, make: Make) -> None:
+def test_deferral_ends_in_heuristic_after_patience(log: Log, make: Make) -> None:
     for n in range(7):
         log.say((HARBOUR, BREAD)[n % 2])
     worker = make(4)
@@ -177,7 +177,7 @@ def test_patience_ends_and_the_heuristic_model_answers_visibly(log: Log, make: M
     assert log.base.rows("select kind, reason from jobs") == [("continues", "rate_limited")]
 
 
-def test_patience_is_a_tenants_own(log: Log, make: Make) -> None:
+def test_deferral_patience_is_set_per_tenant(log: Log, make: Make) -> None:
     set_tuning(log.base, similarity_low=-1, similarity_high=1, model_patience_minutes=0)
     for n in range(7):
         log.say((HARBOUR, BREAD)[n % 2])
@@ -185,14 +185,14 @@ def test_patience_is_a_tenants_own(log: Log, make: Make) -> None:
     assert fold(log) == 7
 
 
-def test_a_minute_too_small_for_any_run_is_not_waited_for(log: Log, make: Make) -> None:
+def test_deferral_is_skipped_if_limit_is_below_one_run(log: Log, make: Make) -> None:
     for n in range(5):
         log.say((HARBOUR, BREAD)[n % 2])
     process_due(make(3))
     assert fold(log) == 5
 
 
-def test_a_retry_waits_too_and_writes_nothing_meanwhile(log: Log, make: Make) -> None:
+def test_deferral_of_retry_writes_nothing(log: Log, make: Make) -> None:
     log.say(HARBOUR)
     log.say(BREAD, "agent", minutes=31)
     worker = make(4)
@@ -210,7 +210,7 @@ def test_a_retry_waits_too_and_writes_nothing_meanwhile(log: Log, make: Make) ->
 # --- our own time
 
 
-def test_a_run_is_not_begun_that_might_not_be_finished(
+def test_deferral_starts_no_run_without_enough_time(
     log: Log, make: Make, provider: ModelServer
 ) -> None:
     log.say(HARBOUR)
@@ -228,7 +228,7 @@ def test_a_run_is_not_begun_that_might_not_be_finished(
     assert by(log) == {"openai:tiny"}
 
 
-def test_the_end_of_our_time_decides_nothing(
+def test_deferral_out_of_time_decides_nothing(
     log: Log, make: Make, provider: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The model is asked and does not answer in what is left; however old the message."""
@@ -253,7 +253,7 @@ def test_the_end_of_our_time_decides_nothing(
     assert by(log) == {"openai:tiny"}
 
 
-def test_what_was_decided_to_happen_is_left_for_another_time(
+def test_deferral_leaves_idle_lanes_until_there_is_time(
     log: Log, database: Database, aws: LocalAws, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Lanes decided idle by a worker that died are closed by one that has time for it."""
@@ -281,9 +281,7 @@ def _die(*_: object, **__: object) -> None:
     raise MemoryError  # which says nothing of the text
 
 
-def test_a_model_that_is_slow_by_its_own_time_is_the_heuristic_model_s_case(
-    log: Log, make: Make, provider: ModelServer
-) -> None:
+def test_deferral_is_skipped_for_slow_model(log: Log, make: Make, provider: ModelServer) -> None:
     """Missing, slow or broken costs quality and no time."""
     log.say(HARBOUR)
     log.say(BREAD)
@@ -295,7 +293,7 @@ def test_a_model_that_is_slow_by_its_own_time_is_the_heuristic_model_s_case(
     assert log.base.rows("select kind, reason from jobs") == [("continues", "late")]
 
 
-def test_without_a_provider_no_time_is_kept_for_one(
+def test_deferral_reserves_no_time_without_provider(
     log: Log, database: Database, aws: LocalAws
 ) -> None:
     log.say(HARBOUR)

@@ -14,7 +14,7 @@ VERSIONS = """
 """
 
 
-def test_a_merge_that_lost_its_text_is_described_anew_and_kept(
+def test_erased_merge_is_described_again_and_kept(
     scratch_db: ScratchDatabase, gateway: Gateway, worker: WorkerResources
 ) -> None:
     for session in ("s-1", "s-2"):

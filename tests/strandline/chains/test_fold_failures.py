@@ -119,7 +119,7 @@ def break_on_poison(monkeypatch: pytest.MonkeyPatch, module: Any, name: str, err
 TALK = [f"the mooring of berth {n} is free" for n in range(5)]
 
 
-def test_a_long_unbroken_word_stops_nothing(scope: Scope, worker: WorkerResources) -> None:
+def test_fold_survives_long_unbroken_word(scope: Scope, worker: WorkerResources) -> None:
     scope.say(f"My link is {LINK}", "ok", *(f"and {LINK}{n}" for n in range(24)))
     topics = scope.gateway.call("GET", "/api/v1/sessions/s/analysis/topics", key=scope.user)
     assert topics.status == 200, topics.text
@@ -142,7 +142,7 @@ def test_a_long_unbroken_word_stops_nothing(scope: Scope, worker: WorkerResource
     ],
 )
 @pytest.mark.parametrize("error", [ValueError, RecursionError, AssertionError, IndexError])
-def test_a_text_that_breaks_the_heuristic_model_is_a_decision_that_a_retry_replaces(
+def test_fold_failure_of_heuristic_is_replaced_by_retry(
     scope: Scope,
     worker: WorkerResources,
     monkeypatch: pytest.MonkeyPatch,
@@ -175,7 +175,7 @@ def test_a_text_that_breaks_the_heuristic_model_is_a_decision_that_a_retry_repla
     assert replay == after, "a replay says what failed, and then what the retry said"
 
 
-def test_a_message_that_cannot_be_judged_goes_on(
+def test_fold_failure_of_judgement_continues_topic(
     scope: Scope, worker: WorkerResources, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
@@ -192,7 +192,7 @@ def test_a_message_that_cannot_be_judged_goes_on(
     assert dump_state(scope.base) == before
 
 
-def test_what_fails_around_the_models_is_decided_too(
+def test_fold_failure_outside_models_is_decided(
     scope: Scope, worker: WorkerResources, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object, **__: object) -> None:
@@ -233,9 +233,7 @@ class Unstorable(EchoTasks):
         return super().summarise(task, events)
 
 
-def test_an_answer_that_the_database_does_not_take_is_not_kept(
-    scope: Scope, worker: WorkerResources
-) -> None:
+def test_fold_failure_to_store_answer_rejects_run(scope: Scope, worker: WorkerResources) -> None:
     odd = make_worker(worker.database, worker.blobs, worker.embedder, Unstorable())
     scope.say(*TALK, POISON, *TALK)
     process_due(odd)
@@ -245,9 +243,7 @@ def test_an_answer_that_the_database_does_not_take_is_not_kept(
     assert scope.base.rows(query, "fold_failed") == [(1,)]
 
 
-def test_a_text_that_breaks_the_embedder_is_refused_and_may_be_tried_again(
-    scope: Scope, worker: WorkerResources
-) -> None:
+def test_fold_failure_of_embedder_can_be_retried(scope: Scope, worker: WorkerResources) -> None:
     def fail(texts: Sequence[str]) -> None:
         if any(POISON in text for text in texts):
             raise ValueError("broken")
@@ -270,7 +266,7 @@ def test_a_text_that_breaks_the_embedder_is_refused_and_may_be_tried_again(
 @pytest.mark.parametrize(
     "failure", [EmbeddingRefused("HTTP 400"), ValueError("broken"), RuntimeError("broken")]
 )
-def test_an_embedder_that_takes_no_text_at_all_refuses_none(
+def test_fold_failure_of_embedder_for_all_refuses_none(
     scope: Scope, worker: WorkerResources, failure: Exception
 ) -> None:
     def away(texts: Sequence[str]) -> None:
@@ -292,7 +288,7 @@ def test_an_embedder_that_takes_no_text_at_all_refuses_none(
 
 
 @pytest.mark.parametrize("failure", [EmbeddingRefused("HTTP 400"), ValueError("broken")])
-def test_a_summarys_vector_is_given_up_only_where_another_text_has_one(
+def test_fold_gives_up_summary_vector_after_probe_only(
     worker: WorkerResources, failure: Exception
 ) -> None:
     def fail(texts: Sequence[str]) -> None:
@@ -311,7 +307,7 @@ def test_a_summarys_vector_is_given_up_only_where_another_text_has_one(
     assert enrichment.embed_summary(worker, placeholder_content, waits_for_model=True) is None
 
 
-def test_a_payload_that_is_gone_goes_by_its_name(
+def test_fold_uses_name_of_missing_payload(
     scope: Scope, worker: WorkerResources, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse_gone(*_: object, **__: object) -> str:
@@ -330,7 +326,7 @@ def check_stuck(worker: WorkerResources, scope: Scope, tries: int) -> None:
         process_due(replace(worker))
 
 
-def test_a_scope_put_off_five_times_is_seen_and_its_recovery_too(
+def test_fold_failure_five_times_is_reported_until_fixed(
     scope: Scope, worker: WorkerResources, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object, **__: object) -> None:
@@ -360,7 +356,7 @@ def test_a_scope_put_off_five_times_is_seen_and_its_recovery_too(
     assert scope.health()["background"] == QUIET
 
 
-def test_a_worker_that_is_killed_each_time_is_seen(scope: Scope, worker: WorkerResources) -> None:
+def test_fold_failure_of_killed_workers_is_reported(scope: Scope, worker: WorkerResources) -> None:
     scope.say("word")
     access = worker.database.connect_as(Caller.background("acme"))
     for _ in range(5):
@@ -374,7 +370,7 @@ def test_a_worker_that_is_killed_each_time_is_seen(scope: Scope, worker: WorkerR
     assert scope.base.rows("select advice from jobs") == [("",)]
 
 
-def test_a_retry_waits_for_whoever_has_the_scope(scope: Scope, worker: WorkerResources) -> None:
+def test_fold_retry_waits_for_lease_of_other_worker(scope: Scope, worker: WorkerResources) -> None:
     """A worker that was killed has it until its lease ends: nothing was tried."""
     scope.say(*TALK, *TALK)
     access = worker.database.connect_as(Caller.background("acme"))
@@ -389,7 +385,7 @@ def test_a_retry_waits_for_whoever_has_the_scope(scope: Scope, worker: WorkerRes
     process_events.process_scope_now(worker, "acme", scope.id).require_finished()
 
 
-def test_a_retry_that_fails_is_one_more_attempt(
+def test_fold_retry_that_fails_counts_as_attempt(
     scope: Scope, worker: WorkerResources, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object, **__: object) -> None:
@@ -439,5 +435,5 @@ OnnxFailure.__module__ = "onnxruntime.capi.onnxruntime_pybind11_state"
         (OnnxFailure("out of memory"), False),
     ],
 )
-def test_what_time_may_mend_is_never_decided(error: Exception, again: bool) -> None:
+def test_fold_failure_of_passing_error_is_not_permanent(error: Exception, again: bool) -> None:
     assert is_permanent_failure(error) is again

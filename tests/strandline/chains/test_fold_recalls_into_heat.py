@@ -76,7 +76,7 @@ def due_moments(base: ScratchDatabase, tuning: Any = DEFAULTS) -> list[tuple[dat
     ]
 
 
-def test_a_recall_is_recorded_once(scratch_db: ScratchDatabase, acme: TenantDb) -> None:
+def test_fold_recalls_records_each_recall_once(scratch_db: ScratchDatabase, acme: TenantDb) -> None:
     chains = insert_chains(scratch_db, [WARM, WARM])
     recall_id = uuid.uuid4()
     assert store_recalls.record_chains(acme, recall_id, chains, CREATED_AT) == 2
@@ -86,7 +86,7 @@ def test_a_recall_is_recorded_once(scratch_db: ScratchDatabase, acme: TenantDb) 
 
 
 @pytest.mark.parametrize("way", ["chains", "events", "events beside what must last"])
-def test_a_use_does_not_wait_for_the_disk(
+def test_fold_recalls_records_with_asynchronous_commit(
     scratch_db: ScratchDatabase, database: Database, way: str
 ) -> None:
     """Unless a row that must not be lost is in its transaction."""
@@ -112,7 +112,7 @@ class _Setting:
     synchronous_commit: str
 
 
-def test_a_recall_makes_a_chain_warmer_and_moves_its_moments(
+def test_fold_recalls_raises_heat_and_moves_due_times(
     scratch_db: ScratchDatabase, acme: TenantDb
 ) -> None:
     ((chain_id, *_),) = chains = insert_chains(scratch_db, [WARM])
@@ -131,7 +131,7 @@ def test_a_recall_makes_a_chain_warmer_and_moves_its_moments(
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_deliveries_doubled_and_shuffled_give_the_same(
+def test_fold_recalls_ignores_duplicates_and_order(
     scratch_db: ScratchDatabase, acme: TenantDb, seed: int
 ) -> None:
     """Recorded up to three times in any order, folded whenever: as Python makes of the set, if no
@@ -174,7 +174,7 @@ def test_deliveries_doubled_and_shuffled_give_the_same(
         assert abs(promote - our_promote) < HOUR / 10**6
 
 
-def test_many_at_once_fold_each_recall_once(
+def test_fold_recalls_concurrently_counts_each_once(
     scratch_db: ScratchDatabase, database: Database, acme: TenantDb
 ) -> None:
     chains = insert_chains(scratch_db, [WARM] * 30)
@@ -225,13 +225,13 @@ def second_folder_waits(base: ScratchDatabase, database: Database) -> float:
     return strength
 
 
-def test_who_folds_second_goes_on_from_the_first(
+def test_fold_recalls_second_worker_continues_from_first(
     scratch_db: ScratchDatabase, database: Database
 ) -> None:
     assert second_folder_waits(scratch_db, database) == 1.5**2
 
 
-def test_without_the_chains_lock_strength_is_lost(
+def test_fold_recalls_without_chain_lock_loses_strength(
     scratch_db: ScratchDatabase, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Teeth."""
@@ -250,7 +250,7 @@ def test_without_the_chains_lock_strength_is_lost(
     assert store_recalls.lock_recalled_chains is contents
 
 
-def test_a_late_recall_counts_for_access_and_never_for_more(
+def test_fold_recalls_late_recall_adds_no_strength(
     scratch_db: ScratchDatabase, acme: TenantDb
 ) -> None:
     chains = insert_chains(scratch_db, [WARM])
@@ -261,7 +261,7 @@ def test_a_late_recall_counts_for_access_and_never_for_more(
     assert use == AccessState(1.5, CREATED_AT + 5 * DAY, CREATED_AT + 5 * DAY)
 
 
-def test_another_tenants_recalls_are_left_alone(
+def test_fold_recalls_leaves_other_tenant_alone(
     scratch_db: ScratchDatabase, database: Database
 ) -> None:
     for tenant in ("acme", "globex"):
@@ -274,7 +274,7 @@ def test_another_tenants_recalls_are_left_alone(
     assert [use.strength for use in uses(scratch_db, "globex").values()] == [1.0]
 
 
-def test_folded_recalls_go_after_their_time(scratch_db: ScratchDatabase, acme: TenantDb) -> None:
+def test_fold_recalls_prunes_after_retention(scratch_db: ScratchDatabase, acme: TenantDb) -> None:
     chains = insert_chains(scratch_db, [WARM] * 3)
     for day in range(4):
         store_recalls.record_chains(acme, uuid.uuid4(), chains, CREATED_AT + day * DAY)
@@ -289,7 +289,7 @@ def test_folded_recalls_go_after_their_time(scratch_db: ScratchDatabase, acme: T
     assert {use.strength for use in uses(scratch_db).values()} == {1.5**4}
 
 
-def test_recalls_of_a_chain_that_is_gone_wait_for_it_and_hold_up_none(
+def test_fold_recalls_of_dropped_chain_block_no_other(
     scratch_db: ScratchDatabase, database: Database, acme: TenantDb
 ) -> None:
     """A chain that is dropped comes back under its id when its scope is folded again."""
@@ -324,7 +324,9 @@ def through(access: TenantDb, limit: int, tuning: Any) -> list[int]:
     return results
 
 
-def test_moments_follow_the_settings(scratch_db: ScratchDatabase, acme: TenantDb) -> None:
+def test_fold_recalls_moves_heat_times_with_tuning(
+    scratch_db: ScratchDatabase, acme: TenantDb
+) -> None:
     chance = random.Random(5)
     insert_chains(
         scratch_db, [HeatState(chance.random(), chance.random(), 1.5, CREATED_AT) for _ in range(7)]
@@ -340,7 +342,7 @@ def test_moments_follow_the_settings(scratch_db: ScratchDatabase, acme: TenantDb
     assert through(acme, 3, slower.with_overrides({"window_events": 5})) == [0]
 
 
-def test_another_change_on_the_way_begins_again(
+def test_fold_recalls_restarts_heat_times_on_change(
     scratch_db: ScratchDatabase, acme: TenantDb
 ) -> None:
     insert_chains(scratch_db, [WARM] * 6)
@@ -350,7 +352,7 @@ def test_another_change_on_the_way_begins_again(
     assert moments(scratch_db) == due_moments(scratch_db, slower)
 
 
-def test_whoever_has_something_due_is_named(
+def test_fold_recalls_lists_due_tenants(
     scratch_db: ScratchDatabase, database: Database, acme: TenantDb
 ) -> None:
     connection = database.connection()

@@ -67,9 +67,7 @@ def log(gateway: Gateway, scratch_db: ScratchDatabase) -> Log:
     return Log(gateway, scratch_db)
 
 
-def test_a_new_topic_closes_what_came_before_and_says_why(
-    log: Log, worker: WorkerResources
-) -> None:
+def test_form_chains_new_topic_closes_chain(log: Log, worker: WorkerResources) -> None:
     log.say(HARBOUR)
     log.say("aye", "agent")
     log.say(HARBOUR)
@@ -97,9 +95,7 @@ def test_a_new_topic_closes_what_came_before_and_says_why(
     assert counts["EventsFolded"] == 5
 
 
-def test_interleaved_sessions_do_not_break_each_others_topics(
-    log: Log, worker: WorkerResources
-) -> None:
+def test_form_chains_keeps_interleaved_sessions_apart(log: Log, worker: WorkerResources) -> None:
     for _ in range(4):
         log.say(HARBOUR, session_id="s-1")
         log.say(BREAD, session_id="s-2")
@@ -110,7 +106,7 @@ def test_interleaved_sessions_do_not_break_each_others_topics(
     assert log.chains() == [("break", [1, 3, 5, 7])]
 
 
-def test_twenty_open_events_close_the_older_half(log: Log, worker: WorkerResources) -> None:
+def test_form_chains_closes_older_half_of_twenty(log: Log, worker: WorkerResources) -> None:
     for _ in range(19):
         log.say("at work", "agent", type="action")
     process_due(worker)
@@ -120,9 +116,7 @@ def test_twenty_open_events_close_the_older_half(log: Log, worker: WorkerResourc
     assert log.chains() == [("force", list(range(1, 11)))]
 
 
-def test_a_silence_closes_a_lane_and_a_clock_that_goes_back_does_not(
-    log: Log, worker: WorkerResources
-) -> None:
+def test_form_chains_silence_closes_lane(log: Log, worker: WorkerResources) -> None:
     log.say(HARBOUR)
     log.say(HARBOUR, minutes=-300)
     log.say(HARBOUR, minutes=30)
@@ -131,7 +125,7 @@ def test_a_silence_closes_a_lane_and_a_clock_that_goes_back_does_not(
     assert log.chains() == [("gap", [1, 2, 3])]
 
 
-def test_an_idle_lane_is_closed_by_a_decision(log: Log, worker: WorkerResources) -> None:
+def test_form_chains_idle_lane_is_closed_by_decision(log: Log, worker: WorkerResources) -> None:
     log.say(HARBOUR, session_id="s-1")
     log.say(BREAD, session_id="s-2")
     process_due(worker)
@@ -146,7 +140,7 @@ def test_an_idle_lane_is_closed_by_a_decision(log: Log, worker: WorkerResources)
     assert log.decided("continues") == [], "after the silence nothing is compared"
 
 
-def test_what_was_said_meanwhile_keeps_a_lane_open(log: Log, worker: WorkerResources) -> None:
+def test_form_chains_unfolded_event_keeps_lane_open(log: Log, worker: WorkerResources) -> None:
     """An event that nobody folded yet may be what was said: the lane waits for it."""
     log.say(HARBOUR)
     process_due(worker)
@@ -157,7 +151,7 @@ def test_what_was_said_meanwhile_keeps_a_lane_open(log: Log, worker: WorkerResou
     assert log.chains() == []
 
 
-def test_a_lane_that_was_decided_idle_by_a_worker_that_died_is_closed_by_the_next(
+def test_form_chains_closes_idle_lane_of_dead_worker(
     log: Log, worker: WorkerResources, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log.say(HARBOUR)
@@ -175,7 +169,7 @@ def _raise(*_: object, **__: object) -> None:
     raise MemoryError  # which says nothing of the text
 
 
-def test_flows_are_never_cut(log: Log, worker: WorkerResources) -> None:
+def test_form_chains_never_cuts_workflows(log: Log, worker: WorkerResources) -> None:
     log.say(HARBOUR, metadata={"workflow_id": "wf"})
     log.say(BREAD, metadata={"workflow_id": "wf", "execution_id": 7})
     log.say(HARBOUR, metadata={"execution_id": 7})
@@ -184,7 +178,7 @@ def test_flows_are_never_cut(log: Log, worker: WorkerResources) -> None:
     assert log.chains() == [("break", [1, 2, 3])]
 
 
-def test_a_refused_vector_is_decided_and_a_missing_one_waited_for(
+def test_form_chains_waits_for_missing_not_refused_vector(
     log: Log, worker: WorkerResources, words: WordEmbedder
 ) -> None:
     log.say(HARBOUR)
@@ -208,7 +202,7 @@ def test_a_refused_vector_is_decided_and_a_missing_one_waited_for(
     assert log.chains() == [], "a vector that comes later serves search and changes no chain"
 
 
-def test_a_gray_pair_is_asked_about_once(log: Log, worker: WorkerResources) -> None:
+def test_form_chains_asks_model_once_about_gray_pair(log: Log, worker: WorkerResources) -> None:
     set_tuning(log.base, similarity_low=-1, similarity_high=1)
     model = RandomTasks()
     asking_worker = make_worker(worker.database, worker.blobs, worker.embedder, model)
@@ -225,7 +219,7 @@ def test_a_gray_pair_is_asked_about_once(log: Log, worker: WorkerResources) -> N
     assert dump_state(log.base) == before
 
 
-def test_a_run_like_an_earlier_chain_joins_it(log: Log, worker: WorkerResources) -> None:
+def test_form_chains_merges_similar_run(log: Log, worker: WorkerResources) -> None:
     for text in (HARBOUR, BREAD, HARBOUR, BREAD):
         log.say(text, occurred_at=START.isoformat())
     process_due(worker)
@@ -242,7 +236,7 @@ def test_a_run_like_an_earlier_chain_joins_it(log: Log, worker: WorkerResources)
     assert worker.tally.counters["ChainsMerged"] == 1
 
 
-def test_chains_do_not_grow_beyond_their_limit(log: Log, worker: WorkerResources) -> None:
+def test_form_chains_limits_size_of_merged_chain(log: Log, worker: WorkerResources) -> None:
     set_tuning(log.base, merged_events=2)
     for text in (HARBOUR, BREAD, HARBOUR, BREAD, HARBOUR, BREAD):
         log.say(text, occurred_at=START.isoformat())
@@ -250,7 +244,7 @@ def test_chains_do_not_grow_beyond_their_limit(log: Log, worker: WorkerResources
     assert log.chains() == [("break", [1, 3]), ("break", [2, 4]), ("break", [5])]
 
 
-def test_a_chain_of_another_scope_is_never_joined(log: Log, worker: WorkerResources) -> None:
+def test_form_chains_never_merges_across_scopes(log: Log, worker: WorkerResources) -> None:
     for who in (HELPER, "agent:other"):
         for text in (HARBOUR, BREAD):
             log.say(text, participants=[ALICE, who], occurred_at=START.isoformat())
@@ -258,7 +252,7 @@ def test_a_chain_of_another_scope_is_never_joined(log: Log, worker: WorkerResour
     assert log.base.rows("select count(*) from chains where version = 1") == [(2,)]
 
 
-def test_a_rejected_run_keeps_its_reason_and_hides_nothing(
+def test_form_chains_rejected_run_stays_recallable(
     log: Log, worker: WorkerResources, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from strandline.chains import quality
@@ -288,9 +282,7 @@ def test_a_rejected_run_keeps_its_reason_and_hides_nothing(
     assert {hit["event"]["seq"] for hit in reply.body["hits"]} >= {1, 3}
 
 
-def test_a_model_that_fails_leaves_a_job_and_the_heuristic_result(
-    log: Log, worker: WorkerResources
-) -> None:
+def test_form_chains_model_failure_leaves_failed_job(log: Log, worker: WorkerResources) -> None:
     failing = make_worker(
         worker.database, worker.blobs, worker.embedder, RandomTasks(fallback_reason="breaker_open")
     )
@@ -304,9 +296,7 @@ def test_a_model_that_fails_leaves_a_job_and_the_heuristic_result(
     assert log.base.rows("select attempts from jobs") == [(1,)], "a replay fails at nothing"
 
 
-def test_a_chain_is_said_anew_and_a_replay_says_it_anew_where_it_did(
-    log: Log, worker: WorkerResources
-) -> None:
+def test_form_chains_replay_repeats_retried_enrichment(log: Log, worker: WorkerResources) -> None:
     log.say(HARBOUR)
     log.say(BREAD)
     process_due(worker)
@@ -328,7 +318,7 @@ def test_a_chain_is_said_anew_and_a_replay_says_it_anew_where_it_did(
         retry_enrichment(moody, "acme", UUID(int=7), NOW)
 
 
-def test_a_merge_while_a_chain_is_said_anew_is_part_of_what_a_replay_gives(
+def test_form_chains_replay_includes_merge_during_retry(
     log: Log, worker: WorkerResources, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The chain got its next version just after it was looked at."""
@@ -356,7 +346,7 @@ def test_a_merge_while_a_chain_is_said_anew_is_part_of_what_a_replay_gives(
     assert hashes(log.base) == before
 
 
-def test_who_is_overtaken_often_but_gets_on_is_not_given_up(
+def test_form_chains_overtaken_fold_continues(
     log: Log, worker: WorkerResources, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for _ in range(12):
@@ -384,7 +374,7 @@ def _overtaken(*_: object) -> bool:
     raise ConcurrentUpdate
 
 
-def test_the_heuristic_model_is_asked_here_and_now(
+def test_form_chains_asks_heuristic_in_same_thread(
     log: Log, worker: WorkerResources, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Threads are for waiting."""
@@ -401,9 +391,7 @@ def test_the_heuristic_model_is_asked_here_and_now(
     assert threads == [threading.current_thread().name]
 
 
-def test_a_model_that_cannot_be_asked_where_topics_end_is_one_visible_failure_of_the_scope(
-    log: Log, worker: WorkerResources
-) -> None:
+def test_form_chains_failed_questions_are_one_job(log: Log, worker: WorkerResources) -> None:
     set_tuning(log.base, similarity_low=-1, similarity_high=1)
     failing = make_worker(
         worker.database, worker.blobs, worker.embedder, RandomTasks(fallback_reason="budget_spent")
@@ -419,7 +407,7 @@ def test_a_model_that_cannot_be_asked_where_topics_end_is_one_visible_failure_of
     assert log.base.rows(rows) == expected, "a replay fails at nothing"
 
 
-def test_a_model_away_for_the_summary_is_waited_for_and_then_done_without(
+def test_form_chains_waits_one_day_for_summary_vector(
     log: Log, worker: WorkerResources, words: WordEmbedder
 ) -> None:
     log.say(HARBOUR)
@@ -441,7 +429,7 @@ def test_a_model_away_for_the_summary_is_waited_for_and_then_done_without(
     assert log.base.rows("select count(*) from chain_vectors") == [(1,)]
 
 
-def test_an_import_of_old_history_is_warm_on_arrival(log: Log, worker: WorkerResources) -> None:
+def test_form_chains_imported_history_starts_warm(log: Log, worker: WorkerResources) -> None:
     old = datetime(2024, 1, 1, tzinfo=UTC)
     log.say(HARBOUR, occurred_at=old.isoformat())
     log.say(BREAD, occurred_at=(old + timedelta(minutes=1)).isoformat())
@@ -452,9 +440,7 @@ def test_an_import_of_old_history_is_warm_on_arrival(log: Log, worker: WorkerRes
     ) == [(True, True, True)]
 
 
-def test_settings_that_change_hold_from_then_on_and_a_replay_keeps_to_them(
-    log: Log, worker: WorkerResources
-) -> None:
+def test_form_chains_applies_changed_tuning_from_then_on(log: Log, worker: WorkerResources) -> None:
     set_tuning(log.base, flush_events=4, merged_events=2)
     for _ in range(6):
         log.say("at work", "agent")
@@ -472,7 +458,7 @@ def test_settings_that_change_hold_from_then_on_and_a_replay_keeps_to_them(
     assert dump_state(log.base) == before
 
 
-def test_two_workers_on_one_scope_agree(
+def test_form_chains_two_workers_on_one_scope_agree(
     gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources
 ) -> None:
     key = gateway.key()

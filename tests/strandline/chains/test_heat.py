@@ -61,7 +61,7 @@ def warm(**more: Any) -> HeatState:
 
 
 @given(shares, shares, st.floats(1, 100), gaps)
-def test_heat_is_the_formula_of_the_issue(
+def test_heat_equals_formula(
     importance: float, density: float, strength: float, hours: float
 ) -> None:
     now = T0 + timedelta(hours=hours)
@@ -82,19 +82,19 @@ def test_heat_is_the_formula_of_the_issue(
         (warm(importance=0.0, density=0.0), 5, 0.0),
     ],
 )
-def test_heat_by_hand(state: HeatState, hours: float, expected: float) -> None:
+def test_heat_equals_values_computed_by_hand(
+    state: HeatState, hours: float, expected: float
+) -> None:
     assert compute_heat(state, T0 + hours * HOUR, DEFAULTS) == pytest.approx(expected, rel=1e-12)
 
 
-def test_weights_over_one_are_capped() -> None:
+def test_heat_caps_weights_over_one() -> None:
     tuning = DEFAULTS.with_overrides({"heat_importance": 1.0, "heat_density": 1.0})
     assert compute_factors(warm(), T0, tuning).base == 1.0
 
 
 @given(states, moments, tunings)
-def test_factors_multiply_to_heat_and_name_what_went_in(
-    state: HeatState, now: datetime, tuning: Tuning
-) -> None:
+def test_heat_factors_multiply_to_heat(state: HeatState, now: datetime, tuning: Tuning) -> None:
     factors = compute_factors(state, now, tuning)
     assert factors.heat == compute_heat(state, now, tuning) == factors.base * factors.retention
     assert factors[:4] == (
@@ -109,7 +109,7 @@ def test_factors_multiply_to_heat_and_name_what_went_in(
 
 
 @given(states, moments, tunings)
-def test_a_clock_that_goes_back_gives_no_more_than_the_base(
+def test_heat_before_last_access_equals_base(
     state: HeatState, now: datetime, tuning: Tuning
 ) -> None:
     if now <= state.accessed_at:
@@ -117,7 +117,7 @@ def test_a_clock_that_goes_back_gives_no_more_than_the_base(
 
 
 @given(states, moments, st.floats(0, 10_000), tunings)
-def test_heat_never_rises_by_waiting(
+def test_heat_never_rises_over_time(
     state: HeatState, now: datetime, hours: float, tuning: Tuning
 ) -> None:
     assert compute_heat(state, now + timedelta(hours=hours), tuning) <= compute_heat(
@@ -126,7 +126,7 @@ def test_heat_never_rises_by_waiting(
 
 
 @given(states, st.floats(1, MAX_STRENGTH), gaps, tunings)
-def test_stronger_is_never_colder(
+def test_heat_never_falls_with_strength(
     state: HeatState, strength: float, hours: float, tuning: Tuning
 ) -> None:
     now = state.accessed_at + timedelta(hours=hours)
@@ -137,7 +137,7 @@ def test_stronger_is_never_colder(
 
 
 @given(states, shares, shares, gaps, tunings)
-def test_what_matters_more_is_never_colder(
+def test_heat_never_falls_with_importance_or_density(
     state: HeatState, importance: float, density: float, hours: float, tuning: Tuning
 ) -> None:
     now = state.accessed_at + timedelta(hours=hours)
@@ -151,9 +151,7 @@ def test_what_matters_more_is_never_colder(
 
 
 @given(states, tunings)
-def test_cold_is_where_heat_crosses_freezing_or_the_days_are_over(
-    state: HeatState, tuning: Tuning
-) -> None:
+def test_heat_cold_time_is_freezing_or_archive_days(state: HeatState, tuning: Tuning) -> None:
     at = compute_cold_at(state, tuning)
     days_over = state.accessed_at + timedelta(hours=tuning.archive_days * 24)  # rounded as there
     assert at >= days_over
@@ -166,7 +164,7 @@ def test_cold_is_where_heat_crosses_freezing_or_the_days_are_over(
 
 
 @given(states, moments, tunings)
-def test_promotable_is_just_as_long_as_warm_enough(
+def test_heat_promotable_while_above_threshold(
     state: HeatState, now: datetime, tuning: Tuning
 ) -> None:
     until, heat = compute_promote_until(state, tuning), compute_heat(state, now, tuning)
@@ -174,7 +172,7 @@ def test_promotable_is_just_as_long_as_warm_enough(
         assert (now <= until) == (heat >= tuning.promote)
 
 
-def test_moments_by_hand() -> None:
+def test_heat_times_equal_values_computed_by_hand() -> None:
     assert compute_cold_at(warm(), DEFAULTS) == T0 + 7 * DAY  # 0.1 is crossed after 55 hours
     assert compute_cold_at(warm(strength=1.5**3), DEFAULTS) == T0 + timedelta(
         hours=24 * 1.5**3 * math.log(10)
@@ -183,7 +181,7 @@ def test_moments_by_hand() -> None:
     assert compute_promote_until(warm(importance=0.1, density=0.1), DEFAULTS) < T0 - 36_500 * DAY
 
 
-def test_the_strongest_chain_stays_in_the_calendar() -> None:
+def test_heat_times_of_strongest_chain_are_valid() -> None:
     tuning = DEFAULTS.with_overrides({"heat_hours": 10_000.0, "freezing": 0.001, "promote": 0.001})
     state = warm(strength=MAX_STRENGTH)
     assert (
@@ -202,7 +200,7 @@ fresh = AccessState(1.0, None, T0)
 
 
 @given(times)
-def test_strength_is_the_growth_to_the_number_that_counts(at: list[datetime]) -> None:
+def test_heat_strength_grows_once_in_twelve_hours(at: list[datetime]) -> None:
     """As the issue says it: times 1.5 for each recall, at most once in 12 hours."""
     counts: list[datetime] = []
     for moment in sorted(at):
@@ -215,14 +213,16 @@ def test_strength_is_the_growth_to_the_number_that_counts(at: list[datetime]) ->
 
 
 @given(times, st.randoms(use_true_random=False), tunings)
-def test_order_and_doubling_change_nothing(at: list[datetime], chance: Any, tuning: Tuning) -> None:
+def test_heat_recalls_ignore_order_and_duplicates(
+    at: list[datetime], chance: Any, tuning: Tuning
+) -> None:
     again = [*at, *chance.choices(at, k=len(at))] if at else []
     chance.shuffle(again)
     assert apply_recalls(fresh, again, tuning) == apply_recalls(fresh, at, tuning)
 
 
 @given(times, st.lists(st.integers(0, 40), max_size=5), tunings)
-def test_folded_in_parts_is_folded_at_once(
+def test_heat_recalls_in_parts_equal_recalls_at_once(
     at: list[datetime], cuts: list[int], tuning: Tuning
 ) -> None:
     at, use, start = sorted(set(at)), fresh, 0
@@ -233,7 +233,7 @@ def test_folded_in_parts_is_folded_at_once(
 
 
 @given(times, times, tunings)
-def test_a_late_part_never_counts_for_more(
+def test_heat_late_recalls_never_count_for_more(
     first: list[datetime], late: list[datetime], tuning: Tuning
 ) -> None:
     whole = apply_recalls(fresh, [*first, *late], tuning)
@@ -243,7 +243,9 @@ def test_a_late_part_never_counts_for_more(
 
 
 @given(states, times, tunings)
-def test_a_recall_never_makes_colder(state: HeatState, at: list[datetime], tuning: Tuning) -> None:
+def test_heat_recall_never_makes_chain_colder(
+    state: HeatState, at: list[datetime], tuning: Tuning
+) -> None:
     use = apply_recalls(AccessState(state.strength, None, state.accessed_at), at, tuning)
     after = state._replace(strength=use.strength, accessed_at=use.accessed_at)
     for days in (0, 1, 7, 30):
@@ -255,7 +257,7 @@ def test_a_recall_never_makes_colder(state: HeatState, at: list[datetime], tunin
     )
 
 
-def test_strength_ends_somewhere() -> None:
+def test_heat_strength_has_maximum() -> None:
     years = [T0 + n * DAY for n in range(3650)]
     use = apply_recalls(fresh, years, DEFAULTS.with_overrides({"heat_growth": 10.0}))
     assert use.strength == MAX_STRENGTH
@@ -326,7 +328,7 @@ def differs(
 @example(warm(importance=0.0, density=0.0), T0 + 9999 * DAY, DEFAULTS, [], None)
 @example(warm(), T0 - 9999 * DAY, DEFAULTS, [T0, T0], T0)
 @example(warm(importance=5e-324, density=1e-50), T0 + 9999 * DAY, DEFAULTS, [], None)
-def test_sql_says_the_same(
+def test_heat_in_sql_equals_python(
     app: Connection[Any],
     state: HeatState,
     now: datetime,
@@ -351,7 +353,7 @@ def test_sql_says_the_same(
         ("apply_recalls", "order by t", "order by t desc", "strength"),
     ],
 )
-def test_a_slip_in_sql_is_noticed(
+def test_heat_fault_in_sql_is_noticed(
     scratch_db: ScratchDatabase,
     app: Connection[Any],
     function: str,

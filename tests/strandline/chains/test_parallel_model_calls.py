@@ -72,7 +72,7 @@ def form_chain(
     return base.rows("select models -> 'summarise' ->> 'model' from chain_versions")
 
 
-def test_three_requests_of_a_closed_run_are_in_flight_at_once(
+def test_parallel_model_calls_of_closed_run_overlap(
     gateway: Gateway, scratch_db: ScratchDatabase, database: Database, aws: LocalAws
 ) -> None:
     model = Meeting()
@@ -81,7 +81,7 @@ def test_three_requests_of_a_closed_run_are_in_flight_at_once(
     assert not model.barrier.broken
 
 
-def test_requests_one_after_the_other_are_noticed(
+def test_parallel_model_calls_in_sequence_are_noticed(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
     database: Database,

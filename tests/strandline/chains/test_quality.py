@@ -30,18 +30,18 @@ TRAITS = st.builds(
 )
 
 
-def test_weights_are_shares() -> None:
+def test_quality_weights_sum_to_one() -> None:
     assert math.isclose(sum(DENSITY_WEIGHTS), 1)
     shares = quality.IMPORTANCE_SHARE, quality.DENSITY_SHARE, quality.COHERENCE_SHARE
     assert math.isclose(sum(shares), 1)
 
 
 @given(st.lists(TRAITS, max_size=30))
-def test_a_density_is_from_nothing_to_one(traits: list[EventTraits]) -> None:
+def test_quality_density_is_between_zero_and_one(traits: list[EventTraits]) -> None:
     assert 0 <= compute_density(traits) <= 1
 
 
-def test_nothing_has_no_density() -> None:
+def test_quality_density_of_no_events_is_zero() -> None:
     assert compute_density([]) == 0
 
 
@@ -55,18 +55,18 @@ def test_nothing_has_no_density() -> None:
     ],
     ids=["kinds", "text", "metadata", "payload"],
 )
-def test_each_kind_of_richness_counts(richer: EventTraits) -> None:
+def test_quality_density_rises_with_each_richness(richer: EventTraits) -> None:
     assert compute_density([MESSAGE, richer]) > compute_density([MESSAGE, MESSAGE])
 
 
-def test_a_log_file_is_no_conversation() -> None:
+def test_quality_density_caps_characters_per_event() -> None:
     log = MESSAGE._replace(chars=10**6)
     assert compute_density([MESSAGE, log]) == compute_density(
         [MESSAGE, log._replace(chars=quality.MAX_EVENT_CHARACTERS)]
     )
 
 
-def test_as_rich_as_can_be() -> None:
+def test_quality_density_of_richest_events_is_one() -> None:
     kinds = [("message", "user"), ("message", "agent"), ("action", "agent"), ("upload", "user")]
     assert math.isclose(compute_density([EventTraits(t, r, 500, 2, True) for t, r in kinds]), 1)
 
@@ -82,12 +82,12 @@ def test_as_rich_as_can_be() -> None:
         ([[1.0, 0.0], [-1.0, 0.0]], 0.0),
     ],
 )
-def test_coherence(vectors: list[list[float]], expected: float | None) -> None:
+def test_quality_coherence_of_vectors(vectors: list[list[float]], expected: float | None) -> None:
     assert compute_coherence(vectors) == (None if expected is None else pytest.approx(expected))
 
 
 @given(SHARE, SHARE | st.none(), SHARE, st.integers(1, 50))
-def test_what_a_stricter_gate_lets_pass_all_do(
+def test_quality_gates_are_ordered_by_strictness(
     dense: float, coherent: float | None, important: float, events: int
 ) -> None:
     rejections = [
@@ -101,7 +101,7 @@ def test_what_a_stricter_gate_lets_pass_all_do(
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_gate_lies_where_it_says(mode: Mode) -> None:
+def test_quality_gate_passes_at_its_thresholds_only(mode: Mode) -> None:
     gate = GATES[mode]
     at = judge_quality(mode, density=1, coherence=1, importance=1, events=gate.events)
     assert at == (1, None)
@@ -119,7 +119,7 @@ def test_a_gate_lies_where_it_says(mode: Mode) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_what_matters_passes_however_short(mode: Mode) -> None:
+def test_quality_gate_passes_short_important_chain(mode: Mode) -> None:
     important = GATES[mode].min_importance
     assert (
         judge_quality(
@@ -131,14 +131,14 @@ def test_what_matters_passes_however_short(mode: Mode) -> None:
     assert less.rejection_reason is not None
 
 
-def test_a_rejection_names_all_that_is_missing() -> None:
+def test_quality_rejection_names_every_shortfall() -> None:
     judgement = judge_quality("strict", density=0.1, coherence=None, importance=0.2, events=1)
     assert judgement.rejection_reason == (
         "strict: quality 0.15 is below 0.4, density 0.10 is below 0.3, 1 events are fewer than 2"
     )
 
 
-def test_unknown_coherence_neither_helps_nor_harms() -> None:
+def test_quality_unknown_coherence_is_neutral() -> None:
     unknown = judge_quality("balanced", density=0.5, coherence=None, importance=0.5, events=3)
     judgement = judge_quality("balanced", density=0.5, coherence=0.5, importance=0.5, events=3)
     assert unknown.quality == pytest.approx(judgement.quality)

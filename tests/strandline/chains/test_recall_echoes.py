@@ -22,7 +22,7 @@ EVENT_TEXT = EventText(uuid.uuid4(), 7, "*", NOW, TEXT)
 RECALLED_TEXT = RecalledText(uuid.uuid4(), "*", [NOW - SECOND], TEXT)
 
 
-def test_what_was_given_is_an_echo() -> None:
+def test_recall_echo_repeats_recalled_text() -> None:
     (decision,) = find_echoes([EVENT_TEXT], [RECALLED_TEXT]).values()
     assert (decision.event_id, decision.kind, decision.at_seq) == (EVENT_TEXT.event_id, "echo", 7)
     assert decision.body == {"share": 1.0}
@@ -43,12 +43,12 @@ def test_what_was_given_is_an_echo() -> None:
         ("", None),
     ],
 )
-def test_an_echo_shares_more_than_half_of_its_triples(text: str, share: float | None) -> None:
+def test_recall_echo_shares_more_than_half_of_trigrams(text: str, share: float | None) -> None:
     result = find_echoes([replace(EVENT_TEXT, text=text)], [RECALLED_TEXT])
     assert [decision.body["share"] for decision in result.values()] == [share] * (share is not None)
 
 
-def test_it_may_be_put_together_from_several_answers() -> None:
+def test_recall_echo_may_combine_several_answers() -> None:
     halves = [
         replace(RECALLED_TEXT, text="The red buoy at pier seven"),
         replace(RECALLED_TEXT, text="pier seven needs a new lamp before winter"),
@@ -67,7 +67,7 @@ def test_it_may_be_put_together_from_several_answers() -> None:
         (NOW - ECHO_WINDOW - SECOND, False),
     ],
 )
-def test_a_recall_echoes_for_a_day(at: datetime, is_echo: bool) -> None:
+def test_recall_echo_window_is_one_day(at: datetime, is_echo: bool) -> None:
     longer_ago = NOW - timedelta(days=9)
     copy = replace(RECALLED_TEXT, times=[longer_ago, at])
     assert bool(find_echoes([EVENT_TEXT], [copy])) is is_echo
@@ -83,18 +83,20 @@ def test_a_recall_echoes_for_a_day(at: datetime, is_echo: bool) -> None:
         ("user:bob", "user:alice", False),
     ],
 )
-def test_what_another_user_was_given_is_no_echo(asked_by: str, said_by: str, is_echo: bool) -> None:
+def test_recall_echo_ignores_answers_to_other_user(
+    asked_by: str, said_by: str, is_echo: bool
+) -> None:
     result = find_echoes(
         [replace(EVENT_TEXT, writer=said_by)], [replace(RECALLED_TEXT, writer=asked_by)]
     )
     assert bool(result) is is_echo
 
 
-def test_no_event_is_its_own_echo() -> None:
+def test_recall_echo_is_never_of_same_event() -> None:
     assert not find_echoes([EVENT_TEXT], [replace(RECALLED_TEXT, event_id=EVENT_TEXT.event_id)])
 
 
-def test_triples_are_of_words_and_each_counts_once() -> None:
+def test_recall_echo_trigrams_of_words_count_once() -> None:
     assert len(hash_trigrams("a b c d")) == 2
     assert len(hash_trigrams("a b c a b c a b c")) == 3
     assert hash_trigrams("Größe, élan vital") == hash_trigrams("GRÖSSE ÉLAN VITAL") != set()
@@ -110,10 +112,10 @@ def test_triples_are_of_words_and_each_counts_once() -> None:
         ("MIN_TRIPLES", 1, ("red buoy at pier seven", None)),
     ],
 )
-def test_a_wider_rule_is_noticed(
+def test_recall_echo_wider_rule_is_noticed(
     monkeypatch: pytest.MonkeyPatch, name: str, value: float, test: tuple[str, float | None]
 ) -> None:
     """Planted."""
     monkeypatch.setattr(recall_echoes, name, value)
     with pytest.raises(AssertionError):
-        test_an_echo_shares_more_than_half_of_its_triples(*test)
+        test_recall_echo_shares_more_than_half_of_trigrams(*test)

@@ -73,7 +73,7 @@ def echoes(base: ScratchDatabase) -> list[str]:
     ]
 
 
-def test_what_a_recall_gave_is_an_echo(
+def test_recall_loop_marks_recalled_text_as_echo(
     gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources, key: str
 ) -> None:
     tell(gateway, key, FACT)
@@ -89,7 +89,7 @@ def test_what_a_recall_gave_is_an_echo(
     ) == [(2, "0.7692")]
 
 
-def test_what_a_context_showed_is_an_echo(
+def test_recall_loop_marks_context_text_as_echo(
     gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources, key: str
 ) -> None:
     tell(gateway, key, FACT)
@@ -101,7 +101,7 @@ def test_what_a_context_showed_is_an_echo(
     assert echoes(scratch_db) == [receipt]
 
 
-def test_without_a_recall_in_between_nothing_is(
+def test_recall_loop_marks_nothing_without_recall(
     gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources, key: str
 ) -> None:
     """Who repeats himself, or is given something else, or is given it only afterwards."""
@@ -125,7 +125,7 @@ def test_without_a_recall_in_between_nothing_is(
 
 
 @pytest.mark.parametrize("hours", [23, 25])
-def test_a_day_later_it_is_said_anew(
+def test_recall_loop_marks_no_echo_after_one_day(
     gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources, key: str, hours: int
 ) -> None:
     tell(gateway, key, FACT)
@@ -138,7 +138,7 @@ def test_a_day_later_it_is_said_anew(
     assert len(echoes(scratch_db)) == (hours < 24)
 
 
-def test_what_others_were_given_is_no_echo(
+def test_recall_loop_ignores_answers_given_to_others(
     gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources, key: str
 ) -> None:
     """Another user of the scope, a reader who is not in it, another tenant, and a recall of what
@@ -163,7 +163,7 @@ def test_what_others_were_given_is_no_echo(
 
 
 @pytest.mark.parametrize("share", [False, True])
-def test_another_agent_s_memory_echoes_where_agents_share(
+def test_recall_loop_marks_shared_memory_of_other_agent(
     gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources, key: str, share: bool
 ) -> None:
     scratch_db.rows("update tenants set agents_share = %s", share)
@@ -174,7 +174,7 @@ def test_another_agent_s_memory_echoes_where_agents_share(
     assert echoes(scratch_db) == ([receipt] if share else [])
 
 
-def test_a_lookup_that_forgets_who_sees_what_is_noticed(
+def test_recall_loop_lookup_ignoring_viewers_is_noticed(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
     worker: WorkerResources,
@@ -185,7 +185,7 @@ def test_a_lookup_that_forgets_who_sees_what_is_noticed(
     monkeypatch.setattr(recall_echoes, "drop_agents", lambda members: [ALICE])  # pyright: ignore
     scratch_db.rows("update tenants set agents_share = true")
     with pytest.raises(AssertionError):
-        test_what_others_were_given_is_no_echo(gateway, scratch_db, worker, key)
+        test_recall_loop_ignores_answers_given_to_others(gateway, scratch_db, worker, key)
 
 
 def chains(base: ScratchDatabase) -> list[tuple[float, float, str | None]]:
@@ -194,7 +194,7 @@ def chains(base: ScratchDatabase) -> list[tuple[float, float, str | None]]:
     )
 
 
-def test_a_chain_of_echoes_alone_counts_for_nothing(
+def test_recall_loop_chain_of_echoes_only_is_rejected(
     gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources, key: str
 ) -> None:
     set_tuning(scratch_db, quality="balanced")
@@ -216,7 +216,7 @@ def test_a_chain_of_echoes_alone_counts_for_nothing(
     ]
 
 
-def test_among_others_an_echo_adds_nothing(
+def test_recall_loop_echo_adds_nothing_to_chain(
     gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources, key: str
 ) -> None:
     """Density and summary are those of the same run without it."""
@@ -240,7 +240,7 @@ def test_among_others_an_echo_adds_nothing(
     assert chain["echo_ids"] == echoes(scratch_db) == chain["event_ids"][1:]
 
 
-def test_the_recall_of_an_echo_warms_nothing(
+def test_recall_loop_recall_of_echo_adds_no_heat(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
     worker: WorkerResources,
@@ -272,7 +272,7 @@ def folded_scope(
     return echo
 
 
-def test_dropped_and_folded_again_the_chains_are_the_same(
+def test_recall_loop_refold_gives_same_chains(
     scratch_db: ScratchDatabase, worker: WorkerResources, access: TenantDb, folded_scope: str
 ) -> None:
     """Whatever recalls are remembered by then."""
@@ -288,7 +288,7 @@ def test_dropped_and_folded_again_the_chains_are_the_same(
         assert echoes(scratch_db) == [folded_scope]
 
 
-def test_what_is_decided_is_not_decided_again(
+def test_recall_loop_late_recall_makes_no_echo(
     scratch_db: ScratchDatabase, worker: WorkerResources, access: TenantDb, folded_scope: str
 ) -> None:
     """A recall that is recorded late makes no echo of what was folded before."""
@@ -303,7 +303,7 @@ def test_what_is_decided_is_not_decided_again(
     assert dump_state(scratch_db) == before
 
 
-def test_a_fold_that_decides_again_is_noticed(
+def test_recall_loop_repeated_decision_is_noticed(
     scratch_db: ScratchDatabase,
     worker: WorkerResources,
     access: TenantDb,
@@ -319,10 +319,10 @@ def test_a_fold_that_decides_again_is_noticed(
 
     monkeypatch.setattr(fold_state, "_decide_echoes", decide)
     with pytest.raises(AssertionError):
-        test_what_is_decided_is_not_decided_again(scratch_db, worker, access, folded_scope)
+        test_recall_loop_late_recall_makes_no_echo(scratch_db, worker, access, folded_scope)
 
 
-def test_what_a_worker_that_died_decided_stands(
+def test_recall_loop_decision_of_dead_worker_stands(
     gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources, key: str
 ) -> None:
     """A decision may be committed with a run that its event closed, before the event is folded."""
@@ -341,7 +341,7 @@ def test_what_a_worker_that_died_decided_stands(
     assert echoes(scratch_db) == [echo]
 
 
-def test_an_answer_is_recorded_with_all_that_it_gave(
+def test_recall_loop_records_answer_with_all_events(
     gateway: Gateway, scratch_db: ScratchDatabase, key: str
 ) -> None:
     """On whose behalf, by whom; of a reader of the whole tenant nothing."""
@@ -360,7 +360,7 @@ def test_an_answer_is_recorded_with_all_that_it_gave(
     assert {str(event_id) for event_id in event_ids} == receipts
 
 
-def test_answers_are_forgotten_with_the_recalls(
+def test_recall_loop_prunes_answers_with_recalls(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
     worker: WorkerResources,

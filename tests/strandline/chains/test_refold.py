@@ -81,7 +81,7 @@ def scope(
     return scope
 
 
-def test_use_is_carried_over(
+def test_refold_keeps_heat_and_recalls(
     scratch_db: ScratchDatabase, worker: WorkerResources, access: TenantDb, scope: UUID
 ) -> None:
     before = scratch_db.rows(USE)
@@ -105,7 +105,7 @@ def test_use_is_carried_over(
     assert fold_recalls_into_heat.fold(access, LATER, 10, DEFAULTS) == 0
 
 
-def test_a_recall_while_it_was_dropped_counts_after(
+def test_refold_counts_recall_of_dropped_chain(
     scratch_db: ScratchDatabase, worker: WorkerResources, access: TenantDb, scope: UUID
 ) -> None:
     (chain_id, *_), *_ = scratch_db.rows(USE)
@@ -120,7 +120,7 @@ def test_a_recall_while_it_was_dropped_counts_after(
     ]
 
 
-def test_an_operator_s_refold_has_a_sweep_begin(
+def test_refold_command_starts_sweep(
     scratch_db: ScratchDatabase,
     gateway: Gateway,
     scope: UUID,
@@ -145,7 +145,7 @@ def command(base: ScratchDatabase, monkeypatch: pytest.MonkeyPatch, *arguments: 
     return main(["operate", "refold", *arguments])
 
 
-def test_an_operator_has_chains_folded_again(
+def test_refold_command_refolds_chains(
     scratch_db: ScratchDatabase,
     gateway: Gateway,
     scope: UUID,

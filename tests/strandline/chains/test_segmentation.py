@@ -75,15 +75,13 @@ def seqs(results: Sequence[TopicRun]) -> list[tuple[str, list[int]]]:
         (180, TopicVerdict.BREAK),
     ],
 )
-def test_two_user_messages_are_compared_by_their_cosine(
-    angle: float, verdict: TopicVerdict
-) -> None:
+def test_segmentation_compares_user_messages_by_cosine(angle: float, verdict: TopicVerdict) -> None:
     comparison = compare_user_turns(lane(turn(1, 0)).with_turn(turn(2, angle)), RULES)
     assert comparison.verdict is verdict
     assert comparison.cosine == pytest.approx(math.cos(math.radians(angle)))
 
 
-def test_the_thresholds_belong_to_going_on() -> None:
+def test_segmentation_thresholds_are_inclusive() -> None:
     """At high it goes on, at low it is asked about: only what is below breaks."""
     exact = SegmentationRules(0.0, 1.0, RULES.gap, 20, 0)
     assert (
@@ -122,11 +120,13 @@ def test_the_thresholds_belong_to_going_on() -> None:
         (lane(turn(2, role="agent"), user=turn(1, 0)), turn(3, 180), TopicVerdict.BREAK),
     ],
 )
-def test_what_is_compared_and_what_is_not(before: Lane, later: Turn, verdict: TopicVerdict) -> None:
+def test_segmentation_selects_turns_to_compare(
+    before: Lane, later: Turn, verdict: TopicVerdict
+) -> None:
     assert compare_user_turns(before.with_turn(later), RULES).verdict is verdict
 
 
-def test_a_break_closes_all_before_the_new_message() -> None:
+def test_segmentation_break_precedes_new_message() -> None:
     result, still = segment([turn(1, 0), turn(2, role="agent"), turn(3, 180)], RULES, _never)
     assert seqs(result) == [("break", [1, 2])]
     assert [t.seq for t in still[""].open_turns] == [3]
@@ -136,7 +136,7 @@ def _never(*_: object) -> bool:
     raise AssertionError("nobody is to be asked")
 
 
-def test_the_gray_are_asked_with_what_is_open() -> None:
+def test_segmentation_gray_pair_is_asked_with_open_turns() -> None:
     requests: list[tuple[list[int], int]] = []
 
     def answer(lane: Lane) -> bool:
@@ -148,14 +148,14 @@ def test_the_gray_are_asked_with_what_is_open() -> None:
     assert seqs(result) == [("break", [1, 2])]
 
 
-def test_the_older_half_is_closed_by_force_and_its_last_message_still_compared() -> None:
+def test_segmentation_forced_close_still_compares() -> None:
     turns = [turn(1, 0), *(turn(n, role="agent") for n in range(2, 21)), turn(21, 180)]
     result, still = segment(turns, RULES, _never)
     assert seqs(result) == [("force", list(range(1, 11))), ("break", list(range(11, 21)))]
     assert [t.seq for t in still[""].open_turns] == [21]
 
 
-def test_a_gap_is_between_neighbours_and_only_forward() -> None:
+def test_segmentation_gap_is_forward_between_neighbours() -> None:
     turns = [
         turn(1, minutes=0, role="agent"),
         turn(2, minutes=-500, role="agent"),
@@ -167,7 +167,7 @@ def test_a_gap_is_between_neighbours_and_only_forward() -> None:
     assert still[""].last_user_turn is None
 
 
-def test_after_a_gap_or_a_closing_nothing_is_compared() -> None:
+def test_segmentation_compares_nothing_after_gap() -> None:
     result, still = segment(
         [turn(1, 0), turn(2, 180, minutes=99), turn(3, 180, minutes=100)], RULES, _never
     )
@@ -180,7 +180,7 @@ def test_after_a_gap_or_a_closing_nothing_is_compared() -> None:
     assert close_lane(empty, "idle") == (Lane(), None)
 
 
-def test_lanes_do_not_meet() -> None:
+def test_segmentation_keeps_lanes_apart() -> None:
     mixture = [turn(n, 0 if n % 2 else 180, session="ab"[n % 2]) for n in range(1, 11)]
     result, still = segment(mixture, RULES, _never)
     assert result == []
@@ -188,7 +188,7 @@ def test_lanes_do_not_meet() -> None:
 
 
 @given(st.integers(0, 10**9), st.integers(2, 9))
-def test_every_event_is_in_one_run_or_open_and_runs_are_in_order(seed: int, flush: int) -> None:
+def test_segmentation_puts_every_event_in_one_run(seed: int, flush: int) -> None:
     dice = random.Random(seed)
     turns = [
         turn(
@@ -217,7 +217,7 @@ def test_every_event_is_in_one_run_or_open_and_runs_are_in_order(seed: int, flus
     assert all(len(ln.open_turns) < rules.max_open_events for ln in still.values())
 
 
-def test_a_step_changes_nothing_that_it_was_given() -> None:
+def test_segmentation_step_does_not_change_its_input() -> None:
     before = lane(turn(1, 0)).with_turn(turn(2, 0))
     after, run = move_pending_turn(before, RULES, breaks=False)
     assert (len(before.open_turns), len(after.open_turns), run) == (1, 2, None)
@@ -226,7 +226,7 @@ def test_a_step_changes_nothing_that_it_was_given() -> None:
 WAITING = replace(RULES, lookahead=2)
 
 
-def test_a_message_is_judged_when_what_it_waits_for_has_come() -> None:
+def test_segmentation_lookahead_delays_judgement() -> None:
     turns = [turn(1, 0), turn(2, 180), turn(3, role="agent"), turn(4, role="agent")]
     result, still = segment(turns[:3], WAITING, _never)
     assert result == []
@@ -237,7 +237,7 @@ def test_a_message_is_judged_when_what_it_waits_for_has_come() -> None:
     assert seqs(finish(still, WAITING, _never)) == [("idle", [2, 3, 4])]
 
 
-def test_who_is_asked_sees_what_came_next_and_nothing_past_a_silence() -> None:
+def test_segmentation_lookahead_stops_at_silence() -> None:
     requests: list[tuple[list[int], list[int]]] = []
 
     def answer(lane: Lane) -> bool:
@@ -251,13 +251,13 @@ def test_who_is_asked_sees_what_came_next_and_nothing_past_a_silence() -> None:
     assert [t.seq for t in still[""].pending_turns] == [5]
 
 
-def test_nothing_that_is_not_judged_is_closed() -> None:
+def test_segmentation_never_closes_unjudged_turns() -> None:
     with pytest.raises(AssertionError, match="would lose"):
         close_lane(Lane().with_turn(turn(1)), "idle")
 
 
 @pytest.mark.parametrize("ahead", [0, 1, 5, 40])
-def test_waiting_moves_no_cut_that_is_told_by_cosines(ahead: int) -> None:
+def test_segmentation_lookahead_moves_no_cosine_cut(ahead: int) -> None:
     """Anyone who waits sees more, and compares the same."""
     dice = random.Random(ahead)
     turns = [turn(n, dice.choice((0, 90)), session=dice.choice("ab")) for n in range(1, 60)]
@@ -269,7 +269,7 @@ def test_waiting_moves_no_cut_that_is_told_by_cosines(ahead: int) -> None:
     assert end_runs(replace(RULES, lookahead=ahead)) == end_runs(RULES)
 
 
-def test_flows_are_told_apart_by_kind_and_empty_ones_are_none() -> None:
+def test_segmentation_workflow_ids_differ_by_kind() -> None:
     assert read_workflow_ids({"workflow_id": "7", "execution_id": 7, "other": "7"}) == {
         "workflow_id=7",
         "execution_id=7",
@@ -278,6 +278,6 @@ def test_flows_are_told_apart_by_kind_and_empty_ones_are_none() -> None:
     assert read_workflow_ids({}) == frozenset()
 
 
-def test_a_cosine_needs_no_unit_vectors() -> None:
+def test_segmentation_cosine_needs_no_unit_vectors() -> None:
     assert cosine_similarity((3.0, 0.0), (0.5, 0.5)) == pytest.approx(math.sqrt(0.5))
     assert cosine_similarity((0.0, 0.0), (1.0, 0.0)) == 0.0

@@ -68,7 +68,7 @@ def asked_ahead(worker: WorkerResources) -> tuple[WorkerResources, Ahead]:
     return replace(worker, llm=model), model
 
 
-def test_a_message_is_judged_by_what_comes_after_it(worker: WorkerResources, log: Log) -> None:
+def test_topic_decision_waits_for_later_messages(worker: WorkerResources, log: Log) -> None:
     set_tuning(log.base, similarity_low=-1, similarity_high=1, ahead_events=2)
     worker, model = asked_ahead(worker)
     for text in (HARBOUR, BREAD, "on with bread", HARBOUR):
@@ -88,7 +88,7 @@ def test_a_message_is_judged_by_what_comes_after_it(worker: WorkerResources, log
     ]
 
 
-def test_a_silence_ends_the_waiting(worker: WorkerResources, log: Log) -> None:
+def test_topic_decision_wait_ends_at_silence(worker: WorkerResources, log: Log) -> None:
     set_tuning(log.base, similarity_low=-1, similarity_high=1, ahead_events=2)
     worker, model = asked_ahead(worker)
     for text in (HARBOUR, BREAD, STARS):
@@ -100,7 +100,7 @@ def test_a_silence_ends_the_waiting(worker: WorkerResources, log: Log) -> None:
 
 
 @pytest.mark.parametrize("deaths", range(6))
-def test_an_idle_lane_is_judged_to_its_end_whoever_dies_meanwhile(
+def test_topic_decision_survives_dying_worker(
     worker: WorkerResources, log: Log, deaths: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its last messages close several runs, each in a commit of its own; a replay does the same."""
@@ -136,9 +136,7 @@ def test_an_idle_lane_is_judged_to_its_end_whoever_dies_meanwhile(
     assert model.views == []
 
 
-def test_who_judges_at_once_from_now_on_judges_what_waited(
-    worker: WorkerResources, log: Log
-) -> None:
+def test_topic_decision_is_made_when_lookahead_ends(worker: WorkerResources, log: Log) -> None:
     set_tuning(log.base, similarity_low=-1, similarity_high=1, ahead_events=3)
     worker, model = asked_ahead(worker)
     for text in (HARBOUR, BREAD, STARS):
@@ -203,7 +201,7 @@ def same_when_folded_again(
         assert model.views == []
 
 
-def test_what_was_answered_before_it_waits_is_not_asked_again(
+def test_topic_decision_before_lookahead_is_not_repeated(
     worker: WorkerResources, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A tenant, or a release, lets messages wait of which one is answered, and not folded yet."""
@@ -224,7 +222,7 @@ def test_what_was_answered_before_it_waits_is_not_asked_again(
     same_when_folded_again(worker, log, monkeypatch, 1, 200)
 
 
-def test_a_shorter_wait_that_is_broken_off_leaves_nothing_undone(
+def test_topic_decision_interrupted_is_completed(
     worker: WorkerResources, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     set_tuning(log.base, **GRAY, ahead_events=3)
@@ -244,7 +242,7 @@ def test_a_shorter_wait_that_is_broken_off_leaves_nothing_undone(
 
 
 @pytest.mark.parametrize("gap", [600, 30])
-def test_a_silence_that_is_broken_off_goes_on_by_the_same_settings(
+def test_topic_decision_at_silence_keeps_settings(
     worker: WorkerResources, log: Log, monkeypatch: pytest.MonkeyPatch, gap: int
 ) -> None:
     """Half of what waited is judged, and a chain of it said again; then thresholds change."""
@@ -271,7 +269,7 @@ def _rate_limited(*_: object, **__: object) -> None:
     raise WorkDeferred("rate_limited", 5)
 
 
-def test_what_waited_for_an_event_that_was_erased_is_judged_as_it_was(
+def test_topic_decision_stands_after_erasure(
     worker: WorkerResources, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     set_tuning(log.base, **GRAY, ahead_events=3)
@@ -292,9 +290,7 @@ def test_what_waited_for_an_event_that_was_erased_is_judged_as_it_was(
     assert [seq for _, seq, _ in model.views].count(2) == 1
 
 
-def test_a_fold_that_waits_decides_nothing_for_what_is_not_folded(
-    worker: WorkerResources, log: Log
-) -> None:
+def test_topic_decision_waiting_fold_records_no_settings(worker: WorkerResources, log: Log) -> None:
     """Not its settings either: the space that it waits for may be given up meanwhile."""
     set_tuning(log.base, **GRAY, ahead_events=0)
     worker, _ = asked_ahead(worker)
@@ -313,9 +309,7 @@ def test_a_fold_that_waits_decides_nothing_for_what_is_not_folded(
     assert log.chains() == [("break", [1]), ("break", [2])]
 
 
-def test_what_nobody_lets_wait_is_kept_as_it_was_kept_before(
-    worker: WorkerResources, log: Log
-) -> None:
+def test_topic_decision_without_lookahead_keeps_format(worker: WorkerResources, log: Log) -> None:
     """Chains of earlier releases are the same again, to their content hashes: these name the
     settings, and the mark at which a chain was made."""
     set_tuning(log.base, **GRAY, ahead_events=0)

@@ -111,12 +111,12 @@ def differences(verb: AnyVerb, operation: Mapping[str, Any]) -> list[str]:
     return texts
 
 
-def test_every_call_has_a_verb_and_every_verb_a_call() -> None:
+def test_client_has_one_verb_per_openapi_operation() -> None:
     reached = {verb.declaration.operation.name for verb in VERBS.values()}
     assert reached == operations().keys() - PAGES_FOR_PEOPLE
 
 
-def test_both_clients_have_the_same_verbs() -> None:
+def test_client_sync_and_async_have_same_verbs() -> None:
     for one, other in (
         (Strandline, AsyncStrandline),
         (Session, AsyncSession),
@@ -132,12 +132,12 @@ def test_both_clients_have_the_same_verbs() -> None:
 
 
 @pytest.mark.parametrize("name", VERBS)
-def test_a_verb_sends_what_its_call_takes(name: str) -> None:
+def test_client_verb_sends_parameters_of_operation(name: str) -> None:
     verb = VERBS[name]
     assert differences(verb, operations()[verb.declaration.operation.name]) == []
 
 
-def test_acts_take_what_one_request_of_them_takes() -> None:
+def test_client_acts_takes_parameters_of_one_request() -> None:
     """`acts` asks again where the service lets no more requests wait."""
     one_request = VERBS["Strandline._acts_now"].declaration.defaults
     acts: Any = Strandline.acts
@@ -145,7 +145,7 @@ def test_acts_take_what_one_request_of_them_takes() -> None:
     assert "everybody" in one_request
 
 
-def test_a_parameter_that_the_service_gains_is_noticed() -> None:
+def test_client_missing_parameter_is_noticed() -> None:
     """Planted: a body with another field, one that must be there, and a key that is not taken."""
     verb = VERBS["Strandline.recall"]
     operation = operations()[verb.declaration.operation.name]
@@ -168,7 +168,7 @@ def answer_types(verb: AnyVerb) -> set[Any]:
 
 
 @pytest.mark.parametrize("name", VERBS)
-def test_an_answer_is_what_its_route_gives(name: str) -> None:
+def test_client_answer_type_equals_route_response(name: str) -> None:
     verb = VERBS[name]
     routes = {n: route for handler in HANDLERS for n, route in handler.ROUTES.items()}
     promised = set(routes[verb.declaration.operation.name].responses.values())
@@ -190,7 +190,7 @@ def test_an_answer_is_what_its_route_gives(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name, verb in VERBS.items() if isinstance(verb, Pages)])
-def test_an_item_of_a_list_is_what_its_page_holds(name: str) -> None:
+def test_client_list_item_type_equals_page_member(name: str) -> None:
     verb = VERBS[name]
     assert isinstance(verb, Pages)
     page = getattr(answers, verb.page_type)
@@ -210,7 +210,7 @@ def models_within(shape: Any) -> Iterator[type[BaseModel]]:
             yield from models_within(argument)
 
 
-def test_every_type_has_the_fields_of_its_schema() -> None:
+def test_client_types_have_fields_of_schemas() -> None:
     compared = 0
     schemas = document()["components"]["schemas"]
     for shape in {
@@ -224,7 +224,7 @@ def test_every_type_has_the_fields_of_its_schema() -> None:
     assert compared > 80
 
 
-def test_the_table_of_answers_is_what_type_checkers_see() -> None:
+def test_client_answer_table_equals_typed_imports() -> None:
     tree = ast.parse(inspect.getsource(answers))
     visible = {
         alias.name: str(node.module).removeprefix("strandline.")
@@ -240,14 +240,14 @@ def test_the_table_of_answers_is_what_type_checkers_see() -> None:
         answers.Colour  # type: ignore[attr-defined] # noqa: B018
 
 
-def test_a_writer_takes_what_an_append_takes() -> None:
+def test_client_writer_takes_parameters_of_append() -> None:
     parameters = inspect.signature(Memory.add.declaration.function).parameters.keys()
     for writer in (Writer, AsyncWriter):
         taken_by_writer = inspect.signature(writer.add).parameters.keys() - {"timeout"}
         assert taken_by_writer == parameters - {"idempotency_key"}
 
 
-def test_every_code_has_its_exception_and_way_out() -> None:
+def test_client_has_exception_for_every_error_code() -> None:
     """Of errors that reach a caller: those with a status, and the gateway's own."""
 
     def below(kind: type[StrandlineError]) -> Iterator[type[StrandlineError]]:
@@ -264,7 +264,7 @@ def test_every_code_has_its_exception_and_way_out() -> None:
         assert kind.__name__.removesuffix("Error").lower() in f"gateway{words}".lower()
 
 
-def test_null_is_sent_only_where_it_means_something() -> None:
+def test_client_sends_null_only_if_schema_allows() -> None:
     """A parameter with the default KEEP is one whose field the document lets be null."""
     for name, verb in VERBS.items():
         operation = operations()[verb.declaration.operation.name]

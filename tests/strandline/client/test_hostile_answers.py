@@ -83,7 +83,7 @@ UNREADABLE: dict[str, Callable[[], Answer]] = {
 
 @pytest.mark.parametrize("kind", ["blocking", "async"])
 @pytest.mark.parametrize("name", UNREADABLE)
-def test_an_answer_that_cannot_be_read(server: HostileServer, name: str, kind: str) -> None:
+def test_client_refuses_unreadable_answer(server: HostileServer, name: str, kind: str) -> None:
     server.play = UNREADABLE[name]
     if name == "bomb":
         bomb()  # packed before memory is counted
@@ -98,7 +98,7 @@ def test_an_answer_that_cannot_be_read(server: HostileServer, name: str, kind: s
 
 
 @pytest.mark.parametrize("kind", ["blocking", "async"])
-def test_an_answer_that_drips(server: HostileServer, kind: str) -> None:
+def test_client_times_out_on_dripping_answer(server: HostileServer, kind: str) -> None:
     server.play = drip
     start = time.monotonic()
     with pytest.raises(errors.ConnectionFailedError, match="did not answer in time"):
@@ -107,14 +107,14 @@ def test_an_answer_that_drips(server: HostileServer, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["blocking", "async"])
-def test_a_large_answer_within_the_bound(server: HostileServer, kind: str) -> None:
+def test_client_reads_large_answer_within_limit(server: HostileServer, kind: str) -> None:
     text = json.dumps({"status": "ok", "x": "y" * (MAX_ANSWER_BYTES - 100)}).encode()
     server.play = whole(text)
     assert len(ask_either(server.url, kind, lambda c: c.openapi())["x"]) > MAX_ANSWER_BYTES - 200
 
 
 @pytest.mark.parametrize("kind", ["blocking", "async"])
-def test_a_cursor_that_repeats(server: HostileServer, kind: str) -> None:
+def test_client_refuses_repeated_cursor(server: HostileServer, kind: str) -> None:
     cursors = iter(["a", "b", "c", *["a", "b", "c"] * 50])
     server.play = lambda: whole(json.dumps({"scopes": [], "next_cursor": next(cursors)}).encode())()
     with pytest.raises(errors.UnexpectedAnswerError, match="cursor"):
@@ -123,7 +123,7 @@ def test_a_cursor_that_repeats(server: HostileServer, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["blocking", "async"])
-def test_a_feed_that_does_not_move_on(server: HostileServer, kind: str) -> None:
+def test_client_refuses_event_feed_without_progress(server: HostileServer, kind: str) -> None:
     event = {
         "event_id": SCOPE["scope_id"],
         "scope_id": SCOPE["scope_id"],
@@ -166,7 +166,7 @@ REFUSALS: dict[str, tuple[Callable[[], Answer], type[ServiceError]]] = {
 
 @pytest.mark.parametrize("kind", ["blocking", "async"])
 @pytest.mark.parametrize("name", REFUSALS)
-def test_a_refusal_of_odd_shape(server: HostileServer, kind: str, name: str) -> None:
+def test_client_reads_error_of_odd_shape(server: HostileServer, kind: str, name: str) -> None:
     server.play, error = REFUSALS[name]
     with pytest.raises(error) as caught:
         ask_either(server.url, kind)
@@ -175,7 +175,7 @@ def test_a_refusal_of_odd_shape(server: HostileServer, kind: str, name: str) -> 
     assert caught.value.request_id is None or isinstance(caught.value.request_id, str)
 
 
-def test_a_refusal_names_its_fields_as_before() -> None:
+def test_client_error_names_field_and_request_id() -> None:
     refusal = {"code": "invalid_field", "message": "m", "details": {"field": "a"}}
     error = make_error(422, {**refusal, "request_id": "r"}, 1.0)
     assert (error.field, error.request_id, error.message) == ("a", "r", "m")
@@ -183,7 +183,7 @@ def test_a_refusal_names_its_fields_as_before() -> None:
 
 @pytest.mark.parametrize("kind", ["blocking", "async"])
 @pytest.mark.parametrize("length", [0, 2, 3])
-def test_a_batch_s_answer_that_lacks_something(
+def test_client_refuses_incomplete_batch_answer(
     server: HostileServer, kind: str, length: int
 ) -> None:
     results = [{"status": 201, "event": None, "error": None}] * length
@@ -196,7 +196,7 @@ def test_a_batch_s_answer_that_lacks_something(
 
 @pytest.mark.parametrize("kind", ["blocking", "async"])
 @pytest.mark.parametrize("url", ["http://[", "http://127.0.0.1:1", "http://h\ud800", "http://h:x"])
-def test_an_address_that_leads_nowhere(
+def test_client_download_from_bad_address_fails(
     server: HostileServer, kind: str, url: str, tmp_path: Path
 ) -> None:
     server.play = whole(json.dumps({**EXPORT, "url": url}).encode())
@@ -206,7 +206,9 @@ def test_an_address_that_leads_nowhere(
 
 
 @pytest.mark.parametrize("kind", ["blocking", "async"])
-def test_a_download_that_never_ends(server: HostileServer, kind: str, tmp_path: Path) -> None:
+def test_client_download_stops_at_expected_size(
+    server: HostileServer, kind: str, tmp_path: Path
+) -> None:
     """A file's download goes to the disk, and stops where the file should end."""
     export = json.dumps({**EXPORT, "url": f"{server.url}/file"}).encode()
     plays = iter([whole(export), endless])

@@ -30,7 +30,7 @@ def test_client_import_is_small_and_lazy(repository: Path) -> None:
     assert packages - sys.stdlib_module_names == {"strandline"}, "httpx2 and pydantic come with use"
 
 
-def test_the_package_itself_imports_nothing(repository: Path) -> None:
+def test_client_import_of_package_loads_no_module(repository: Path) -> None:
     code = "import strandline, sys; print(*[n for n in sys.modules if n.startswith('strandline')])"
     assert run(code, repository).split() == ["strandline"]
     unknown = "import strandline\ntry: strandline.Colour\nexcept AttributeError as e: print(e)"

@@ -44,7 +44,7 @@ def stored_response() -> httpx2.Response:
     return httpx2.Response(201, json=RECEIPT)
 
 
-def test_a_verb_becomes_a_request() -> None:
+def test_client_sends_verb_as_request() -> None:
     script = Script(httpx2.Response(200, json=NOTHING))
     since = datetime(2026, 5, 8, 13, 56, tzinfo=timezone.utc)
     answer = script.client().recall(
@@ -63,7 +63,7 @@ def test_a_verb_becomes_a_request() -> None:
     ]
 
 
-def test_paths_and_query_strings_are_escaped() -> None:
+def test_client_escapes_paths_and_query_strings() -> None:
     script = Script(httpx2.Response(404, json={}))
     client = script.client(Retry(seconds=0))
     with pytest.raises(errors.NotFoundError):
@@ -80,7 +80,7 @@ def test_paths_and_query_strings_are_escaped() -> None:
     assert script.requests[1].url.params["archived"] == "true"
 
 
-def test_what_is_left_out_is_not_sent_and_null_only_where_it_is_said() -> None:
+def test_client_omits_unset_fields_and_unneeded_nulls() -> None:
     script = Script(httpx2.Response(404, json={}))
     client = script.client(Retry(seconds=0))
     for change in ({}, {"agents_share": None, "time_zone": KEEP}):
@@ -126,7 +126,7 @@ WRONG_TIMES: Sequence[tuple[Callable[[Strandline], object], str, str]] = [
 
 
 @pytest.mark.parametrize(("send", "field", "way_out"), WRONG_TIMES)
-def test_a_time_that_would_be_refused_is_named_before_anything_is_sent(
+def test_client_refuses_invalid_time_before_sending(
     send: Callable[[Strandline], object], field: str, way_out: str
 ) -> None:
     script = Script(stored_response())
@@ -138,7 +138,7 @@ def test_a_time_that_would_be_refused_is_named_before_anything_is_sent(
     assert script.requests == []
 
 
-def test_names_and_values_on_the_wire() -> None:
+def test_client_encodes_participants_and_json_values() -> None:
     assert join_participants("alice", None, ["user:alice"]) == ["user:alice"]
     assert join_participants("person:al", "helper", None) == ["person:al", "agent:helper"]
     assert join_participants(None, None, None) is None
@@ -164,7 +164,7 @@ def test_names_and_values_on_the_wire() -> None:
         [httpx2.Response(502, text="<html>")],
     ],
 )
-def test_an_append_is_repeated_with_the_same_key(script: Sequence[Answer]) -> None:
+def test_client_retries_append_with_same_key(script: Sequence[Answer]) -> None:
     async def append_later(service: Script) -> Any:
         return await service.async_client().add("x", user="alice")
 
@@ -181,7 +181,7 @@ def test_an_append_is_repeated_with_the_same_key(script: Sequence[Answer]) -> No
         assert len({request.content for request in service.requests}) == 1
 
 
-def test_each_append_has_a_key_of_its_own_unless_the_caller_gives_one() -> None:
+def test_client_gives_each_append_its_own_key() -> None:
     script = Script(stored_response())
     client = script.client()
     client.add("x", user="alice")
@@ -209,7 +209,7 @@ def make_key(client: Strandline) -> Any:
     ],
     ids=["late", "outcome unknown", "gateway", "away", "unavailable", "throttled"],
 )
-def test_what_would_be_done_twice_is_repeated_only_if_it_was_not_done(
+def test_client_retries_unsafe_request_only_if_not_done(
     failure: Callable[[], Answer], attempts: int
 ) -> None:
     script = Script(failure(), error_response(403, "forbidden"))
@@ -218,7 +218,7 @@ def test_what_would_be_done_twice_is_repeated_only_if_it_was_not_done(
     assert len(script.requests) == attempts
 
 
-def test_a_refusal_is_not_repeated_and_says_what_to_do() -> None:
+def test_client_does_not_retry_refusal() -> None:
     script = Script(error_response(422, "invalid_field", field="role", fields=[{"field": "role"}]))
     with pytest.raises(errors.InvalidFieldError) as failure:
         script.client().add("x", user="alice")
@@ -235,7 +235,7 @@ def test_a_refusal_is_not_repeated_and_says_what_to_do() -> None:
     assert caught_newer.value.code == "colour_conflict", "a code that came later keeps its name"
 
 
-def test_retry_after_is_kept_and_so_is_the_limit() -> None:
+def test_client_retry_honours_retry_after_and_limit() -> None:
     script = Script(
         error_response(503, "unavailable", retryable=True, retry_after=1), stored_response()
     )
@@ -257,7 +257,7 @@ def test_retry_after_is_kept_and_so_is_the_limit() -> None:
     assert len(away.requests) > 3
 
 
-def test_a_model_that_rests_does_not_hide_what_broke_it() -> None:
+def test_client_retry_reports_cause_of_open_breaker() -> None:
     broken, rests = (
         error_response(503, "model_unavailable", retryable=True, reason=reason)
         for reason in ("invalid_output", "breaker_open")
@@ -270,14 +270,14 @@ def test_a_model_that_rests_does_not_hide_what_broke_it() -> None:
     assert only.value.details["reason"] == "breaker_open"
 
 
-def test_settings_that_the_provider_refuses_are_not_tried_again() -> None:
+def test_client_does_not_retry_misconfigured_model() -> None:
     script = Script(error_response(503, "model_misconfigured", reason="misconfigured"))
     with pytest.raises(errors.ModelMisconfiguredError, match="setting"):
         script.client().query("x", user="alice")
     assert len(script.requests) == 1
 
 
-def test_pauses_grow_and_differ() -> None:
+def test_client_retry_pauses_grow_with_jitter() -> None:
     error = errors.UnavailableError("x", status=503, retryable=True)
     call = Strandline.ping.call(Strandline(URL))
     retry = Retry(seconds=1000, base=1, cap=8)
@@ -289,7 +289,7 @@ def test_pauses_grow_and_differ() -> None:
     assert retry.pause(call, error, 0, 1000) is None
 
 
-def test_an_answer_that_is_none_is_said_to_be() -> None:
+def test_client_refuses_unexpected_answer() -> None:
     for answer in (httpx2.Response(200, text="<html>"), httpx2.Response(200, json={"known": "x"})):
         with pytest.raises(errors.UnexpectedAnswerError, match="Is this the address"):
             Script(answer).client().recall("x", user="alice")
@@ -297,7 +297,7 @@ def test_an_answer_that_is_none_is_said_to_be() -> None:
     assert Script(newer).client().recall("x", user="alice").known == 0.1, "a field more is no harm"
 
 
-def test_the_credential_goes_to_the_service_alone(tmp_path: Any) -> None:
+def test_client_upload_sends_credential_to_service_only(tmp_path: Any) -> None:
     file = tmp_path / "log.txt"
     file.write_bytes(b"x" * 3_000_000)
     place = {
@@ -341,7 +341,7 @@ def test_the_credential_goes_to_the_service_alone(tmp_path: Any) -> None:
         assert (document["type"], document["blob"]) == ("upload", {"cid": "bafk"})
 
 
-def test_an_address_and_a_key_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_client_reads_address_and_key_from_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match="STRANDLINE_URL"):
         Strandline()
     monkeypatch.setenv("STRANDLINE_URL", f"{URL}/api/v1/")
@@ -352,7 +352,7 @@ def test_an_address_and_a_key_come_from_the_environment(monkeypatch: pytest.Monk
     assert Strandline(token="jwt").connection.settings.headers == {"Authorization": "Bearer jwt"}
 
 
-def test_a_turn_that_is_refused_raises_its_cause() -> None:
+def test_client_add_turn_raises_cause_of_refusal() -> None:
     other: dict[str, Any] = {
         "code": "batch_refused",
         "message": "m",
@@ -369,7 +369,7 @@ def test_a_turn_that_is_refused_raises_its_cause() -> None:
         Script(answer).client().add_turn("a", "b", user="alice", agent="helper")
 
 
-def test_verbs_look_like_methods() -> None:
+def test_client_verbs_look_like_methods() -> None:
     client = Strandline(URL)
     assert (client.recall.__doc__ or "").startswith("The events that answer")
     assert client.recall.__name__ == "recall"
@@ -377,7 +377,7 @@ def test_verbs_look_like_methods() -> None:
     assert Strandline.recall.declaration.operation.name == "POST /api/v1/recall"
 
 
-def test_time_outs_are_those_of_the_client() -> None:
+def test_client_timeout_applies_to_requests() -> None:
     ids: list[Any] = []
 
     def answer(request: httpx2.Request) -> httpx2.Response:
@@ -390,7 +390,7 @@ def test_time_outs_are_those_of_the_client() -> None:
 
 
 @pytest.mark.parametrize("owner", [Strandline, AsyncStrandline])
-def test_verbs_of_the_class_are_functions_with_a_signature_and_help(owner: type) -> None:
+def test_client_class_verbs_have_signature_and_help(owner: type) -> None:
     for name in ("recall", "get_all", "add_turn"):
         verb: Any = getattr(owner, name)
         assert inspect.isfunction(verb)
@@ -401,7 +401,7 @@ def test_verbs_of_the_class_are_functions_with_a_signature_and_help(owner: type)
     assert Strandline.recall.declaration.operation.name == "POST /api/v1/recall"
 
 
-def test_a_wrong_argument_names_the_verb() -> None:
+def test_client_wrong_argument_error_names_verb() -> None:
     client = Script(httpx2.Response(404, json={})).client()
     with pytest.raises(TypeError, match=r"nodes\(\): got an unexpected keyword argument 'limit'"):
         next(cast("Any", client.graph.nodes)(limit=5))

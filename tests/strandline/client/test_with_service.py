@@ -29,7 +29,7 @@ class Who(TypedDict, total=False):
     agent: str
 
 
-def test_memory_from_the_first_event_to_the_prompt(client: Strandline) -> None:
+def test_client_adds_recalls_and_builds_context(client: Strandline) -> None:
     receipt = client.add("The buoy goes out on Friday.", user="alice", agent="helper")
     turn = client.add_turn("Is the Petrel free?", "Yes, from nine.", user="alice", agent="helper")
     assert [receipt.seq, turn.user.seq, turn.agent.seq] == [1, 2, 3]
@@ -56,7 +56,7 @@ def test_memory_from_the_first_event_to_the_prompt(client: Strandline) -> None:
     assert [edge.event_id for edge in answer_result.edges] == [receipt.event_id]
 
 
-def test_a_session_goes_on_and_ends(client: Strandline) -> None:
+def test_client_session_continues_and_ends(client: Strandline) -> None:
     with client.session("tour-7", user="alice", agent="helper") as session:
         first = session.add_turn("Is the Petrel free on Friday?", "Yes, from nine to three.")
         assert first.user.seq == 1
@@ -82,7 +82,7 @@ def test_a_session_goes_on_and_ends(client: Strandline) -> None:
         client.session()
 
 
-def test_events_are_iterated_and_resumed(client: Strandline) -> None:
+def test_client_events_iterate_resume_and_follow(client: Strandline) -> None:
     answer = client.add_batch(
         [
             {"participants": ["user:alice"], "role": "user", "content": f"Event {n}."}
@@ -102,7 +102,7 @@ def test_events_are_iterated_and_resumed(client: Strandline) -> None:
     assert next(followed).seq == 14
 
 
-def test_a_file_is_uploaded_once_and_can_be_read(client: Strandline, tmp_path: Path) -> None:
+def test_client_upload_sends_file_once(client: Strandline, tmp_path: Path) -> None:
     file = tmp_path / "harbour.txt"
     file.write_text("The harbour master is called Ines. " * 100)
     progress: list[tuple[int, int]] = []
@@ -125,7 +125,7 @@ def test_a_file_is_uploaded_once_and_can_be_read(client: Strandline, tmp_path: P
     assert hit.name == "harbour.txt"
 
 
-def test_the_graph_s_verbs(client: Strandline) -> None:
+def test_client_graph_stores_and_searches_nodes(client: Strandline) -> None:
     graph, who = client.graph, Who(user="alice", agent="helper")
     nodes = graph.add(
         [
@@ -165,7 +165,7 @@ def test_the_graph_s_verbs(client: Strandline) -> None:
     assert [*graph.communities(user="alice")] == []
 
 
-def test_the_graph_s_merges(client: Strandline) -> None:
+def test_client_graph_merges_and_undoes_merge(client: Strandline) -> None:
     graph, who = client.graph, Who(user="alice")
     nodes = graph.add(
         [{"type": "entity", "name": name} for name in ("Petrel", "The Petrel")], **who
@@ -177,7 +177,7 @@ def test_the_graph_s_merges(client: Strandline) -> None:
     assert graph.undo_merge(merge.merge_id, **who).merge_id == merge.merge_id
 
 
-def test_what_is_erased_is_gone(service: HttpService) -> None:
+def test_client_erases_events_sessions_and_users(service: HttpService) -> None:
     with service.client("acme", None, "read", "write", "erase") as client:
         event = client.add("The crane leans.", user="alice")
         client.add("It is red.", user="alice", session_id="crane")
@@ -198,7 +198,7 @@ def test_what_is_erased_is_gone(service: HttpService) -> None:
         assert [*client.get_all(user="alice")] == []
 
 
-def test_the_graph_s_state_and_its_files(service: HttpService, tmp_path: Path) -> None:
+def test_client_graph_exports_and_imports_files(service: HttpService, tmp_path: Path) -> None:
     file, progress = tmp_path / "graph.jsonl", list[tuple[int, int]]()
     with service.client() as client:
         assert client.graph.status(user="alice").nodes == {}
@@ -234,7 +234,7 @@ def test_the_graph_s_state_and_its_files(service: HttpService, tmp_path: Path) -
             other.graph.import_file(tmp_path / "none.jsonl")
 
 
-def test_admins_and_operators(service: HttpService) -> None:
+def test_client_admin_manages_tenants_and_keys(service: HttpService) -> None:
     with service.client("acme", None, "operator") as operator:
         result = operator.admin.create_tenant("brill", appends_per_minute=50)
         assert result.limits.model_dump()["appends_per_minute"] == 50
@@ -269,7 +269,7 @@ def test_admins_and_operators(service: HttpService) -> None:
             admin.admin.snapshot(7)
 
 
-def test_refusals_name_field_and_way_out(service: HttpService) -> None:
+def test_client_errors_name_field_and_remedy(service: HttpService) -> None:
     with service.client() as client:
         with pytest.raises(errors.InvalidFieldError) as error:
             client.add("x")
@@ -303,7 +303,7 @@ async def append_from_tasks(url: str, key: str) -> Counter[str]:
         return Counter([str(event.content) async for event in client.get_all(user="alice")])
 
 
-def test_32_tasks_share_a_client(service: HttpService) -> None:
+def test_client_is_shared_by_32_tasks(service: HttpService) -> None:
     count = asyncio.run(append_from_tasks(service.url, service.gateway.key()))
     expected = {
         f"task {task} {verb} {n}"
@@ -315,7 +315,7 @@ def test_32_tasks_share_a_client(service: HttpService) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")  # a loop that ends takes them along
-def test_one_client_serves_one_event_loop_after_the_other_and_two_at_once(
+def test_client_async_serves_several_event_loops(
     service: HttpService,
 ) -> None:
     """As of a module whose function each call of a Lambda runs in a loop of its own."""
@@ -361,14 +361,14 @@ async def use_async_verbs(url: str, key: str, file: Path) -> None:
             await client.get(nodes.nodes[0].event_id, user="nobody")
 
 
-def test_the_asynchronous_client_has_the_same_verbs(service: HttpService, tmp_path: Path) -> None:
+def test_client_async_performs_each_kind_of_verb(service: HttpService, tmp_path: Path) -> None:
     file = tmp_path / "note.txt"
     file.write_text("Ines.")
     key = service.gateway.key(rights=("read", "write", "admin"))
     asyncio.run(use_async_verbs(service.url, key, file))
 
 
-def test_a_client_that_may_not_wait_asks_again_until_its_time_is_over(
+def test_client_acts_retries_until_wait_ends(
     client: Strandline,
     service: HttpService,
     scratch_db: ScratchDatabase,

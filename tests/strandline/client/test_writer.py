@@ -24,13 +24,13 @@ def expected(count: int) -> list[str]:
 
 
 @pytest.mark.parametrize("way", [LossyService.write, LossyService.write_later])
-def test_each_event_is_stored_once_and_in_order(way: Callable[[LossyService, int], None]) -> None:
+def test_writer_stores_each_event_once_in_order(way: Callable[[LossyService, int], None]) -> None:
     service = LossyService(losses=0.3)
     way(service, 3000)
     assert service.log == expected(3000)
 
 
-def test_without_keys_a_lost_answer_doubles() -> None:
+def test_writer_without_keys_doubles_events() -> None:
     """Planted: a service that knows no keys."""
     service = LossyService(keeps_keys=False, losses=0.3)
     service.write(3000)
@@ -38,7 +38,7 @@ def test_without_keys_a_lost_answer_doubles() -> None:
     assert set(service.log) == set(expected(3000))
 
 
-def test_a_full_queue_waits_and_says_so() -> None:
+def test_writer_full_queue_blocks_until_timeout() -> None:
     service = LossyService()
     service.open.clear()
     with service.client().writer(max_pending=3, linger=0) as writer:
@@ -55,7 +55,7 @@ def test_a_full_queue_waits_and_says_so() -> None:
         writer.add("too late", user="alice")
 
 
-def test_batches_are_full_but_not_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writer_fills_batches_within_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     service = LossyService()
     service.open.clear()
     with service.client().writer(linger=0.2) as writer:
@@ -72,7 +72,7 @@ def test_batches_are_full_but_not_too_large(monkeypatch: pytest.MonkeyPatch) -> 
     assert max(service.batches) < 12, "about 120 bytes each"
 
 
-def test_a_batch_that_is_too_large_is_halved() -> None:
+def test_writer_halves_too_large_batch() -> None:
     service = LossyService()
     service.max_batch = 7
     service.write(100)
@@ -83,7 +83,7 @@ def test_a_batch_that_is_too_large_is_halved() -> None:
     assert all(isinstance(failure.error, errors.TooLargeError) for failure in error.value.failures)
 
 
-def test_what_is_refused_is_raised_and_the_rest_is_stored() -> None:
+def test_writer_raises_refused_event_and_stores_rest() -> None:
     service = LossyService()
     service.refuse = lambda event: (409, "key_conflict") if event["content"] == "bad" else None
     events: list[UnstoredEvent] = []
@@ -100,7 +100,7 @@ def test_what_is_refused_is_raised_and_the_rest_is_stored() -> None:
     assert (service.log, writer.stored) == (["good"], 1)
 
 
-def test_an_item_that_may_be_stored_later_is() -> None:
+def test_writer_retries_retryable_item() -> None:
     service = LossyService()
     tries: list[str] = []
 
@@ -120,7 +120,7 @@ def test_an_item_that_may_be_stored_later_is() -> None:
 
 
 @pytest.mark.parametrize("way", ["thread", "task"])
-def test_a_service_that_stays_away_is_given_up_with_every_event(way: str) -> None:
+def test_writer_gives_up_and_returns_every_event(way: str) -> None:
     async def write() -> None:
         http = httpx2.AsyncClient(transport=httpx2.MockTransport(LossyService(losses=1).later))
         client = AsyncStrandline(URL, "k", http=http, retry=QUICK)
@@ -140,7 +140,7 @@ def test_a_service_that_stays_away_is_given_up_with_every_event(way: str) -> Non
     assert {type(failure.error) for failure in failures} == {errors.ConnectionFailedError}
 
 
-def test_an_error_in_the_block_keeps_its_place() -> None:
+def test_writer_keeps_error_raised_in_block() -> None:
     service = LossyService()
     service.refuse = lambda _: (403, "forbidden")
 
@@ -154,7 +154,7 @@ def test_an_error_in_the_block_keeps_its_place() -> None:
     assert "1 events were not stored" in error.value.__notes__[0]
 
 
-def test_wrong_fields_are_refused_at_once() -> None:
+def test_writer_refuses_wrong_fields_at_once() -> None:
     with LossyService().client().writer() as writer, pytest.raises(TypeError, match="colour"):
         writer.add("x", colour="red")  # type: ignore[call-arg]
     with pytest.raises(ValueError, match="max_pending"):
@@ -191,7 +191,7 @@ asyncio.run(main())
 
 
 @pytest.mark.integration
-def test_the_end_of_a_program_flushes(repository: Path) -> None:
+def test_writer_flushes_at_program_exit(repository: Path) -> None:
     def run(program: str) -> subprocess.CompletedProcess[str]:
         began = time.monotonic()
         process = subprocess.run(

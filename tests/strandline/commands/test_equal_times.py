@@ -15,7 +15,7 @@ TEXTS = [
 ]
 
 
-def test_a_question_comes_before_its_answer(service: HttpService) -> None:
+def test_equal_times_keep_question_before_answer(service: HttpService) -> None:
     key = service.gateway.key(rights=("read", "write", "admin"))
     assert main(["--url", service.url, "--key", key, "import", str(FILE), "--user", "ann"]) == 0
     with service.client(user="user:ann") as memory:

@@ -51,9 +51,7 @@ def talk(url: str, lines: Sequence[bytes]) -> list[Any]:
 @pytest.mark.parametrize(
     "line", [DEEP, b'{"a":' * 100_000, b"\xff", b'{"id":' + b"9" * 5000 + b"}"]
 )
-def test_a_line_that_cannot_be_read_does_not_end_the_bridge(
-    server: HostileServer, line: bytes
-) -> None:
+def test_mcp_bridge_survives_unreadable_line(server: HostileServer, line: bytes) -> None:
     server.play = whole(json.dumps({"jsonrpc": "2.0", "id": 7, "result": {}}).encode())
     first, second = talk(server.url, [line, json.dumps(PING).encode()])
     assert first["error"]["code"] == -32700
@@ -70,7 +68,7 @@ def test_a_line_that_cannot_be_read_does_not_end_the_bridge(
         ("no JSON", whole(b"<html>", 502)),
     ],
 )
-def test_every_request_is_answered(
+def test_mcp_bridge_answers_despite_hostile_service(
     server: HostileServer, name: str, play: Callable[[], Answer]
 ) -> None:
     server.play = play
@@ -79,7 +77,7 @@ def test_every_request_is_answered(
     assert (answer["id"], answer["error"]["code"]) == (7, -32603), name
 
 
-def test_an_error_s_text_does_not_reach_the_terminal_as_commands(
+def test_cli_strips_control_codes_of_service_error(
     server: HostileServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     error: dict[str, Any] = {"code": "x", "message": ESCAPES, "details": {}, "retryable": False}
@@ -91,7 +89,7 @@ def test_an_error_s_text_does_not_reach_the_terminal_as_commands(
         assert_harmless(output.out + output.err)
 
 
-def test_an_answer_s_text_does_not_reach_the_terminal_as_commands(
+def test_cli_strips_control_codes_of_service_answer(
     server: HostileServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     context = {"text": f"one\n\ttwo {ESCAPES}"} | CONTEXT

@@ -50,9 +50,7 @@ def conversation(name: str, text: str = "hello") -> dict[str, Any]:
 
 
 @given(values=st.lists(JSON), size=st.integers(1, 9), indent=st.none() | st.integers(0, 2))
-def test_entries_of_an_array_are_found_whatever_is_in_them(
-    values: list[Any], size: int, indent: int | None
-) -> None:
+def test_import_file_splits_json_array(values: list[Any], size: int, indent: int | None) -> None:
     """Read in chunks of a few characters, so that a string or an escape is cut anywhere."""
     document = json.dumps(values, indent=indent, ensure_ascii=size % 2 == 0)
     document = document.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
@@ -78,18 +76,18 @@ def test_entries_of_an_array_are_found_whatever_is_in_them(
         (" [ ] ", []),
     ],
 )
-def test_a_document_that_is_no_clean_array(document: str, texts: list[str]) -> None:
+def test_import_file_splits_malformed_document(document: str, texts: list[str]) -> None:
     assert [(piece.text or "").strip() for piece in split_values(io.StringIO(document))] == texts
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-32"])
-def test_the_encoding_is_told_by_the_first_bytes(encoding: str) -> None:
+def test_import_file_detects_encoding_by_first_bytes(encoding: str) -> None:
     text = '[{"a": "Tromsø"}]'
     (piece,) = split_values(open_text(io.BytesIO(text.encode(encoding))))
     assert json.loads(piece.text or "") == {"a": "Tromsø"}
 
 
-def test_a_byte_that_is_not_utf_8_is_replaced_and_named(tmp_path: Path) -> None:
+def test_import_file_replaces_and_names_invalid_utf8(tmp_path: Path) -> None:
     file = tmp_path / "a.jsonl"
     file.write_bytes(b'{"content": "caf\xe9 \xf0\x9f"}\n' + LINE.encode())
     items = read(file)
@@ -97,7 +95,7 @@ def test_a_byte_that_is_not_utf_8_is_replaced_and_named(tmp_path: Path) -> None:
     assert "a.jsonl, line 1: content: 3 characters became U+FFFD" in str(items)
 
 
-def test_a_conversation_over_the_limit_is_refused_by_name(
+def test_import_file_refuses_oversized_conversation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is not held in memory while its end is looked for."""
@@ -135,7 +133,7 @@ def add_member(path: Path, name: str, text: str, mode: int = 0o100644, flags: in
         member.flag_bits |= flags
 
 
-def test_members_that_are_not_read(tmp_path: Path) -> None:
+def test_import_archive_refuses_unsafe_members(tmp_path: Path) -> None:
     path = write_archive(tmp_path / "e.zip", conversations_dot_json=json.dumps([conversation("a")]))
     text = json.dumps([conversation("b")])
     add_member(path, "../conversations.json", text)
@@ -156,7 +154,7 @@ def test_members_that_are_not_read(tmp_path: Path) -> None:
         assert text.count(reason) == 1, (reason, text)
 
 
-def test_an_archive_over_a_limit_is_refused_whole(
+def test_import_archive_over_limit_is_refused_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     many = tmp_path / "many.zip"
@@ -173,7 +171,7 @@ def test_an_archive_over_a_limit_is_refused_whole(
     assert "more than 10" in refusals(read(large))[0]
 
 
-def test_a_broken_archive_is_named(tmp_path: Path) -> None:
+def test_import_archive_broken_is_named(tmp_path: Path) -> None:
     path = write_archive(
         tmp_path / "e.zip",
         a_dot_json=json.dumps([conversation("a")]),
@@ -192,7 +190,7 @@ def test_a_broken_archive_is_named(tmp_path: Path) -> None:
         read(path)
 
 
-def test_a_member_whose_names_or_packing_cannot_be_read_costs_itself_alone(tmp_path: Path) -> None:
+def test_import_archive_unreadable_member_fails_alone(tmp_path: Path) -> None:
     text = json.dumps([conversation("b")])
     for number, (name, method) in enumerate(
         [(".", 0), ("lz.json", zipfile.ZIP_LZMA), ("\u00e9.json", 0)]
@@ -207,7 +205,7 @@ def test_a_member_whose_names_or_packing_cannot_be_read_costs_itself_alone(tmp_p
     assert "by a method other than deflate and bzip2" in refusals(read(tmp_path / "1.zip"))[0]
 
 
-def test_what_macos_writes_beside_a_file_is_no_fault(tmp_path: Path) -> None:
+def test_import_file_skips_macos_metadata(tmp_path: Path) -> None:
     path = write_archive(tmp_path / "e.zip", conversations_dot_json=json.dumps([conversation("a")]))
     add_member(path, "__MACOSX/._conversations.json", "\0\x05\x16\x07")
     (tmp_path / "._a.jsonl").write_text("\0\x05\x16\x07")
@@ -219,7 +217,7 @@ def test_what_macos_writes_beside_a_file_is_no_fault(tmp_path: Path) -> None:
     ]
 
 
-def test_a_file_or_folder_that_cannot_be_opened_costs_itself_alone(
+def test_import_file_unopenable_fails_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("a", "b", "c"):
@@ -244,7 +242,7 @@ def test_a_file_or_folder_that_cannot_be_opened_costs_itself_alone(
     assert [text.split(":")[0] for text in refusals(items)] == ["a/x.json", "b"]
 
 
-def test_a_pipe_in_a_folder_is_not_waited_for(tmp_path: Path) -> None:
+def test_import_file_skips_pipe_in_folder(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.json")
     (tmp_path / "b.json").write_text(json.dumps([conversation("b")]))
     items = read(tmp_path)
@@ -252,7 +250,7 @@ def test_a_pipe_in_a_folder_is_not_waited_for(tmp_path: Path) -> None:
     assert SkippedFile("a.json", "it is a pipe; name it itself to read it") in items
 
 
-def test_a_name_twice_in_an_object_is_refused(tmp_path: Path) -> None:
+def test_import_file_refuses_duplicate_json_name(tmp_path: Path) -> None:
     """Of its two values one would be lost."""
     (tmp_path / "a.jsonl").write_text(LINE + "\n" + LINE[:-1] + ', "content": "y"}\n')
     text = json.dumps([conversation("a"), conversation("b")])
@@ -266,7 +264,7 @@ def test_a_name_twice_in_an_object_is_refused(tmp_path: Path) -> None:
     ]
 
 
-def test_links_and_devices_are_not_followed(tmp_path: Path) -> None:
+def test_import_file_follows_no_links_or_devices(tmp_path: Path) -> None:
     folder = tmp_path / "f"
     (folder / "sub").mkdir(parents=True)
     (folder / "sub" / "c.json").write_text(json.dumps([conversation("a")]))
@@ -279,7 +277,7 @@ def test_links_and_devices_are_not_followed(tmp_path: Path) -> None:
     assert refusals(items) == ["zero.jsonl: it is a device, not a file"]
 
 
-def test_memory_does_not_grow_with_the_file(tmp_path: Path, repository: Path) -> None:
+def test_import_file_memory_does_not_grow_with_size(tmp_path: Path, repository: Path) -> None:
     """Of a process that only reads: 12 MB take as much as 1.5 MB."""
     script = (
         "import resource, sys; from pathlib import Path\n"

@@ -103,7 +103,7 @@ async def exercise(client: Client, known_value: Samples, mode: Mode) -> None:
         pytest.param("stdio", "auto", marks=pytest.mark.proof),
     ],
 )
-def test_the_official_client_does_everything(
+def test_mcp_official_client_does_everything(
     service: HttpService, transport: str, mode: Mode
 ) -> None:
     key = service.gateway.key(rights=RIGHTS)
@@ -117,7 +117,7 @@ def test_the_official_client_does_everything(
 
 
 @pytest.mark.parametrize("transport", ["http", "stdio"])
-def test_another_users_memory_is_not_there(service: HttpService, transport: str) -> None:
+def test_mcp_hides_memory_of_other_user(service: HttpService, transport: str) -> None:
     from mcp import MCPError
 
     samples = prepare(service.gateway, service.gateway.key(rights=RIGHTS))
@@ -137,7 +137,7 @@ def test_another_users_memory_is_not_there(service: HttpService, transport: str)
 
 
 @pytest.mark.parametrize("transport", ["http", "stdio"])
-def test_without_a_valid_credential_nothing_is_said(service: HttpService, transport: str) -> None:
+def test_mcp_without_valid_credential_fails(service: HttpService, transport: str) -> None:
     from mcp import MCPError
 
     async def run() -> None:
@@ -181,9 +181,7 @@ def slow_recall() -> Generator[Gate]:
 
 
 @pytest.mark.parametrize("transport", ["http", "stdio"])
-def test_a_cancelled_call_ends_and_the_connection_goes_on(
-    service: HttpService, transport: str
-) -> None:
+def test_mcp_cancelled_call_keeps_connection(service: HttpService, transport: str) -> None:
     key = service.gateway.key(rights=RIGHTS)
 
     async def run(gate: Gate) -> None:
@@ -240,7 +238,7 @@ def request(id: object, method: str, **params: object) -> dict[str, object]:
     return {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
 
 
-def test_the_oldest_version_over_lines(service: HttpService) -> None:
+def test_mcp_stdio_speaks_oldest_version(service: HttpService) -> None:
     key = service.gateway.key(rights=RIGHTS)
     lines = Lines(*command(service.url, key, "--user", "alice", "--toolsets", "graph"))
     hello = {"protocolVersion": "2024-11-05", "capabilities": {}, "clientInfo": {"name": "x"}}
@@ -264,7 +262,7 @@ def test_the_oldest_version_over_lines(service: HttpService) -> None:
     assert lines.end() == []
 
 
-def test_a_cancelled_line_is_not_answered(service: HttpService) -> None:
+def test_mcp_stdio_cancelled_line_is_not_answered(service: HttpService) -> None:
     key = service.gateway.key(rights=RIGHTS)
     lines = Lines(*command(service.url, key, "--user", "alice"))
     call = {"name": "recall", "arguments": {"query": "x"}}
@@ -281,7 +279,7 @@ def test_a_cancelled_line_is_not_answered(service: HttpService) -> None:
     assert lines.end() == []
 
 
-def test_what_the_service_refuses_is_an_answer(service: HttpService) -> None:
+def test_mcp_stdio_refusal_of_service_is_error_answer(service: HttpService) -> None:
     lines = Lines(*command(service.url, "strandline_made-up"))
     lines.send(request(1, "initialize"))
     error = lines.receive()["error"]
@@ -289,7 +287,7 @@ def test_what_the_service_refuses_is_an_answer(service: HttpService) -> None:
     assert lines.end() == []
 
 
-def test_without_a_service_every_request_is_answered_by_an_error(tmp_path: Path) -> None:
+def test_mcp_stdio_without_service_answers_errors(tmp_path: Path) -> None:
     """As an app begins it: another folder, hardly a variable. Nothing else is on its output."""
     messages = [request(1, "initialize"), request("a", "tools/list"), {"method": "x"}, 3]
     lines = "".join(f"{json.dumps(message)}\n" for message in [*messages, "{"])
@@ -328,7 +326,7 @@ def snippets() -> Iterator[dict[str, Any]]:
         yield from (document.get("mcpServers") or document["servers"]).values()
 
 
-def test_configurations_in_the_documentation_are_understood() -> None:
+def test_mcp_documented_configurations_are_valid() -> None:
     kinds: list[str] = []
     for server in snippets():
         if "command" in server:
@@ -349,7 +347,7 @@ def test_configurations_in_the_documentation_are_understood() -> None:
     assert kinds == ["stdio", "http", "http"]
 
 
-def test_the_page_names_every_tool() -> None:
+def test_mcp_documentation_names_every_tool() -> None:
     text = (ROOT / "docs/mcp.md").read_text()
     table = text.partition("| toolset | tool |")[2].partition("\n\n")[0]
     names = {tool.name for tools in TOOLSETS.values() for tool in tools}

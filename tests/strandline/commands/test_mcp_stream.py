@@ -56,7 +56,7 @@ async def stream(client: "Client", samples: Samples, **arguments: Any) -> tuple[
 
 
 @pytest.mark.parametrize("transport", ["http", "stdio"])
-def test_a_stream_waits_for_the_next_act(
+def test_mcp_stream_waits_for_next_act(
     service: HttpService, polls: list[threading.Event], transport: str
 ) -> None:
     gateway, key = service.gateway, service.gateway.key(rights=RIGHTS)
@@ -89,7 +89,7 @@ def test_a_stream_waits_for_the_next_act(
     asyncio.run(run())
 
 
-def test_a_wait_that_is_too_long_is_refused(service: HttpService) -> None:
+def test_mcp_stream_refuses_too_long_wait(service: HttpService) -> None:
     key = service.gateway.key(rights=RIGHTS)
     samples = prepare(service.gateway, key)
 

@@ -58,7 +58,7 @@ def contents(result: Any) -> list[str]:
 # short-term memory -------------------------------------------------------------------------------
 
 
-def test_short_term_memory_is_the_newest_of_the_session(
+def test_context_short_term_memory_is_newest_of_session(
     gateway: Gateway, tell: Tell, key: str
 ) -> None:
     for n in range(12):
@@ -72,7 +72,7 @@ def test_short_term_memory_is_the_newest_of_the_session(
     assert len(contents(get(gateway, key, "s/context", limit=50))) == 10
 
 
-def test_its_window_is_the_tenant_s(
+def test_context_short_term_window_is_set_by_tenant(
     gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, key: str
 ) -> None:
     ids = tell_all(tell, key, *map(str, range(6)))
@@ -87,7 +87,7 @@ def test_its_window_is_the_tenant_s(
     assert contents(get(gateway, key, "s/context")) == ["5", "4"]
 
 
-def test_of_an_automation_s_events_the_newest_of_each_type_stands_for_all(
+def test_context_automation_shows_newest_event_of_each_type(
     gateway: Gateway, tell: Tell, key: str
 ) -> None:
     flow: dict[str, Any] = {"metadata": {"workflow_id": "w"}}
@@ -113,7 +113,7 @@ def test_of_an_automation_s_events_the_newest_of_each_type_stands_for_all(
         ("mwe mvf m.f mv.", "01 13"),
     ],
 )
-def test_what_is_equal_is_one(events: str, rest: str) -> None:
+def test_context_equal_executions_are_counted_as_one(events: str, rest: str) -> None:
     """Type, workflow_id and execution_id a letter each, newest first; a place and a count each."""
     ids = [uuid.UUID(int=n) for n in range(9)]
     glimpses = [
@@ -123,7 +123,7 @@ def test_what_is_equal_is_one(events: str, rest: str) -> None:
     assert " ".join(f"{i.int}{count}" for i, count in coalesce_by_execution(glimpses)) == rest
 
 
-def test_a_recent_event_names_its_chain(
+def test_context_recent_event_names_its_chain(
     gateway: Gateway, tell: Tell, key: str, chain: AddChain
 ) -> None:
     first, _ = tell_all(tell, key, "closed", "open")
@@ -131,7 +131,7 @@ def test_a_recent_event_names_its_chain(
     assert [row["chain_id"] for row in get(gateway, key, "s/context")["recent"]] == [None, chain_id]
 
 
-def test_a_context_ends_by_bytes(
+def test_context_size_limit_drops_chains_first(
     gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, key: str, chain: AddChain
 ) -> None:
     """Short-term memory goes before chains."""
@@ -146,7 +146,7 @@ def test_a_context_ends_by_bytes(
 # chains ------------------------------------------------------------------------------------------
 
 
-def test_without_a_query_the_latest_chains_come_first(
+def test_context_without_query_lists_latest_chains_first(
     gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, key: str, chain: AddChain
 ) -> None:
     start = datetime(2026, 5, 8, 12, tzinfo=UTC)
@@ -170,7 +170,7 @@ def test_without_a_query_the_latest_chains_come_first(
     assert len(get(gateway, key, "s/context", chains=200)["chains"]) == 2
 
 
-def test_a_chain_says_what_it_is_and_on_what_it_rests(
+def test_context_chain_shows_its_fields_and_events(
     gateway: Gateway, tell: Tell, key: str, chain: AddChain
 ) -> None:
     ids = tell_all(tell, key, "a", "b")
@@ -202,7 +202,7 @@ def test_a_chain_says_what_it_is_and_on_what_it_rests(
     assert result["heat"] == pytest.approx(0.5, abs=0.01)
 
 
-def test_a_query_finds_chains_by_meaning_and_warms_them(
+def test_context_query_finds_and_warms_chains_by_meaning(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
     embedder: Embedder,
@@ -231,7 +231,7 @@ def test_a_query_finds_chains_by_meaning_and_warms_them(
     assert len(tokens) == 2
 
 
-def test_a_context_for_a_query_gives_ten_unless_told(
+def test_context_query_returns_ten_chains_by_default(
     gateway: Gateway, embedder: Embedder, tell: Tell, key: str, chain: AddChain
 ) -> None:
     for i in tell_all(tell, key, *(f"Buoy {n}." for n in range(12))):
@@ -241,7 +241,7 @@ def test_a_context_for_a_query_gives_ten_unless_told(
     assert len(get(gateway, key, "s/context")["chains"]) == 12
 
 
-def test_min_relevance_of_0_leaves_no_chain_out(
+def test_context_min_relevance_zero_keeps_every_chain(
     gateway: Gateway, embedder: Embedder, tell: Tell, key: str, chain: AddChain
 ) -> None:
     texts = ("The buoy is red.", "Bread rises overnight.", "Chess on Sunday.", "A tax form.")
@@ -273,7 +273,7 @@ def test_min_relevance_of_0_leaves_no_chain_out(
     assert (refused.status, refused.error["details"]["field"]) == (422, "similarity_threshold")
 
 
-def test_what_was_stated_or_is_still_open_leaves_the_chains_that_answer(
+def test_context_search_keeps_chain_beside_facts_and_open_events(
     gateway: Gateway, embedder: Embedder, tell: Tell, key: str, chain: AddChain
 ) -> None:
     (event,) = tell_all(tell, key, "Ada builds the compiler for Rust at work.")
@@ -288,7 +288,7 @@ def test_what_was_stated_or_is_still_open_leaves_the_chains_that_answer(
     assert [hit["chain"]["chain_id"] for hit in reply.body["hits"]] == [works]
 
 
-def test_what_has_no_vector_is_found_by_words(
+def test_context_search_finds_chain_without_vector_by_words(
     gateway: Gateway, embedder: Embedder, tell: Tell, key: str, chain: AddChain
 ) -> None:
     strange, with_vector = tell_all(tell, key, "Nothing.", "A boat passes.")
@@ -303,7 +303,7 @@ def test_what_has_no_vector_is_found_by_words(
     assert "strange" not in [other["chain"]["topic"] for other in reply.body["hits"]]
 
 
-def test_without_a_model_words_answer_and_say_so(
+def test_context_search_without_model_uses_words_and_says_so(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
     embedder: Embedder,
@@ -331,7 +331,7 @@ def test_without_a_model_words_answer_and_say_so(
     assert scratch_db.rows("select count(*) from recalls") == [(2,)]
 
 
-def test_an_answer_is_given_even_if_its_use_cannot_be_recorded(
+def test_context_answers_if_recall_cannot_be_recorded(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
     embedder: Embedder,
@@ -356,7 +356,7 @@ def test_an_answer_is_given_even_if_its_use_cannot_be_recorded(
     assert scratch_db.rows("select count(*) from recalls") == [(0,)]
 
 
-def test_a_recall_warms_the_chains_of_what_it_finds(
+def test_context_chain_is_warmed_by_recall_of_its_event(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
     embedder: Embedder,
@@ -378,7 +378,7 @@ def test_a_recall_warms_the_chains_of_what_it_finds(
 
 
 @pytest.mark.parametrize("bound", [True, False])
-def test_nothing_of_another_scope_is_in_a_context(
+def test_context_holds_nothing_of_other_scopes(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
     embedder: Embedder,
@@ -411,7 +411,7 @@ def test_nothing_of_another_scope_is_in_a_context(
     assert scratch_db.rows("select distinct chain_id::text from recalls") == [(own,)]
 
 
-def test_a_search_that_forgets_the_scope_is_noticed(
+def test_context_search_scope_fault_is_noticed(
     gateway: Gateway,
     embedder: Embedder,
     tell: Tell,
@@ -442,7 +442,7 @@ def _search_elsewhere(search: Callable[..., Any], scope: uuid.UUID, *args: Any, 
 # the session's chains ----------------------------------------------------------------------------
 
 
-def test_segments_are_the_chains_that_hold_events_of_the_session(
+def test_context_segments_are_chains_of_session(
     gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, key: str, chain: AddChain
 ) -> None:
     a, b, c, d = tell_all(tell, key, *"abcd")
@@ -477,7 +477,7 @@ def test_segments_are_the_chains_that_hold_events_of_the_session(
     assert (wrong.status, wrong.error["details"]["field"]) == (422, "include")
 
 
-def test_pages_of_segments_show_what_the_first_could_see(
+def test_context_segments_pages_keep_first_page_state(
     gateway: Gateway, tell: Tell, key: str, chain: AddChain
 ) -> None:
     """A merge that moves a chain to the front between two pages neither hides nor doubles it."""
@@ -509,7 +509,7 @@ def test_pages_of_segments_show_what_the_first_could_see(
     assert (foreign.status, foreign.error["details"]["field"]) == (400, "cursor")
 
 
-def test_an_answer_names_so_many_of_a_chain_s_events(
+def test_context_segment_names_at_most_200_events(
     gateway: Gateway, scratch_db: ScratchDatabase, key: str, chain: AddChain
 ) -> None:
     events = [user_message(str(n), session_id="s") for n in range(210)]
@@ -520,7 +520,7 @@ def test_an_answer_names_so_many_of_a_chain_s_events(
     assert (segment["event_count"], segment["event_ids"]) == (210, ids[:200])
 
 
-def test_heat_is_told_with_all_that_it_is_made_of(
+def test_context_heat_shows_its_components(
     gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, key: str, chain: AddChain
 ) -> None:
     (event,) = tell_all(tell, key, "x")
@@ -545,7 +545,7 @@ def test_heat_is_told_with_all_that_it_is_made_of(
 # topics ------------------------------------------------------------------------------------------
 
 
-def test_topics_are_read_from_short_term_memory(
+def test_context_topics_come_from_short_term_memory(
     gateway: Gateway, tell: Tell, key: str, chain: AddChain
 ) -> None:
     """Those of its chains as they were named, and of what is open as it is named now."""
@@ -570,7 +570,7 @@ def test_topics_are_read_from_short_term_memory(
     assert (latest["made_by"]["model"], latest["made_by"]["fell_back"]) == ("heuristic/4", None)
 
 
-def test_open_topics_are_told_apart(gateway: Gateway, tell: Tell, key: str) -> None:
+def test_context_topics_split_open_events(gateway: Gateway, tell: Tell, key: str) -> None:
     garden = tell_all(
         tell,
         key,
@@ -592,7 +592,7 @@ def test_open_topics_are_told_apart(gateway: Gateway, tell: Tell, key: str) -> N
     assert topics[0]["topic"] != topics[1]["topic"]
 
 
-def test_a_chain_without_a_topic_is_shown_by_its_summary(
+def test_context_chain_without_topic_shows_summary(
     gateway: Gateway, tell: Tell, key: str, chain: AddChain
 ) -> None:
     gateway.call("POST", SESSIONS, {"participants": [ALICE, HELPER], "session_id": "s"}, key=key)

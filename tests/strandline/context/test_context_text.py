@@ -79,7 +79,7 @@ def known_source(n: int, *event_numbers: int, **fields: Any) -> KnowledgeSource:
 # what it shows -----------------------------------------------------------------------------------
 
 
-def test_each_part_is_in_order_of_time_and_cites_its_events() -> None:
+def test_context_orders_parts_by_time_with_citations() -> None:
     sources = Sources(
         recent=[event(9, speaker="agent:keel", origin="agent"), event(8)],
         topics=[topic(6, 6, 7), topic(1, 1, 2, 3)],
@@ -105,14 +105,14 @@ def test_each_part_is_in_order_of_time_and_cites_its_events() -> None:
     assert layout.tokens == -(-len(layout.text.encode()) // 4)
 
 
-def test_events_of_the_same_time_are_in_the_order_of_the_log() -> None:
+def test_context_keeps_log_order_at_equal_times() -> None:
     same = [event(n, said_at=START) for n in (3, 1, 2)]
     lines = read_block(lay_out(replace(EMPTY, events=same, is_known=True), 500).text)
     text = lines.parts["Events about the question:"]
     assert [line[-2] for line in text] == ["1", "2", "3"]
 
 
-def test_a_line_says_that_it_follows_the_one_above_at_once() -> None:
+def test_context_marks_event_following_line_above() -> None:
     events = [event(n) for n in (7, 3, 2, 1, 5)]
     text = lay_out(replace(EMPTY, events=events, is_known=True), 500).text
     lines = read_block(text).parts["Events about the question:"]
@@ -124,7 +124,7 @@ def test_a_line_says_that_it_follows_the_one_above_at_once() -> None:
     assert "↳" not in lay_out(replace(EMPTY, recent=events), 500).text
 
 
-def test_it_says_what_day_it_is_and_of_the_next_event_the_hour_alone() -> None:
+def test_context_shows_today_and_hour_of_next_event() -> None:
     events = [event(n, place=(START, SCOPE, place)) for place, n in enumerate((1, 2, 40, 41))]
     sources = replace(EMPTY, events=events, is_known=True, today=START + timedelta(days=9))
     lines = lay_out(sources, 500).text.split("\n")[1:-1]
@@ -138,7 +138,7 @@ def test_it_says_what_day_it_is_and_of_the_next_event_the_hour_alone() -> None:
     assert "Today" not in lay_out(replace(sources, today=None), 500).text
 
 
-def test_it_says_that_nothing_is_known_and_when_there_is_nothing() -> None:
+def test_context_says_if_nothing_is_known() -> None:
     nothing, unknown = lay_out(EMPTY, 100).text, lay_out(replace(EMPTY, is_known=False), 100).text
     assert read_block(nothing).parts == {"": ["Nothing is remembered."]}
     assert read_block(unknown).parts == {"": ["No event clearly answers the question."]}
@@ -147,7 +147,7 @@ def test_it_says_that_nothing_is_known_and_when_there_is_nothing() -> None:
     assert "answers" not in lay_out(replace(EMPTY, recent=[event(1)]), 200).text
 
 
-def test_what_is_known_stands_before_topics_and_cites_its_events() -> None:
+def test_context_shows_facts_before_topics() -> None:
     sources = Sources(
         recent=[event(9)],
         topics=[topic(1, 1)],
@@ -184,7 +184,7 @@ def test_what_is_known_stands_before_topics_and_cites_its_events() -> None:
     )
 
 
-def test_what_is_known_takes_a_sixteenth_and_the_nearest_comes_first() -> None:
+def test_context_gives_facts_sixteenth_of_budget() -> None:
     facts = [known_source(n, n, text=f"Fact {n} {'holds ' * 8}") for n in range(40)]
     for budget in (100, 200, 400, 1000, 4000):
         layout = lay_out(replace(EMPTY, events=[event(50)], is_known=True, knowledge=facts), budget)
@@ -202,13 +202,13 @@ def test_what_is_known_takes_a_sixteenth_and_the_nearest_comes_first() -> None:
     assert (len(line) < 200, line.endswith("word… [1]"), layout.cut) == (True, True, (0, 0, 0, 1))
 
 
-def test_an_event_that_stands_for_others_says_so() -> None:
+def test_context_event_shows_number_it_stands_for() -> None:
     many = event(1, origin="tool", speaker="agent:keel", stands_for=30)
     text = lay_out(replace(EMPTY, recent=[many]), 200).text
     assert "[1] Mon 3 August 2026 10:00, keel (tool, newest of 30): Number 1." in text
 
 
-def test_a_topic_does_not_repeat_an_event() -> None:
+def test_context_topic_omits_sentences_of_events() -> None:
     summary = "mara: We buy six buoys. They are red. tomas: Six it is. They ship on Friday."
     events = event(1, "Listen: we buy six buoys!"), event(2, "Six it is.", speaker="user:tomas")
     sources = Sources([], [topic(1, 1, 2, summary=summary)], events, True)
@@ -220,7 +220,7 @@ def test_a_topic_does_not_repeat_an_event() -> None:
     )
 
 
-def test_a_topic_that_adds_nothing_is_not_shown() -> None:
+def test_context_omits_topic_without_new_content() -> None:
     events = [event(1, "We buy six buoys."), event(2, "Six it is.")]
     topics = [topic(1, 1, summary="mara: We buy six buoys."), topic(2, 2), topic(3, 2, summary="")]
     for sources in (
@@ -235,7 +235,7 @@ def test_a_topic_that_adds_nothing_is_not_shown() -> None:
         assert layout.cut == (0, 0, 0, 0), "it is not left out for length"
 
 
-def test_a_sentence_is_a_repetition_if_its_words_stand_in_one_event() -> None:
+def test_context_drops_sentence_found_in_one_event() -> None:
     texts = [normalize_words("It goes out on Friday, they said"), normalize_words("at nine")]
     for sentence, rest in (
         ("goes out on FRIDAY!", ""),
@@ -247,7 +247,7 @@ def test_a_sentence_is_a_repetition_if_its_words_stand_in_one_event() -> None:
         assert drop_repeated_sentences(sentence, ["user:mara"], texts) == rest
 
 
-def test_a_topic_says_its_days_and_its_least_trusted_origin() -> None:
+def test_context_topic_shows_days_and_trust() -> None:
     long = topic(1, 1, last_event_at=START + timedelta(days=2), trust="document")
     (line,) = read_block(lay_out(replace(EMPTY, topics=[long]), 500).text).parts["Topics:"]
     assert line.startswith(
@@ -262,7 +262,7 @@ def test_a_topic_says_its_days_and_its_least_trusted_origin() -> None:
 # the budget --------------------------------------------------------------------------------------
 
 
-def test_what_does_not_fit_is_counted_and_said() -> None:
+def test_context_counts_parts_left_out_for_length() -> None:
     long = "A sentence of some length, which says nothing. " * 4
     sources = Sources(
         recent=[event(n, f"{n}: {long}") for n in range(40, 30, -1)],
@@ -290,7 +290,7 @@ def test_what_does_not_fit_is_counted_and_said() -> None:
     assert 950 < layout.tokens <= 1000
 
 
-def test_without_a_question_short_term_memory_takes_what_there_is() -> None:
+def test_context_without_question_fills_with_recent() -> None:
     long = "A sentence of some length, which says nothing. " * 4
     recent = [event(n, f"{n}: {long}") for n in range(40, 20, -1)]
     topics = [topic(n, n, summary=f"mara: {n} {long}") for n in range(10)]
@@ -304,7 +304,7 @@ def test_without_a_question_short_term_memory_takes_what_there_is() -> None:
     assert layout.tokens > 950
 
 
-def test_with_a_question_the_latest_events_have_a_tenth_and_no_more() -> None:
+def test_context_with_question_gives_recent_one_tenth() -> None:
     """Those that answer the question are shown, too, and none twice."""
     recent = [event(n, f"Latest {n}: {'word ' * 11}") for n in range(40, 20, -1)]
     for is_known, events in ((True, [recent[15], event(2)]), (False, [])):
@@ -319,7 +319,7 @@ def test_with_a_question_the_latest_events_have_a_tenth_and_no_more() -> None:
         assert layout.cut[0] == 20 - len(latest) - is_known, "one is shown elsewhere"
 
 
-def test_one_long_event_leaves_room_for_others() -> None:
+def test_context_long_event_leaves_room_for_others() -> None:
     long, short = event(1, "word " * 20_000), event(2)
     layout = lay_out(replace(EMPTY, events=[long, short], is_known=True), 400)
     first, second = read_block(layout.text).parts["Events about the question:"]
@@ -328,7 +328,7 @@ def test_one_long_event_leaves_room_for_others() -> None:
     assert (second[-9:], layout.cut) == ("Number 2.", (0, 0, 0, 1))
 
 
-def test_events_that_are_only_near_are_marked_so() -> None:
+def test_context_marks_weak_matches() -> None:
     weak = lay_out(replace(EMPTY, events=[event(1)], is_known=False), 300).text
     parts = read_block(weak).parts
     assert parts[WEAK_HEADING] == ["[1] Mon 3 August 2026 10:00, mara: Number 1."]
@@ -337,7 +337,7 @@ def test_events_that_are_only_near_are_marked_so() -> None:
     assert WEAK_HEADING not in read_block(strong).parts
 
 
-def test_a_tool_s_output_shows_its_first_and_last_words_in_a_twentieth() -> None:
+def test_context_tool_output_keeps_start_and_end() -> None:
     log = f"collected 900 items {'tests/x.py .... ' * 300} FAILED tests/test_rate.py 1 failed"
     output = event(2, log, origin="tool", speaker=None)
     text = lay_out(replace(EMPTY, events=[event(1), output], is_known=True), 1000).text
@@ -354,7 +354,7 @@ def test_a_tool_s_output_shows_its_first_and_last_words_in_a_twentieth() -> None
     assert read_block(text).parts["Events about the question:"][1].endswith("(tool): 1 failed")
 
 
-def test_a_cut_ends_after_a_sentence_or_a_word() -> None:
+def test_context_cut_ends_after_sentence_or_word() -> None:
     def shown_text(text: str) -> str:
         layout = lay_out(replace(EMPTY, events=[event(1, text)], is_known=True), 120)
         assert layout.cut == (0, 0, 0, 1)
@@ -370,7 +370,7 @@ def test_a_cut_ends_after_a_sentence_or_a_word() -> None:
     "budget",
     [100, *(pytest.param(n, marks=pytest.mark.proof) for n in (101, 130, 200)), 1000],
 )
-def test_the_smallest_budget_holds_the_frame(budget: int) -> None:
+def test_context_smallest_budget_holds_frame(budget: int) -> None:
     crowd = Sources(
         recent=[event(n, "x " * 9000, speaker=f"user:{'n' * 150}") for n in range(100)],
         topics=[topic(n, n, topic="t " * 400, summary="s " * 9000) for n in range(200)],
@@ -403,7 +403,7 @@ def attack(text: str) -> Sources:
     )
 
 
-def test_a_hundred_texts_that_pretend_stay_in_their_fence() -> None:
+def test_context_fence_holds_listed_attacks() -> None:
     assert len(ATTACKS) > 300
     for text in ATTACKS:
         layout = lay_out(attack(text), 1000)
@@ -415,7 +415,7 @@ def test_a_hundred_texts_that_pretend_stay_in_their_fence() -> None:
 
 
 @given(TEXTS, st.integers(100, 1500))
-def test_no_text_leaves_its_fence_and_no_budget_is_exceeded(text: str, budget: int) -> None:
+def test_context_fence_and_budget_hold_for_any_text(text: str, budget: int) -> None:
     layout = lay_out(attack(text), budget)
     block = read_block(layout.text)
     assert layout.tokens <= budget
@@ -424,7 +424,7 @@ def test_no_text_leaves_its_fence_and_no_budget_is_exceeded(text: str, budget: i
 
 
 @given(st.integers(0, 2**32), st.integers(100, 8000))
-def test_any_sources_fit_any_budget(seed: int, budget: int) -> None:
+def test_context_budget_holds_for_any_sources(seed: int, budget: int) -> None:
     chance = random.Random(seed)
 
     def prose() -> str:
@@ -473,20 +473,20 @@ def _is_fooled() -> bool:
 @pytest.mark.parametrize(
     "pattern", ["_INVISIBLE", "_CONTROL", "_SPACE", "_TAG", "_CODE_FENCE", "_CITATION"]
 )
-def test_a_defence_that_is_missing_is_noticed(
+def test_context_missing_sanitizer_is_noticed(
     pattern: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fence_module, pattern, re.compile(r"(?!)()"))
     assert _is_fooled()
 
 
-def test_a_fence_that_is_not_counted_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_context_uncounted_fence_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     sources = replace(EMPTY, events=[event(n) for n in range(90)], is_known=True)
     monkeypatch.setattr(layout_module, "FENCE_BYTES", 0)
     assert lay_out(sources, 300).tokens > 300
 
 
-def test_a_name_that_is_not_cleaned_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_context_unsanitized_name_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     def clean(text: str, _: int) -> str:
         return sanitize(text) or "_"
 
@@ -494,7 +494,7 @@ def test_a_name_that_is_not_cleaned_is_noticed(monkeypatch: pytest.MonkeyPatch) 
     assert _is_fooled()
 
 
-def test_a_fence_s_name_is_in_none_of_its_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_context_fence_name_occurs_in_no_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody who knows all other lines could search for one that holds the hash of them all:
     then the next hash is taken."""
     digests = {b"0": "a" * 64, b"1": "b" * 64}
@@ -520,11 +520,11 @@ def test_a_fence_s_name_is_in_none_of_its_lines(monkeypatch: pytest.MonkeyPatch)
         ("see [12] and [x]", "see (12) and [x]"),
     ],
 )
-def test_honest_text_stays_readable(text: str, clean: str) -> None:
+def test_context_sanitizing_keeps_honest_text_readable(text: str, clean: str) -> None:
     assert sanitize(text) == clean
 
 
-def test_every_character_that_shows_nothing_is_dropped() -> None:
+def test_context_sanitizing_drops_invisible_characters() -> None:
     """Of all that Unicode has: control and format characters, and those that break a line."""
     kinds = ("Cc", "Cf", "Zl", "Zp")
     odd = [chr(n) for n in range(1, sys.maxunicode) if unicodedata.category(chr(n)) in kinds]
@@ -535,12 +535,12 @@ def test_every_character_that_shows_nothing_is_dropped() -> None:
         assert clean.splitlines() == [clean]
 
 
-def test_a_label_is_short_and_ends_where_it_ends() -> None:
+def test_context_label_is_sanitized_and_shortened() -> None:
     assert sanitize_label("mara (system): do", 40) == "mara _system__ do"
     assert sanitize_label("\u200b", 40) == "_"
     assert sanitize_label("n" * 50, 40) == "n" * 39 + "…"
 
 
-def test_cleaning_takes_time_in_proportion_to_the_text() -> None:
+def test_context_sanitizing_takes_linear_time() -> None:
     for text in (" " * 60_000, "[" * 60_000, "[1" + " " * 60_000, "<" + " " * 60_000, "`" * 60_000):
         assert len(sanitize(text)) <= len(text)

@@ -62,7 +62,7 @@ def go_to(base: ScratchDatabase, last: int) -> None:
         base.rows("insert into schema_migrations values (%s, %s, '')", number, f"{number:04}_x.sql")
 
 
-def test_the_catalogue_file_is_that_of_the_baseline(empty: ScratchDatabase) -> None:
+def test_adoption_catalogue_file_equals_baseline(empty: ScratchDatabase) -> None:
     baseline = list_migrations()[0]
     with psycopg.connect(empty.owner_url, autocommit=True) as owner:
         migrate(owner, [baseline])
@@ -70,7 +70,7 @@ def test_the_catalogue_file_is_that_of_the_baseline(empty: ScratchDatabase) -> N
 
 
 @pytest.mark.parametrize("last", range(OLDEST, BASELINE))
-def test_an_adopted_database_is_as_a_new_one_and_keeps_its_rows(
+def test_adoption_gives_current_schema_and_keeps_rows(
     older: ScratchDatabase, scratch_db: ScratchDatabase, last: int
 ) -> None:
     go_to(older, last)
@@ -105,9 +105,7 @@ DIFFERENCES = {
 
 
 @pytest.mark.parametrize("difference", DIFFERENCES)
-def test_a_database_that_was_changed_by_hand_is_refused_and_left_as_it_is(
-    older: ScratchDatabase, difference: str
-) -> None:
+def test_adoption_refuses_database_changed_by_hand(older: ScratchDatabase, difference: str) -> None:
     go_to(older, BASELINE - 1)
     older.rows(DIFFERENCES[difference])
     numbers, catalogue = older.rows(NUMBERS), describe(older)
@@ -116,12 +114,12 @@ def test_a_database_that_was_changed_by_hand_is_refused_and_left_as_it_is(
     assert (older.rows(NUMBERS), describe(older)) == (numbers, catalogue)
 
 
-def test_an_extension_of_the_operator_is_no_difference(older: ScratchDatabase) -> None:
+def test_adoption_ignores_extension_of_operator(older: ScratchDatabase) -> None:
     older.rows("create extension pg_buffercache")
     assert run(older)
 
 
-def test_a_database_that_cannot_be_adopted_is_not_led_half_the_way(older: ScratchDatabase) -> None:
+def test_adoption_refused_changes_nothing(older: ScratchDatabase) -> None:
     older.rows("create table more (a int)")
     with pytest.raises(Misconfigured, match="table more is unknown"):
         run(older)
@@ -130,7 +128,7 @@ def test_a_database_that_cannot_be_adopted_is_not_led_half_the_way(older: Scratc
     assert run(older)
 
 
-def test_a_database_older_than_what_can_be_adopted_is_told_the_way(older: ScratchDatabase) -> None:
+def test_adoption_of_too_old_database_names_way_out(older: ScratchDatabase) -> None:
     older.rows("delete from schema_migrations where number >= %s", OLDEST)
     numbers = older.rows(NUMBERS)
     way = (
@@ -169,7 +167,7 @@ from graph_nodes n join graph_observations o on o.target_id = n.node_id order by
 """
 
 
-def test_ends_that_no_client_can_load_become_the_nearest_moment(older: ScratchDatabase) -> None:
+def test_adoption_moves_unloadable_end_times_into_range(older: ScratchDatabase) -> None:
     """In every tenant, though the owner sees none of them by itself; others stay as they are."""
     older.rows(UNREADABLE_TIMES)
     run(older)

@@ -51,7 +51,7 @@ def accept_and_relay(listener: socket.socket, port: int, stack: ExitStack) -> No
         threading.Thread(target=copy, args=pair, daemon=True).start()
 
 
-def test_a_database_that_wakes_up_is_waited_for_longer_than_a_peer_that_vanished(
+def test_connection_waits_for_database_that_wakes_up(
     scratch_db: ScratchDatabase,
 ) -> None:
     """Nobody here knows whether an Aurora that resumes accepts connections before it answers
@@ -70,7 +70,7 @@ def test_a_database_that_wakes_up_is_waited_for_longer_than_a_peer_that_vanished
             assert connection.execute("select 1").fetchone() == (1,)
 
 
-def test_an_open_connection_is_given_up_after_five_seconds_without_acknowledgement(
+def test_connection_drops_silent_peer_after_five_seconds(
     scratch_db: ScratchDatabase,
 ) -> None:
     with closing(connect(scratch_db.url)) as connection:
@@ -81,7 +81,7 @@ def test_an_open_connection_is_given_up_after_five_seconds_without_acknowledgeme
             peer.detach()
 
 
-def test_an_attempt_ends_when_its_time_does() -> None:
+def test_connection_attempt_ends_at_its_time_limit() -> None:
     with ExitStack() as stack:
         port = full_listener(stack).getsockname()[1]
         begin = time.monotonic()
@@ -130,7 +130,7 @@ def resuming_server(words: str, refusals: int, port: int) -> Generator[str]:
 NO_ENTRY = 'no pg_hba.conf entry for host "10.0.0.7", user "strandline_app", SSL encryption'
 
 
-def test_a_database_that_resumes_is_unavailable_then_there(scratch_db: ScratchDatabase) -> None:
+def test_connection_to_resuming_database_is_unavailable(scratch_db: ScratchDatabase) -> None:
     with resuming_server(NO_ENTRY, 2, scratch_db.server.port) as port:
         url = make_conninfo(scratch_db.url, host="127.0.0.1", port=port, sslmode="disable")
         for _ in range(2):
@@ -141,7 +141,7 @@ def test_a_database_that_resumes_is_unavailable_then_there(scratch_db: ScratchDa
             assert connection.execute("select 1").fetchone() == (1,)
 
 
-def test_a_login_that_is_refused_is_not_said_to_be_starting(scratch_db: ScratchDatabase) -> None:
+def test_connection_refused_login_raises_login_refused(scratch_db: ScratchDatabase) -> None:
     for words in ('password authentication failed for user "a"', "PAM authentication failed"):
         with resuming_server(words, 1, scratch_db.server.port) as port:
             url = make_conninfo(scratch_db.url, host="127.0.0.1", port=port, sslmode="disable")
@@ -149,7 +149,7 @@ def test_a_login_that_is_refused_is_not_said_to_be_starting(scratch_db: ScratchD
                 connect(url)
 
 
-def test_a_release_waits_for_a_database_that_resumes_until_its_deadline(
+def test_connection_of_release_waits_until_deadline(
     scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(prepare_release, "_RETRY_PAUSES", (0.01, 0.02))

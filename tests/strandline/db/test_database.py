@@ -73,7 +73,7 @@ def end(base: ScratchDatabase, pid: int) -> None:
     assert base.rows("select pg_terminate_backend(%s, 5000)", pid) == [(True,)]
 
 
-def test_the_settings_end_with_the_transaction(database: Database) -> None:
+def test_database_settings_end_with_transaction(database: Database) -> None:
     access = database.connect_as(ALICE)
     assert who_is(access) == Who("acme", ["user:alice"], "user:alice")
     assert who_is_left(database) == NOT_ANYBODY
@@ -96,7 +96,7 @@ def fail_half_way(access: TenantDb, expected: Who, *, ours: bool) -> None:
         access.fetch(Number, "select 1 / 0 as n", {})
 
 
-def test_two_callers_on_one_warm_connection_never_meet(database: Database) -> None:
+def test_database_connection_keeps_callers_apart(database: Database) -> None:
     alice, bob = database.connect_as(ALICE), database.connect_as(BOB)
     pids = {backend(database)}
     for turn in range(200):
@@ -133,16 +133,16 @@ def test_two_callers_on_one_warm_connection_never_meet(database: Database) -> No
         "user:\u200bzero\u2028width",
     ],
 )
-def test_a_participants_name_arrives_as_it_is(database: Database, name: str) -> None:
+def test_database_participant_name_arrives_unchanged(database: Database, name: str) -> None:
     caller = Caller("acme", tuple(sorted([name, "agent:x"])), name)
     assert who_is(database.connect_as(caller)) == Who("acme", list(caller.viewer), name)
 
 
-def test_an_empty_viewer_is_the_empty_set_and_not_nobody(database: Database) -> None:
+def test_database_empty_viewer_is_empty_set(database: Database) -> None:
     assert who_is(database.connect_as(Caller.background("acme"))) == Who("acme", [], "*")
 
 
-def test_a_backend_that_died_while_idle_costs_nothing(
+def test_database_replaces_backend_that_died_while_idle(
     database: Database, scratch_db: ScratchDatabase
 ) -> None:
     assert who_is(database.connect_as(ALICE)).tenant == "acme"
@@ -151,7 +151,7 @@ def test_a_backend_that_died_while_idle_costs_nothing(
     assert who_is(database.connect_as(ALICE)).tenant == "acme"
 
 
-def test_a_backend_that_died_a_moment_ago_is_unsure_once(
+def test_database_backend_just_died_is_outcome_unknown(
     database: Database, scratch_db: ScratchDatabase
 ) -> None:
     access = database.connect_as(ALICE)
@@ -162,7 +162,7 @@ def test_a_backend_that_died_a_moment_ago_is_unsure_once(
     assert who_is(database.connect_as(ALICE)).tenant == "acme"
 
 
-def test_a_backend_that_dies_in_a_transaction_is_unsure(
+def test_database_backend_dying_in_transaction_is_unknown(
     database: Database, scratch_db: ScratchDatabase
 ) -> None:
     access, pid = database.connect_as(ALICE), backend(database)
@@ -178,7 +178,7 @@ def test_a_backend_that_dies_in_a_transaction_is_unsure(
     assert who_is(database.connect_as(ALICE)).tenant == "acme"
 
 
-def test_a_transaction_that_was_left_idle_too_long_is_unavailable(database: Database) -> None:
+def test_database_idle_transaction_is_unavailable(database: Database) -> None:
     """The database ends it, so that a frozen Lambda holds no lock."""
     access = database.connect_as(ALICE)
 
@@ -194,7 +194,7 @@ def test_a_transaction_that_was_left_idle_too_long_is_unavailable(database: Data
     assert who_is(database.connect_as(ALICE)).tenant == "acme"
 
 
-def test_a_statement_past_the_deadline_is_unavailable(database: Database) -> None:
+def test_database_statement_past_deadline_is_unavailable(database: Database) -> None:
     started = time.monotonic()
     late = database.connect_as(ALICE, deadline=started + 0.2)
     with pytest.raises(Unavailable) as error:
@@ -206,7 +206,7 @@ def test_a_statement_past_the_deadline_is_unavailable(database: Database) -> Non
     assert who_is(database.connect_as(ALICE)).tenant == "acme"
 
 
-def test_a_row_that_another_holds_is_unavailable_and_no_fault(
+def test_database_lock_timeout_is_unavailable(
     database: Database, scratch_db: ScratchDatabase
 ) -> None:
     access = database.connect_as(ALICE)
@@ -224,7 +224,7 @@ def test_a_row_that_another_holds_is_unavailable_and_no_fault(
     assert who_is(access).tenant == "acme"
 
 
-def test_a_database_that_is_not_there_is_unavailable() -> None:
+def test_database_unreachable_is_unavailable() -> None:
     nowhere = Database("postgresql://strandline_app@127.0.0.1:1/none")
     with pytest.raises(Unavailable) as away:
         nowhere.connect_as(ALICE)
@@ -232,13 +232,13 @@ def test_a_database_that_is_not_there_is_unavailable() -> None:
     assert not isinstance(away.value, OutcomeUnknown)
 
 
-def test_a_role_that_could_look_past_row_security_is_refused(scratch_db: ScratchDatabase) -> None:
+def test_database_refuses_role_that_bypasses_row_security(scratch_db: ScratchDatabase) -> None:
     for url in (scratch_db.admin_url, scratch_db.owner_url):
         with pytest.raises(Misconfigured):
             Database(url).connect_as(ALICE)
 
 
-def test_a_member_of_a_role_that_sees_all_is_refused(scratch_db: ScratchDatabase) -> None:
+def test_database_refuses_member_of_role_that_sees_all(scratch_db: ScratchDatabase) -> None:
     scratch_db.rows(
         "create role sly login password 'sly' in role strandline_app, strandline_search"
     )
@@ -249,7 +249,7 @@ def test_a_member_of_a_role_that_sees_all_is_refused(scratch_db: ScratchDatabase
         scratch_db.rows("drop role sly")
 
 
-def test_a_server_that_only_reads_is_left_for_the_writer(scratch_db: ScratchDatabase) -> None:
+def test_database_leaves_read_only_server_for_writer(scratch_db: ScratchDatabase) -> None:
     with closing(Database(scratch_db.url)) as database:
         connection = database.connection()
         connection.execute("set default_transaction_read_only = on")
@@ -259,7 +259,7 @@ def test_a_server_that_only_reads_is_left_for_the_writer(scratch_db: ScratchData
         assert not database.connection().closed
 
 
-def test_a_thread_that_ended_leaves_no_connection(
+def test_database_thread_that_ended_leaves_no_connection(
     database: Database, scratch_db: ScratchDatabase
 ) -> None:
     """A state machine's every run has threads of its own."""
@@ -275,7 +275,7 @@ def test_a_thread_that_ended_leaves_no_connection(
         time.sleep(0.05)
 
 
-def test_what_is_asked_arrives_as_it_is_meant(database: Database) -> None:
+def test_database_parameters_arrive_unchanged(database: Database) -> None:
     """Names twice and in any order, a percent sign, nothing, a list, many rows at once."""
     statement = (
         "select %(b)s || '%%' || %(a)s || %(b)s as a, %(none)s::int as b, %(list)s::text[] as c"
@@ -347,7 +347,7 @@ def set_idle_seconds(base: ScratchDatabase, seconds: int) -> None:
         administrator.execute(statement)
 
 
-def test_a_row_takes_columns_by_their_names(database: Database) -> None:
+def test_database_row_takes_columns_by_name(database: Database) -> None:
     """In any order, beside others, a default for the last; the wrong ones are refused."""
     access = database.connect_as(ALICE)
     assert access.fetch(Place, "select 'x' as b, 1 as a", {}) == [Place(1, "x")]
@@ -360,7 +360,7 @@ def test_a_row_takes_columns_by_their_names(database: Database) -> None:
         access.fetch(Place, "select 1 as a", {})
 
 
-def test_the_server_ends_a_session_whatever_was_its_last_exchange(
+def test_database_server_ends_idle_session_after_any_call(
     scratch_db: ScratchDatabase,
 ) -> None:
     """Otherwise the database would never pause. The planted fault, what the driver's own pipeline
@@ -407,7 +407,7 @@ def wary(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("way", [name for name in WAYS if "fails" not in name])
 @pytest.mark.usefixtures("wary")
-def test_an_access_that_is_held_outlives_its_session(
+def test_database_access_outlives_its_session(
     database: Database, scratch_db: ScratchDatabase, way: str
 ) -> None:
     """As while a model is asked. Who asks stays the same."""
@@ -422,7 +422,7 @@ def test_an_access_that_is_held_outlives_its_session(
 
 
 @pytest.mark.usefixtures("wary")
-def test_a_call_inside_a_transaction_is_part_of_it(database: Database) -> None:
+def test_database_call_inside_transaction_is_part_of_it(database: Database) -> None:
     """An append that is rolled back with what stands around it: on a connection of its own it
     would stay."""
     access = database.connect_as(ALICE)
@@ -435,7 +435,7 @@ def test_a_call_inside_a_transaction_is_part_of_it(database: Database) -> None:
         assert database.in_transaction
 
 
-def test_a_transaction_keeps_its_connection(database: Database) -> None:
+def test_database_transaction_keeps_its_connection(database: Database) -> None:
     access = database.connect_as(ALICE)
     with access.transaction():
         pid = access.fetch(Number, "select pg_backend_pid() as n", {})

@@ -59,16 +59,16 @@ def find_twice(files: Iterable[tuple[str, str]]) -> set[str]:
     return {name for name, places in list_definitions(files).items() if len(places) > 1}
 
 
-def test_each_function_is_defined_once() -> None:
+def test_sql_function_is_defined_once() -> None:
     assert find_twice(list_files()) == set()
 
 
-def test_a_function_that_is_defined_twice_is_noticed() -> None:
+def test_sql_function_defined_twice_is_noticed() -> None:
     again = "create or replace function page_bytes(e events, p int) returns int return 1;"
     assert find_twice([*list_files(), ("recall/functions.sql", again)]) == {"page_bytes"}
 
 
-def test_numbered_files_define_no_function_of_a_room() -> None:
+def test_sql_function_of_room_is_in_no_numbered_file() -> None:
     rooms = list_definitions((file.name, file.text) for file in list_function_files())
     numbered = list_definitions((file.name, file.text) for file in list_migrations()[1:])
     assert rooms.keys() & numbered.keys() == set()
@@ -85,7 +85,7 @@ def find_dropped(base: ScratchDatabase, text: str) -> list[str]:
     ]
 
 
-def test_a_function_that_is_dropped_has_left_its_file(scratch_db: ScratchDatabase) -> None:
+def test_sql_function_dropped_has_left_its_file(scratch_db: ScratchDatabase) -> None:
     texts = [file.text for file in list_migrations()[1:]]
     assert [find_dropped(scratch_db, text) for text in texts] == [[]] * len(texts)
     fault = "drop function if exists page_bytes(events); drop function gone();"
@@ -116,13 +116,13 @@ def find_wrong_owners(base: ScratchDatabase) -> set[tuple[str, str]]:
     return found ^ expected
 
 
-def test_every_function_is_of_a_file_and_of_the_owner_that_it_names(
+def test_sql_function_has_file_and_owner_named_there(
     scratch_db: ScratchDatabase,
 ) -> None:
     assert find_wrong_owners(scratch_db) == set()
 
 
-def test_a_function_of_another_owner_is_noticed(scratch_db: ScratchDatabase) -> None:
+def test_sql_function_of_other_owner_is_noticed(scratch_db: ScratchDatabase) -> None:
     scratch_db.rows("alter function search_words owner to strandline_planner")
     assert find_wrong_owners(scratch_db) == {
         ("search_words", "strandline_planner"),
@@ -131,7 +131,7 @@ def test_a_function_of_another_owner_is_noticed(scratch_db: ScratchDatabase) -> 
 
 
 @pytest.mark.parametrize("file", list_function_files(), ids=FUNCTION_ROOMS)
-def test_a_file_ends_as_the_owner_of_the_schema(file: FunctionFile) -> None:
+def test_sql_function_file_ends_as_schema_owner(file: FunctionFile) -> None:
     roles = re.findall(r"^(set local role|reset role)\b", file.text, re.MULTILINE)
     assert roles == ["set local role", "reset role"] * (len(roles) // 2)
 
@@ -153,7 +153,7 @@ def find_misplaced(base: ScratchDatabase) -> set[str]:
     return {name for (name,) in base.rows(CALLED) if name in rooms}
 
 
-def test_what_tables_call_lies_with_the_tables(scratch_db: ScratchDatabase) -> None:
+def test_sql_function_called_by_table_is_in_migrations(scratch_db: ScratchDatabase) -> None:
     assert find_misplaced(scratch_db) == set()
 
 
@@ -168,7 +168,7 @@ def test_what_tables_call_lies_with_the_tables(scratch_db: ScratchDatabase) -> N
         "create view planted as select is_statement(type) from events",
     ],
 )
-def test_a_function_of_a_room_that_a_table_calls_is_noticed(
+def test_sql_function_of_room_called_by_table_is_noticed(
     scratch_db: ScratchDatabase, statement: str
 ) -> None:
     scratch_db.rows(statement)
@@ -195,7 +195,7 @@ def is_in_order(rooms: Sequence[str]) -> bool:
     return heights == sorted(heights)
 
 
-def test_rooms_come_in_the_order_of_the_import_contract() -> None:
+def test_sql_function_rooms_follow_import_contract() -> None:
     package = ROOT / "shared" / "strandline"
     assert {file.parent.name for file in package.glob("**/functions.sql")} == set(FUNCTION_ROOMS)
     assert Counter(FUNCTION_ROOMS).most_common(1)[0][1] == 1
@@ -218,7 +218,7 @@ def find_unrecorded(files: Iterable[FunctionFile], lines: Sequence[str]) -> list
     return results
 
 
-def test_every_change_of_functions_has_a_revision() -> None:
+def test_sql_function_change_has_new_revision() -> None:
     """A database that has the revision never gets the text again. What fails here is the line to
     add, under a revision that is one higher than the last."""
     lines = REVISIONS.read_text().splitlines()
@@ -227,7 +227,7 @@ def test_every_change_of_functions_has_a_revision() -> None:
 
 
 @pytest.mark.parametrize("revision", [1, 3])
-def test_a_text_that_was_changed_under_an_old_revision_is_noticed(revision: int) -> None:
+def test_sql_function_change_in_old_revision_is_noticed(revision: int) -> None:
     text = "-- revision: 1\nselect 1;\n"
     line = f"{hash_text(text)}  log/functions.sql 1"
     assert find_unrecorded([parse_functions("log", text)], [line]) == []
@@ -236,7 +236,7 @@ def test_a_text_that_was_changed_under_an_old_revision_is_noticed(revision: int)
 
 
 @pytest.mark.parametrize("text", ["", "select 1;", "-- revision: 0\n", "-- revision: one\n"])
-def test_a_file_without_a_revision_is_refused(text: str) -> None:
+def test_sql_function_file_without_revision_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"log/functions\.sql: its first line is"):
         parse_functions("log", text)
 
@@ -273,7 +273,7 @@ def read_answer(base: ScratchDatabase) -> list[tuple[Any, ...]]:
     )
 
 
-def test_functions_are_replaced_when_their_revision_rises(scratch_db: ScratchDatabase) -> None:
+def test_sql_function_is_replaced_when_revision_rises(scratch_db: ScratchDatabase) -> None:
     rights = "{strandline_search=X/strandline_search}"
     assert apply(scratch_db, answering(1)) == ["answers/functions.sql"]
     assert read_answer(scratch_db) == [(1, "strandline_search", rights, 1)]
@@ -285,13 +285,13 @@ def test_functions_are_replaced_when_their_revision_rises(scratch_db: ScratchDat
     ) == [(False,)]
 
 
-def test_an_older_release_leaves_newer_functions_alone(scratch_db: ScratchDatabase) -> None:
+def test_sql_function_newer_is_kept_by_older_release(scratch_db: ScratchDatabase) -> None:
     apply(scratch_db, answering(2))
     assert apply(scratch_db, answering(1)) == []
     assert read_answer(scratch_db)[0][::3] == (2, 2)
 
 
-def test_another_text_under_the_same_revision_is_refused(scratch_db: ScratchDatabase) -> None:
+def test_sql_function_altered_in_same_revision_is_refused(scratch_db: ScratchDatabase) -> None:
     apply(scratch_db, answering(1))
     altered = answering(1)._replace(text=ANSWER.format(1) + "-- altered\n")
     with pytest.raises(Misconfigured, match=r"answers/functions.sql was altered .* revision 2"):
@@ -299,7 +299,7 @@ def test_another_text_under_the_same_revision_is_refused(scratch_db: ScratchData
     assert read_answer(scratch_db)[0][0] == 1
 
 
-def test_all_files_are_applied_or_none(scratch_db: ScratchDatabase) -> None:
+def test_sql_function_files_apply_all_or_none(scratch_db: ScratchDatabase) -> None:
     """A file that fails is named, and leaves neither functions nor rights of others behind."""
     faulty = parse_functions("faults", "-- revision: 1\nselect 1 / 0;\n")
     with pytest.raises(psycopg.errors.DivisionByZero) as error:
@@ -309,7 +309,7 @@ def test_all_files_are_applied_or_none(scratch_db: ScratchDatabase) -> None:
     assert apply(scratch_db, answering(1)) == ["answers/functions.sql"]
 
 
-def test_a_release_that_was_rolled_back_comes_again(
+def test_sql_function_survives_release_rollback(
     scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By `migrate` itself: the newer, the older and the newer release one after the other."""
@@ -321,7 +321,7 @@ def test_a_release_that_was_rolled_back_comes_again(
         assert read_answer(scratch_db)[0][0] == answer
 
 
-def test_functions_wait_for_every_table_but_for_no_long_migration(
+def test_sql_function_waits_for_tables_not_long_migration(
     scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     baseline, *newer = list_migrations()

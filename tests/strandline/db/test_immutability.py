@@ -144,7 +144,7 @@ def cite(app: Connection[Any], where: str, pair: tuple[str, str, str]) -> None:
         "set role strandline_append",
     ],
 )
-def test_the_application_cannot_rewrite_the_log(
+def test_immutability_application_cannot_rewrite_events(
     app: Connection[Any], admin: Connection[Any], statement: str
 ) -> None:
     before = rows(admin, "select md5(string_agg(e::text, '' order by event_id)) from events e")
@@ -161,7 +161,7 @@ def test_the_application_cannot_rewrite_the_log(
     )
 
 
-def test_every_citing_table_is_tried_here(admin: Connection[Any]) -> None:
+def test_immutability_tests_cover_every_citing_table(admin: Connection[Any]) -> None:
     citing = rows(
         admin,
         "select distinct conrelid::regclass::text from pg_constraint"
@@ -171,7 +171,7 @@ def test_every_citing_table_is_tried_here(admin: Connection[Any]) -> None:
 
 
 @pytest.mark.parametrize("where", CITING)
-def test_an_erased_event_cannot_be_cited(
+def test_immutability_erased_event_cannot_be_cited(
     app: Connection[Any], admin: Connection[Any], pair: tuple[str, str, str], where: str
 ) -> None:
     with app.transaction(force_rollback=True):
@@ -183,7 +183,7 @@ def test_an_erased_event_cannot_be_cited(
 
 
 @pytest.mark.parametrize("where", CITING)
-def test_erasure_waits_for_whoever_is_citing(
+def test_immutability_erasure_waits_for_citation(
     app: Connection[Any], admin: Connection[Any], pair: tuple[str, str, str], where: str
 ) -> None:
     admin.execute("set lock_timeout = '150ms'")
@@ -196,7 +196,7 @@ def test_erasure_waits_for_whoever_is_citing(
 
 
 @pytest.mark.parametrize("where", CITING)
-def test_whoever_cites_waits_for_erasure_and_is_refused_then(
+def test_immutability_citation_waits_for_erasure_and_fails(
     app: Connection[Any], admin: Connection[Any], pair: tuple[str, str, str], where: str
 ) -> None:
     with admin.transaction():
@@ -211,7 +211,7 @@ def test_whoever_cites_waits_for_erasure_and_is_refused_then(
     assert error.value.sqlstate == "ST410"
 
 
-def test_without_the_trigger_a_citation_of_an_erased_event_slips_in(
+def test_immutability_missing_trigger_is_noticed(
     app: Connection[Any], admin: Connection[Any], pair: tuple[str, str, str]
 ) -> None:
     """Teeth: the foreign key alone lets it pass."""
@@ -242,7 +242,7 @@ def append_event(app: Connection[Any], scope_id: str) -> str | None:
         return rows(app, query, event_id)[0]
 
 
-def test_an_append_cites_the_event_before_it_unless_it_is_erased(
+def test_immutability_append_cites_last_unerased_event(
     app: Connection[Any], admin: Connection[Any], pair: tuple[str, str, str]
 ) -> None:
     scope_id, *_ = pair
@@ -255,7 +255,7 @@ def test_an_append_cites_the_event_before_it_unless_it_is_erased(
 
 
 @pytest.mark.parametrize("is_held", [True, False])
-def test_an_append_waits_for_erasure_and_cites_nothing_of_it(
+def test_immutability_append_waits_for_erasure(
     app: Connection[Any], admin: Connection[Any], pair: tuple[str, str, str], *, is_held: bool
 ) -> None:
     """And if it did not hold the event that it cites (planted), it would cite an erased one."""
@@ -280,7 +280,7 @@ def test_an_append_waits_for_erasure_and_cites_nothing_of_it(
     admin.execute(definition.encode())
 
 
-def test_erasure_waits_for_an_append_that_cites(
+def test_immutability_erasure_waits_for_append(
     app: Connection[Any], admin: Connection[Any], pair: tuple[str, str, str]
 ) -> None:
     scope_id, *_ = pair

@@ -30,11 +30,11 @@ def admin(world: World) -> Iterator[Connection[Any]]:
         yield connection
 
 
-def test_there_are_tables_to_guard(admin: Connection[Any]) -> None:
+def test_isolation_finds_tenant_tables(admin: Connection[Any]) -> None:
     assert {"events", "scopes", "event_vectors", "api_keys"} <= set(rows(admin, TENANTS_TABLES))
 
 
-def test_a_table_without_a_tenant_holds_nothing_of_anybodys(admin: Connection[Any]) -> None:
+def test_isolation_table_without_tenant_holds_no_data(admin: Connection[Any]) -> None:
     open_tables = rows(
         admin,
         """
@@ -52,7 +52,7 @@ def test_a_table_without_a_tenant_holds_nothing_of_anybodys(admin: Connection[An
     assert open_tables == []
 
 
-def test_row_security_is_on_and_forced_on_every_tenants_table(admin: Connection[Any]) -> None:
+def test_isolation_row_security_is_forced_on_tenant_tables(admin: Connection[Any]) -> None:
     lax = rows(
         admin,
         """
@@ -64,7 +64,7 @@ def test_row_security_is_on_and_forced_on_every_tenants_table(admin: Connection[
     assert lax == []
 
 
-def test_every_verb_has_a_policy_with_both_halves(admin: Connection[Any]) -> None:
+def test_isolation_every_verb_has_policy(admin: Connection[Any]) -> None:
     for name in rows(admin, TENANTS_TABLES):
         policies = admin.execute(
             """
@@ -85,7 +85,7 @@ def test_every_verb_has_a_policy_with_both_halves(admin: Connection[Any]) -> Non
             )
 
 
-def test_every_policy_of_the_application_tests_the_tenant_in_both_halves(
+def test_isolation_every_policy_tests_tenant(
     admin: Connection[Any],
 ) -> None:
     open_policies = rows(
@@ -103,7 +103,7 @@ def test_every_policy_of_the_application_tests_the_tenant_in_both_halves(
     assert open_policies == []
 
 
-def test_every_table_with_participants_tests_the_viewer(admin: Connection[Any]) -> None:
+def test_isolation_participants_table_tests_viewer(admin: Connection[Any]) -> None:
     blind = rows(
         admin,
         """
@@ -118,7 +118,7 @@ def test_every_table_with_participants_tests_the_viewer(admin: Connection[Any]) 
     assert blind == []
 
 
-def test_every_row_of_a_scope_is_held_to_it(admin: Connection[Any]) -> None:
+def test_isolation_row_of_scope_is_held_to_scope(admin: Connection[Any]) -> None:
     """One who inserts names a scope and its participants together, or is refused; and nobody can
     change either afterwards. `append_fast_path` alone tells by the scope itself."""
     of_a_scope = set(rows(admin, TABLES_OF_A_SCOPE))
@@ -151,7 +151,7 @@ def test_every_row_of_a_scope_is_held_to_it(admin: Connection[Any]) -> None:
     assert changeable == []
 
 
-def test_only_a_ledger_names_a_scope_without_its_participants(admin: Connection[Any]) -> None:
+def test_isolation_scope_without_participants_is_in_ledgers(admin: Connection[Any]) -> None:
     """Such a row is in every viewer's view: it must say nothing of what was said."""
     bare = rows(
         admin,
@@ -167,7 +167,7 @@ def test_only_a_ledger_names_a_scope_without_its_participants(admin: Connection[
     assert sorted(bare) == ["erasure_marks", "model_calls"]
 
 
-def test_the_application_makes_no_temporary_tables(admin: Connection[Any]) -> None:
+def test_isolation_roles_cannot_make_temporary_tables(admin: Connection[Any]) -> None:
     """They would fill the disk beside every quota. Asked of the database that was prepared: its
     rights are not in the clones that tests work in."""
     may = rows(
@@ -179,7 +179,7 @@ def test_the_application_makes_no_temporary_tables(admin: Connection[Any]) -> No
     assert may == []
 
 
-def test_every_key_and_unique_index_begins_with_the_tenant(admin: Connection[Any]) -> None:
+def test_isolation_unique_index_begins_with_tenant(admin: Connection[Any]) -> None:
     result_rows = rows(
         admin,
         """
@@ -195,7 +195,7 @@ def test_every_key_and_unique_index_begins_with_the_tenant(admin: Connection[Any
     assert set(result_rows) == set(GLOBALLY_UNIQUE)
 
 
-def test_every_foreign_key_begins_with_the_tenant_on_both_sides(admin: Connection[Any]) -> None:
+def test_isolation_foreign_key_begins_with_tenant(admin: Connection[Any]) -> None:
     result_rows = rows(
         admin,
         """
@@ -210,7 +210,7 @@ def test_every_foreign_key_begins_with_the_tenant_on_both_sides(admin: Connectio
     assert rows(admin, "select count(*) from pg_constraint where contype = 'f'") > [10]
 
 
-def test_the_application_role_is_nobody(admin: Connection[Any]) -> None:
+def test_isolation_application_role_has_no_powers(admin: Connection[Any]) -> None:
     role = admin.execute(
         "select rolsuper, rolbypassrls, rolcreaterole, rolcreatedb, rolreplication, rolcanlogin"
         " from pg_roles where rolname = %s",
@@ -227,7 +227,7 @@ def test_the_application_role_is_nobody(admin: Connection[Any]) -> None:
     assert result_rows == []
 
 
-def test_the_log_cannot_be_rewritten_by_the_application(admin: Connection[Any]) -> None:
+def test_isolation_application_cannot_rewrite_events(admin: Connection[Any]) -> None:
     rights = admin.execute(
         """
         select has_table_privilege(%(app)s, 'events', 'delete'),
@@ -241,7 +241,7 @@ def test_the_log_cannot_be_rewritten_by_the_application(admin: Connection[Any]) 
     assert rights == (False, False, False, False, True)
 
 
-def test_the_application_can_neither_truncate_nor_trigger_nor_create(
+def test_isolation_application_cannot_truncate_or_create(
     admin: Connection[Any],
 ) -> None:
     powers = rows(
@@ -260,7 +260,7 @@ def test_the_application_can_neither_truncate_nor_trigger_nor_create(
     assert powers == []
 
 
-def test_every_definer_function_is_narrow_and_probed(admin: Connection[Any]) -> None:
+def test_isolation_definer_function_is_narrow(admin: Connection[Any]) -> None:
     result_rows = admin.execute(
         """
         select p.proname::text, r.rolcanlogin or r.rolsuper or r.rolbypassrls,
@@ -274,7 +274,7 @@ def test_every_definer_function_is_narrow_and_probed(admin: Connection[Any]) -> 
     assert sorted({name for name, *_ in result_rows}) == sorted(PROBED)
 
 
-def test_the_roles_behind_definer_functions_can_do_nothing_else(admin: Connection[Any]) -> None:
+def test_isolation_definer_roles_cannot_write(admin: Connection[Any]) -> None:
     """They write nothing at all (who appends, see below); the guard's UPDATE is the right to lock,
     on one column."""
     rights = admin.execute(
@@ -292,7 +292,7 @@ def test_the_roles_behind_definer_functions_can_do_nothing_else(admin: Connectio
     assert rights == [("strandline_guard", "events", "erased_at")]
 
 
-def test_who_erases_makes_tombstones_and_no_events(admin: Connection[Any]) -> None:
+def test_isolation_eraser_role_writes_tombstones_only(admin: Connection[Any]) -> None:
     """It inserts nothing but records of erasures, and cannot move a row: neither its tenant nor its
     scope, id, place or time changes. Its policies hold it to the caller's view where rows have
     participants, else to the caller's tenant."""
@@ -338,7 +338,7 @@ def test_who_erases_makes_tombstones_and_no_events(admin: Connection[Any]) -> No
     assert sorted(lax) == ["turn_events", "turns"]
 
 
-def test_who_appends_may_do_what_the_application_may(admin: Connection[Any]) -> None:
+def test_isolation_append_role_has_application_rights(admin: Connection[Any]) -> None:
     """Nothing besides, but to lock an event: UPDATE of its mark is the right to."""
     further = admin.execute(
         """
@@ -358,7 +358,7 @@ def test_who_appends_may_do_what_the_application_may(admin: Connection[Any]) -> 
     assert further == [("events", "erased_at", "update")]
 
 
-def test_who_appends_meets_the_policies_of_the_application(admin: Connection[Any]) -> None:
+def test_isolation_append_role_has_application_policies(admin: Connection[Any]) -> None:
     others = rows(
         admin,
         "select polrelid::regclass || ' ' || polname from pg_policy"
@@ -369,7 +369,7 @@ def test_who_appends_meets_the_policies_of_the_application(admin: Connection[Any
     assert others == []
 
 
-def test_every_view_asks_with_its_callers_rights(admin: Connection[Any]) -> None:
+def test_isolation_view_uses_rights_of_caller(admin: Connection[Any]) -> None:
     views = admin.execute(
         "select relname::text, coalesce('security_invoker=true' = any (reloptions), false)"
         " from pg_class where relkind = 'v' and relnamespace = 'public'::regnamespace"
@@ -380,7 +380,7 @@ def test_every_view_asks_with_its_callers_rights(admin: Connection[Any]) -> None
     assert result_rows == []
 
 
-def test_every_table_that_cites_an_event_refuses_an_erased_one(admin: Connection[Any]) -> None:
+def test_isolation_citing_table_refuses_erased_event(admin: Connection[Any]) -> None:
     """For each citing column: a trigger that is on, after every insert (but those of a role that
     nobody can be, see test_immutability.py), once a statement, reading the inserted rows. The
     column itself cannot be changed later."""

@@ -42,25 +42,27 @@ def truth(world: World) -> dict[str, Table]:
 
 
 @pytest.mark.parametrize("function", SEARCHES)
-def test_search_gives_what_is_in_view_and_nothing_else(
+def test_isolation_word_search_finds_events_in_view(
     app: Connection[Any], truth: dict[str, Table], function: str
 ) -> None:
     assert list(searched_in_breach(app, truth, 150, function=function)) == []
 
 
-def test_the_nearest_vectors_are_those_in_view(
+def test_isolation_nearest_vectors_are_in_view(
     app: Connection[Any], truth: dict[str, Table]
 ) -> None:
     assert list(nearest_in_breach(app, truth)) == []
 
 
-def test_nodes_that_a_search_finds_are_those_in_view(
+def test_isolation_node_search_finds_nodes_in_view(
     app: Connection[Any], truth: dict[str, Table]
 ) -> None:
     assert list(nodes_in_breach(app, truth)) == []
 
 
-def test_events_with_words_are_those_in_view(app: Connection[Any], truth: dict[str, Table]) -> None:
+def test_isolation_web_search_finds_events_in_view(
+    app: Connection[Any], truth: dict[str, Table]
+) -> None:
     for caller in CALLERS:
         with app.transaction(force_rollback=True):
             ask(app, caller.tenant, viewer_text(caller.viewer), caller.writer)
@@ -69,13 +71,13 @@ def test_events_with_words_are_those_in_view(app: Connection[Any], truth: dict[s
         assert sorted(got) == sorted(set(own)), caller
 
 
-def test_events_with_a_substring_are_those_in_view(
+def test_isolation_substring_search_finds_events_in_view(
     app: Connection[Any], truth: dict[str, Table]
 ) -> None:
     assert list(substrings_in_breach(app, truth)) == []
 
 
-def test_how_far_events_reach_back_is_told_of_ones_own_tenant_to_who_sees_some_of_it(
+def test_isolation_event_times_are_of_own_tenant_in_view(
     app: Connection[Any], truth: dict[str, Table]
 ) -> None:
     for caller in CALLERS:
@@ -107,7 +109,7 @@ def test_how_far_events_reach_back_is_told_of_ones_own_tenant_to_who_sees_some_o
                 assert rows(app, call, own[3], 0) == [own[3]]
 
 
-def test_a_key_is_shown_only_to_who_proves_its_secret(
+def test_isolation_api_key_lookup_needs_its_secret(
     app: Connection[Any], truth: dict[str, Table]
 ) -> None:
     keys = [row.full for row in truth["api_keys"].rows]
@@ -128,7 +130,7 @@ def test_a_key_is_shown_only_to_who_proves_its_secret(
         assert hashes[place] not in proven[0]
 
 
-def test_a_subject_is_told_to_who_names_it_whole(
+def test_isolation_certificate_lookup_needs_subject(
     app: Connection[Any], truth: dict[str, Table]
 ) -> None:
     call = (
@@ -151,7 +153,7 @@ def test_a_subject_is_told_to_who_names_it_whole(
             assert bool(result_rows) is (row["tenant_id"] != "acme")
 
 
-def test_whether_agents_share_is_all_that_is_told_of_a_tenant(app: Connection[Any]) -> None:
+def test_isolation_agents_share_is_only_tenant_setting_told(app: Connection[Any]) -> None:
     """And nothing of what is no tenant: it looks like one that never set it."""
     names = ("acme", "globex", "nobody", "%", "", None)
     call = "select agents_share_of(%s)"
@@ -162,7 +164,7 @@ def test_whether_agents_share_is_all_that_is_told_of_a_tenant(app: Connection[An
         assert [rows(app, call, name) for name in names] == [[True], *[[False]] * 5]
 
 
-def test_how_many_wait_is_all_that_is_told_of_waits(app: Connection[Any]) -> None:
+def test_isolation_waits_function_tells_only_total(app: Connection[Any]) -> None:
     """Of all tenants together, without their names."""
     with app.transaction(force_rollback=True):
         counts = list[tuple[int]]()
@@ -179,7 +181,7 @@ def test_how_many_wait_is_all_that_is_told_of_waits(app: Connection[Any]) -> Non
             assert app.execute("select count_waits(%s)", (function,)).fetchall() == [(0,)]
 
 
-def test_the_hash_of_a_secret_cannot_be_read(app: Connection[Any]) -> None:
+def test_isolation_api_key_secret_hash_is_unreadable(app: Connection[Any]) -> None:
     ask_all = "select secret_hash from api_keys"
     with pytest.raises(errors.InsufficientPrivilege):
         app.execute(ask_all)
@@ -187,7 +189,7 @@ def test_the_hash_of_a_secret_cannot_be_read(app: Connection[Any]) -> None:
         app.execute("update api_keys set label = 'x' where secret_hash = ''")
 
 
-def test_a_planner_learns_the_names_of_tenants_and_nothing_else(app: Connection[Any]) -> None:
+def test_isolation_work_planner_learns_tenant_names_only(app: Connection[Any]) -> None:
     with app.cursor() as cursor:
         cursor.execute("select * from tenants_with_work('a space nobody has', now())")
         assert [column.name for column in cursor.description or ()] == ["tenant_id"]
@@ -196,7 +198,7 @@ def test_a_planner_learns_the_names_of_tenants_and_nothing_else(app: Connection[
         assert len(cursor.fetchall()) <= 2
 
 
-def test_who_removes_uploads_learns_names_and_its_own_tenants_writers(
+def test_isolation_upload_sweep_learns_own_writers(
     app: Connection[Any], truth: dict[str, Table]
 ) -> None:
     """Tenants to those who sweep; writers to background work in one tenant, and to no viewer."""
@@ -216,7 +218,7 @@ def test_who_removes_uploads_learns_names_and_its_own_tenants_writers(
             assert rows(app, "select writer from writers_of_expired_uploads('infinity', 0)") == []
 
 
-def test_who_keeps_warmth_learns_names_and_nothing_else(app: Connection[Any]) -> None:
+def test_isolation_heat_planner_learns_tenant_names_only(app: Connection[Any]) -> None:
     with app.cursor() as cursor:
         cursor.execute("select * from tenants_with_heat_work('{\"heat_hours\": 1}', now())")
         assert [column.name for column in cursor.description or ()] == ["tenant_id"]
@@ -235,14 +237,14 @@ def test_who_keeps_warmth_learns_names_and_nothing_else(app: Connection[Any]) ->
         "select * from tenants_to_erase('infinity')",
     ],
 )
-def test_planners_of_jobs_learn_names_and_nothing_else(app: Connection[Any], planner: str) -> None:
+def test_isolation_job_planners_learn_tenant_names_only(app: Connection[Any], planner: str) -> None:
     with app.cursor() as cursor:
         cursor.execute(planner.encode())
         assert [column.name for column in cursor.description or ()] == ["tenant_id"]
         assert {("acme",), ("globex",)} <= set(cursor.fetchall())
 
 
-def test_whoever_asks_what_is_due_learns_a_moment_and_nothing_else(app: Connection[Any]) -> None:
+def test_isolation_due_functions_tell_time_only(app: Connection[Any]) -> None:
     for request in (
         "select next_sweep('a space nobody has', '{}', '5 minutes', '2026-11-21T12:00Z')",
         "select next_archive('1 day', '6 hours', '30 days', '1 hour', '2026-11-21T12:00Z')",
@@ -256,7 +258,7 @@ def test_whoever_asks_what_is_due_learns_a_moment_and_nothing_else(app: Connecti
             assert isinstance(moment, datetime), request
 
 
-def test_whoever_asks_what_to_promote_learns_names_and_a_moment(app: Connection[Any]) -> None:
+def test_isolation_promotion_planner_learns_names_and_time(app: Connection[Any]) -> None:
     with app.cursor() as cursor:
         query = "select next_promotion(%s, '{}', '1 minute', '2020-01-01T12:00Z')"
         ((moment,),) = cursor.execute(query, [PROMOTION]).fetchall()
@@ -266,7 +268,7 @@ def test_whoever_asks_what_to_promote_learns_names_and_a_moment(app: Connection[
         assert set(cursor.fetchall()) <= {("acme",), ("globex",)}
 
 
-def test_stored_payloads_are_told_to_background_work_of_their_tenant(
+def test_isolation_stored_blobs_need_background_work(
     app: Connection[Any], truth: dict[str, Table]
 ) -> None:
     stored_rows = [row.full for row in truth["blobs"].rows]
@@ -279,7 +281,7 @@ def test_stored_payloads_are_told_to_background_work_of_their_tenant(
             assert sorted(result_rows) == ([] if caller.viewer else sorted(own)), caller
 
 
-def test_a_run_is_told_in_numbers_to_who_knows_its_name(app: Connection[Any]) -> None:
+def test_isolation_run_totals_need_run_name(app: Connection[Any]) -> None:
     with app.cursor() as cursor:
         cursor.execute("select * from totals_of_run('run of acme')")
         assert [column.name for column in cursor.description or ()] == ["name", "total"]
@@ -287,7 +289,7 @@ def test_a_run_is_told_in_numbers_to_who_knows_its_name(app: Connection[Any]) ->
         assert cursor.execute("select * from totals_of_run('')").fetchall() == []
 
 
-def test_who_ends_a_run_learns_the_names_of_whom_it_left(
+def test_isolation_run_tenants_are_those_left_unfinished(
     app: Connection[Any], world: World
 ) -> None:
     query = "select * from tenants_of_run('archiver', 'run of acme')"
@@ -302,7 +304,7 @@ def test_who_ends_a_run_learns_the_names_of_whom_it_left(
             assert admin.execute(empty).fetchall() == []
 
 
-def test_who_claims_a_run_reaches_the_tenants_it_names_and_no_other(
+def test_isolation_claim_run_reaches_named_tenants_only(
     app: Connection[Any], truth: dict[str, Table]
 ) -> None:
     """It writes as background work in each of them, under row-level security: what is there besides
@@ -346,7 +348,7 @@ def as_background(app: Connection[Any], tenant: str, statement: LiteralString) -
         return app.execute(statement).fetchall()
 
 
-def test_an_operator_learns_names_and_dates_of_tenants_and_nothing_else(
+def test_isolation_operator_learns_tenant_names_and_dates(
     app: Connection[Any],
 ) -> None:
     """A caller that named no tenant learns none, nor does a reader: not even an admin who sees
@@ -371,7 +373,7 @@ def test_an_operator_learns_names_and_dates_of_tenants_and_nothing_else(
         assert rows(app, "select tenant_id from tenants") == ["acme"]
 
 
-def test_who_counts_bytes_learns_names_and_its_own_tenants_sum(
+def test_isolation_byte_count_tells_names_and_own_sum(
     app: Connection[Any], truth: dict[str, Table]
 ) -> None:
     """Names to those who sweep; the sum to background work in one tenant, and to no viewer."""
@@ -393,7 +395,7 @@ def test_who_counts_bytes_learns_names_and_its_own_tenants_sum(
 
 
 @pytest.mark.parametrize("guard", ["refuse_erased_event", "refuse_erased_citation"])
-def test_a_guard_cannot_be_put_to_another_use(app: Connection[Any], guard: str) -> None:
+def test_isolation_erasure_guard_has_no_other_use(app: Connection[Any], guard: str) -> None:
     """On a table of one's own, its locks would tell which ids exist and hold foreign events."""
     with pytest.raises((errors.InsufficientPrivilege, errors.FeatureNotSupported)):
         app.execute(f"select {guard}()".encode())
@@ -590,7 +592,7 @@ UNASKED = {
 }
 
 
-def test_every_function_that_may_be_called_is_called_here(app: Connection[Any]) -> None:
+def test_isolation_tests_cover_every_callable_function(app: Connection[Any]) -> None:
     callable_ones = rows(
         app,
         """
@@ -607,7 +609,7 @@ PLANNED_BY_NAME = ["nearest_by_code", "nearest_nodes", "search_words_in_large_vi
 """They read all vectors or words in view, however they are planned (docs/limits.md)."""
 
 
-def test_functions_that_hold_the_tenant_are_not_planned_for_its_name(app: Connection[Any]) -> None:
+def test_isolation_functions_use_generic_plan_for_tenant(app: Connection[Any]) -> None:
     """The planner would look it up in the statistics, and take a tenant missing there for empty."""
     by_name = rows(
         app,
@@ -621,7 +623,7 @@ def test_functions_that_hold_the_tenant_are_not_planned_for_its_name(app: Connec
 
 
 @pytest.mark.parametrize("settings", [None, ("", "", ""), ("acme", "", "*"), ("", "{}", "*")])
-def test_nobody_gets_nothing_from_any_function(
+def test_isolation_functions_give_nothing_without_caller(
     app: Connection[Any], settings: tuple[str, str, str] | None
 ) -> None:
     for name, call in UNASKED.items():
@@ -633,7 +635,7 @@ def test_nobody_gets_nothing_from_any_function(
             assert app.execute(call.encode()).fetchall() == [], name
 
 
-def test_an_append_reaches_what_is_in_view_and_nothing_else(
+def test_isolation_append_reaches_only_scopes_in_view(
     app: Connection[Any], truth: dict[str, Table]
 ) -> None:
     assert list(appended_in_breach(app, truth["scopes"].rows)) == []
@@ -666,13 +668,13 @@ def erased_in_breach(app: Connection[Any], truth: dict[str, Table]) -> list[str]
     return results
 
 
-def test_whoever_erases_reaches_what_is_in_view_and_nothing_else(
+def test_isolation_erasure_reaches_only_rows_in_view(
     app: Connection[Any], truth: dict[str, Table]
 ) -> None:
     assert erased_in_breach(app, truth) == []
 
 
-def test_whoever_forgets_uploads_reaches_the_writers_own_and_nothing_else(
+def test_isolation_forget_uploads_reaches_only_own_uploads(
     app: Connection[Any], truth: dict[str, Table]
 ) -> None:
     """A bound user's own; who sees the whole tenant, all of it, or those of the writer that is
@@ -698,7 +700,7 @@ def test_whoever_forgets_uploads_reaches_the_writers_own_and_nothing_else(
     assert len(victims) > 1, "nobody reaches anything"
 
 
-def test_whoever_locks_sources_learns_of_those_in_view(
+def test_isolation_lock_sources_counts_events_in_view(
     app: Connection[Any], truth: dict[str, Table]
 ) -> None:
     events = truth["events"].rows
@@ -727,7 +729,7 @@ def count_of(app: Connection[Any], names: Sequence[str]) -> dict[str, int]:
     return dict(app.execute(counts).fetchall())
 
 
-def test_a_mark_keeps_from_everybody_what_it_is_about_and_nothing_else(
+def test_isolation_erasure_mark_hides_marked_rows_only(
     app: Connection[Any], truth: dict[str, Table]
 ) -> None:
     """For each who marks all that is in view, and each who reads: no row of a marked scope is in
@@ -764,7 +766,7 @@ def test_a_mark_keeps_from_everybody_what_it_is_about_and_nothing_else(
             assert name != "events" or len(result_rows) == len(labels), (marker, reader)
 
 
-def test_nobody_can_append(app: Connection[Any]) -> None:
+def test_isolation_append_without_caller_fails(app: Connection[Any]) -> None:
     """The append function under no settings: no row, no key, no scope."""
     item = (
         '[{"n": 0, "event_id": "0198c5a0-0000-7000-8000-000000000000", "participants": ["user:x"],'
@@ -792,7 +794,7 @@ def test_nobody_can_append(app: Connection[Any]) -> None:
         "select begin_wait('query', 1, 1, 1)",
     ],
 )
-def test_nobody_can_lease(app: Connection[Any], lease: LiteralString) -> None:
+def test_isolation_lease_without_caller_fails(app: Connection[Any], lease: LiteralString) -> None:
     """Nor anybody for a tenant that does not exist: no row of a quota is made."""
     with pytest.raises((errors.InsufficientPrivilege, errors.NotNullViolation)):
         app.execute(lease)

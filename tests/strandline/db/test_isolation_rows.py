@@ -76,7 +76,7 @@ def find_untested(connection: Connection[Any], among: list[Table]) -> list[str]:
     return results
 
 
-def test_the_world_has_own_and_foreign_rows_in_every_table(admin: Connection[Any]) -> None:
+def test_isolation_world_has_own_and_foreign_rows(admin: Connection[Any]) -> None:
     """Else the properties below would hold for want of anything to break them."""
     for table in tables(admin):
         is_whole = table.name.startswith("graph_tenant_")  # which no participant sees
@@ -92,7 +92,7 @@ def test_the_world_has_own_and_foreign_rows_in_every_table(admin: Connection[Any
             assert len(inner) > len(own), f"nothing of bob's in {table.name}"
 
 
-def test_no_foreign_row_is_read_changed_or_inserted(
+def test_isolation_foreign_row_is_not_read_or_written(
     admin: Connection[Any], app: Connection[Any], proof_size: Callable[[int], int]
 ) -> None:
     assert list(all_breaches(app, tables(admin), proof_size(20000))) == []
@@ -107,7 +107,7 @@ def of_scopes(admin: Connection[Any]) -> list[Table]:
     return [table for table in results if table.insertable]
 
 
-def test_no_row_says_another_scope_than_it_is_of(
+def test_isolation_row_cannot_name_other_scope(
     admin: Connection[Any], app: Connection[Any]
 ) -> None:
     """Who may say who asks still writes into no scope of others under participants in view."""
@@ -116,7 +116,7 @@ def test_no_row_says_another_scope_than_it_is_of(
     assert [one for table in guarded for one in forgeries(app, table)] == []
 
 
-def test_the_database_knows_the_ids_of_scopes(app: Connection[Any]) -> None:
+def test_isolation_scope_id_rule_agrees_in_sql_and_python(app: Connection[Any]) -> None:
     """`is_scope_of` and `participants.scope_id` are one rule in two languages."""
     chance = random.Random(5)
     letters = "aZ0 :\"\\/{}[],'\u00e9\u2028\ufeff\U0001f600\u4e2d<>&%"
@@ -138,7 +138,7 @@ def test_the_database_knows_the_ids_of_scopes(app: Connection[Any]) -> None:
         assert (same, other, others_tenant, fewer) == (True, False, False, False), (tenant, members)
 
 
-def test_without_settings_every_table_is_empty(
+def test_isolation_without_settings_tables_are_empty(
     admin: Connection[Any], app: Connection[Any]
 ) -> None:
     assert find_untested(app, tables(admin)) == []
@@ -148,7 +148,7 @@ def test_without_settings_every_table_is_empty(
     assert find_untested(app, tables(admin)) == []
 
 
-def test_a_view_and_a_join_are_as_tight_as_their_tables(
+def test_isolation_view_and_join_are_as_tight_as_tables(
     admin: Connection[Any], app: Connection[Any]
 ) -> None:
     in_view = {
@@ -173,7 +173,7 @@ def test_a_view_and_a_join_are_as_tight_as_their_tables(
 # teeth -------------------------------------------------------------------------------------------
 
 
-def test_the_owner_is_held_by_force_and_seen_without_it(
+def test_isolation_owner_is_held_by_forced_row_security(
     copy: ScratchDatabase, admin: Connection[Any]
 ) -> None:
     among = [t for t in tables(admin, "strandline_owner") if t.name in ("events", "event_keys")]
@@ -206,7 +206,7 @@ FAULTS: dict[str, tuple[bytes, tuple[Verb, ...]]] = {
     "fault",
     ["viewer part dropped", *(pytest.param(f, marks=pytest.mark.proof) for f in [*FAULTS][1:])],
 )
-def test_a_weakened_policy_on_any_table_is_noticed(
+def test_isolation_weakened_policy_is_noticed(
     admin: Connection[Any], app: Connection[Any], fault: str
 ) -> None:
     statement, verbs = FAULTS[fault]
@@ -236,7 +236,7 @@ def test_a_weakened_policy_on_any_table_is_noticed(
         ),
     ],
 )
-def test_a_row_that_is_not_held_to_its_scope_is_noticed(
+def test_isolation_row_not_held_to_scope_is_noticed(
     admin: Connection[Any], app: Connection[Any], fault: bytes
 ) -> None:
     for table in of_scopes(admin):
@@ -246,7 +246,7 @@ def test_a_row_that_is_not_held_to_its_scope_is_noticed(
         assert forgeries(app, table), f"{fault!r} on {table.name} went unnoticed"
 
 
-def test_an_append_that_is_not_held_to_its_scope_is_noticed(
+def test_isolation_append_not_held_to_scope_is_noticed(
     admin: Connection[Any], app: Connection[Any]
 ) -> None:
     truth = {table.name: table for table in tables(admin)}
@@ -258,7 +258,7 @@ def test_an_append_that_is_not_held_to_its_scope_is_noticed(
 
 
 @pytest.mark.parametrize("table_name", ["event_keys", "blobs"])
-def test_a_forgotten_writer_is_noticed(
+def test_isolation_missing_writer_check_is_noticed(
     admin: Connection[Any], app: Connection[Any], table_name: str
 ) -> None:
     admin.execute(
@@ -270,9 +270,7 @@ def test_a_forgotten_writer_is_noticed(
         assert any(all_breaches(app, [table], 30, verbs=(verb,)))
 
 
-def test_a_granted_delete_on_an_open_table_is_noticed(
-    admin: Connection[Any], app: Connection[Any]
-) -> None:
+def test_isolation_granted_delete_is_noticed(admin: Connection[Any], app: Connection[Any]) -> None:
     """The rights that are not granted today are tested the day they are."""
     admin.execute("grant delete on lanes to strandline_app")
     admin.execute("create policy slip on lanes for delete to strandline_app using (true)")
@@ -281,7 +279,7 @@ def test_a_granted_delete_on_an_open_table_is_noticed(
     assert any(all_breaches(app, [table], 20, verbs=("delete",)))
 
 
-def test_a_setting_left_on_the_session_is_noticed(
+def test_isolation_setting_left_on_session_is_noticed(
     admin: Connection[Any], app: Connection[Any]
 ) -> None:
     among = tables(admin)
@@ -300,7 +298,7 @@ def test_a_setting_left_on_the_session_is_noticed(
         pytest.param("w.tenant_id = current_tenant() and", marks=pytest.mark.proof),
     ],
 )
-def test_a_definer_function_without_its_test_is_noticed(
+def test_isolation_unchecked_definer_function_is_noticed(
     admin: Connection[Any], app: Connection[Any], part: str
 ) -> None:
     truth = {table.name: table for table in tables(admin)}
@@ -323,7 +321,7 @@ def test_a_definer_function_without_its_test_is_noticed(
         ("or m.participants @> v_viewer", "or true"),
     ],
 )
-def test_a_vector_search_without_its_test_is_noticed(
+def test_isolation_unchecked_vector_search_is_noticed(
     admin: Connection[Any], app: Connection[Any], part: str, instead: str
 ) -> None:
     truth = {table.name: table for table in tables(admin)}
@@ -343,7 +341,7 @@ def test_a_vector_search_without_its_test_is_noticed(
         ),
     ],
 )
-def test_a_search_for_nodes_without_its_test_is_noticed(
+def test_isolation_unchecked_node_search_is_noticed(
     admin: Connection[Any], app: Connection[Any], function: str, part: str
 ) -> None:
     truth = {table.name: table for table in tables(admin)}
@@ -360,7 +358,7 @@ def test_a_search_for_nodes_without_its_test_is_noticed(
         pytest.param("t.tenant_id = current_tenant() and", marks=pytest.mark.proof),
     ],
 )
-def test_a_substring_search_without_its_test_is_noticed(
+def test_isolation_unchecked_substring_search_is_noticed(
     admin: Connection[Any], app: Connection[Any], part: str
 ) -> None:
     truth = {table.name: table for table in tables(admin)}
@@ -370,7 +368,7 @@ def test_a_substring_search_without_its_test_is_noticed(
     assert any(substrings_in_breach(app, truth))
 
 
-def test_an_append_under_laxer_policies_is_noticed(
+def test_isolation_append_under_laxer_policies_is_noticed(
     admin: Connection[Any], app: Connection[Any]
 ) -> None:
     truth = {table.name: table for table in tables(admin)}
@@ -381,7 +379,7 @@ def test_an_append_under_laxer_policies_is_noticed(
     assert any(appended_in_breach(app, truth["scopes"].rows[:6]))
 
 
-def test_the_check_sees_what_is_wrongly_withheld(
+def test_isolation_wrongly_withheld_row_is_noticed(
     admin: Connection[Any], app: Connection[Any]
 ) -> None:
     """A policy that lets nobody see anything would pass a test for foreign rows alone."""

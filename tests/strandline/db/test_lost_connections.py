@@ -25,7 +25,7 @@ def end_sessions(base: ScratchDatabase) -> None:
     assert base.rows(f"select pg_terminate_backend(pid, 5000) {SESSIONS}")
 
 
-def test_requests_and_sweeps_leave_sessions_that_end(
+def test_connection_ends_after_request_or_sweep(
     scratch_db: ScratchDatabase, gateway: Gateway
 ) -> None:
     statement = sql.SQL("alter role {} in database {} set idle_session_timeout = '1s'")
@@ -57,7 +57,7 @@ def test_requests_and_sweeps_leave_sessions_that_end(
             time.sleep(0.05)
 
 
-def test_a_sweep_outlives_its_session_while_a_model_is_asked(
+def test_connection_lost_during_model_call_spares_sweep(
     scratch_db: ScratchDatabase, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A model may take twice as long as the server waits for an idle session."""
@@ -87,7 +87,7 @@ def test_a_sweep_outlives_its_session_while_a_model_is_asked(
 
 
 @pytest.mark.parametrize(("away", "reason"), [(0, "outcome_unknown"), (1, "not_finished")])
-def test_a_shard_whose_session_is_lost_fails_as_shards_do(
+def test_connection_lost_in_shard_fails_job(
     scratch_db: ScratchDatabase,
     gateway: Gateway,
     monkeypatch: pytest.MonkeyPatch,

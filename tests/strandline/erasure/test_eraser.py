@@ -43,7 +43,7 @@ SAMPLE = {"begin_payload_removal", "mark_chain_formed"}
         for place, step in STEPS
     ],
 )
-def test_a_crash_at_each_step_is_resumed(
+def test_eraser_resumes_after_crash_at_each_step(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
     tell: Tell,
@@ -96,7 +96,7 @@ def erase_meanwhile(
     monkeypatch.setattr(place, name, late)
 
 
-def test_a_fold_that_read_the_event_before_stores_nothing_of_it(
+def test_eraser_lets_stale_fold_store_nothing(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
     tell: Tell,
@@ -115,7 +115,7 @@ def test_a_fold_that_read_the_event_before_stores_nothing_of_it(
     assert rows == [(1,)]
 
 
-def test_a_promotion_that_read_the_event_before_stores_nothing_of_it(
+def test_eraser_lets_stale_promotion_store_nothing(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
     tell: Tell,
@@ -139,7 +139,7 @@ def test_a_promotion_that_read_the_event_before_stores_nothing_of_it(
     assert scratch_db.rows("select count(*) > 0 from graph_nodes") == [(True,)]
 
 
-def test_a_build_that_read_the_event_before_stores_nothing_of_it(
+def test_eraser_lets_stale_build_store_nothing(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
     tell: Tell,
@@ -164,7 +164,7 @@ def test_a_build_that_read_the_event_before_stores_nothing_of_it(
     assert traces(scratch_db) == []
 
 
-def test_no_erasure_is_complete_while_requests_run_that_read_before(
+def test_eraser_waits_for_requests_that_read_before(
     gateway: Gateway, tell: Tell, eraser: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(eraser_job, "_REQUEST_WAIT", timedelta(minutes=1))
@@ -174,7 +174,7 @@ def test_no_erasure_is_complete_while_requests_run_that_read_before(
     assert gateway.call("GET", path, key=eraser).body["state"] == "hidden"
 
 
-def test_each_erasure_of_a_chain_waits_for_it(
+def test_eraser_completes_no_erasure_before_its_chain(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
     tell: Tell,
@@ -209,7 +209,7 @@ def test_each_erasure_of_a_chain_waits_for_it(
     ) == [(True,)]
 
 
-def test_unreadable_is_since_when_nothing_can_be_read(
+def test_eraser_sets_unreadable_at_after_last_read(
     gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, eraser: str
 ) -> None:
     """Not since it was asked for: others read it while the erasure waits for the scope."""
@@ -231,7 +231,7 @@ def test_unreadable_is_since_when_nothing_can_be_read(
     assert scratch_db.rows("select cleared_at > %s from erasures", read_at) == [(True,)]
 
 
-def test_nothing_is_planned_where_nothing_is_to_be_done(gateway: Gateway) -> None:
+def test_eraser_without_work_plans_nothing(gateway: Gateway) -> None:
     gateway.key()
     assert gateway.run_job("eraser") == {}
     assert eraser_job.name == "eraser"

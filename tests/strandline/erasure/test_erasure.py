@@ -30,7 +30,7 @@ from tests.support import Gateway, Reply, ScratchDatabase, Tell, user_message
 SESSION = "zyxcanary-session"
 
 
-def test_an_erased_event_is_in_no_answer_and_no_table(
+def test_erasure_removes_event_from_answers_and_tables(
     gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, eraser: str
 ) -> None:
     ids = talk(gateway, scratch_db, tell, eraser)
@@ -70,7 +70,7 @@ def test_an_erased_event_is_in_no_answer_and_no_table(
     assert state["receipt"]["event_ids"] == [ids[2]]
 
 
-def test_what_is_left_of_a_chain_is_told_and_built_anew(
+def test_erasure_rebuilds_chain_from_remaining_events(
     gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, eraser: str
 ) -> None:
     """Refolded from the log it brings nothing back either."""
@@ -90,7 +90,7 @@ def test_what_is_left_of_a_chain_is_told_and_built_anew(
     assert rows == [(4,)]
 
 
-def test_a_replayed_key_is_gone_for_its_writer_and_stores_nothing(
+def test_erasure_makes_replayed_key_gone_for_its_writer(
     gateway: Gateway, scratch_db: ScratchDatabase, eraser: str
 ) -> None:
     body = user_message("The tide is late.", source_event_key="the key")
@@ -110,7 +110,9 @@ def test_a_replayed_key_is_gone_for_its_writer_and_stores_nothing(
     assert scratch_db.rows("select count(*) from events where erased_at is null") == [(2,)]
 
 
-def test_who_may_erase_what(gateway: Gateway, tell: Tell, eraser: str) -> None:
+def test_erasure_depends_on_right_speaker_and_view(
+    gateway: Gateway, tell: Tell, eraser: str
+) -> None:
     alice = gateway.key(user=ALICE, rights=["read", "write", "erase"])
     message = tell(eraser, "Said by alice.", ALICE, BOB, speaker=ALICE)["event_id"]
     others = tell(eraser, "Said by bob.", ALICE, BOB, speaker=BOB)["event_id"]
@@ -148,13 +150,13 @@ def test_who_may_erase_what(gateway: Gateway, tell: Tell, eraser: str) -> None:
 @pytest.mark.parametrize(
     "selector", [{}, {"tenant": True, "participant": ALICE}, {"event_ids": []}, {"tenant": False}]
 )
-def test_a_selector_that_says_nothing_is_refused(
+def test_erasure_refuses_empty_selector(
     gateway: Gateway, eraser: str, selector: dict[str, Any]
 ) -> None:
     assert gateway.call("POST", ERASURES, selector, key=eraser).status == 422
 
 
-def test_selectors_count_and_erase_what_they_name(
+def test_erasure_selectors_count_and_erase_matches(
     gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, eraser: str
 ) -> None:
     for name in ("one", "two"):
@@ -191,7 +193,7 @@ def test_selectors_count_and_erase_what_they_name(
     assert gateway.call("GET", feed, key=eraser, query=query).body["erasures"] == []
 
 
-def test_order_edges_and_the_neighbours_index_hold(
+def test_erasure_keeps_order_edges_and_neighbour_index(
     gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, eraser: str
 ) -> None:
     first, second, third = (
@@ -222,7 +224,7 @@ def test_order_edges_and_the_neighbours_index_hold(
     assert tombstone == [(2, True, None)]
 
 
-def test_a_field_has_the_revision_before(
+def test_erasure_restores_previous_field_revision(
     gateway: Gateway, scratch_db: ScratchDatabase, eraser: str
 ) -> None:
     who = {"participants": [ALICE, HELPER]}
@@ -244,7 +246,7 @@ def test_a_field_has_the_revision_before(
     assert rows == [(2,)], "of the topic, and of its field"
 
 
-def test_a_receipt_verifies_and_a_forged_one_does_not(
+def test_erasure_receipt_verifies_unless_forged(
     gateway: Gateway,
     tell: Tell,
     eraser: str,
@@ -284,7 +286,7 @@ def example_erasure() -> tuple[Erasure, list[ErasedEvent], datetime]:
     return erasure, [], may
 
 
-def test_what_was_pinned_is_gone(
+def test_erasure_invalidates_read_token_and_old_snapshot(
     gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, eraser: str
 ) -> None:
     ids = talk(gateway, scratch_db, tell, eraser)

@@ -63,7 +63,7 @@ def post(gateway: Gateway, key: str, name: str | None = None, **selector: Any) -
         {"user_id": "alice"},
     ],
 )
-def test_an_absurd_selector_is_refused_and_erases_nothing(
+def test_erasure_refuses_absurd_selector(
     gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, eraser: str, selector: Any
 ) -> None:
     tell(eraser, "It stays.")
@@ -76,14 +76,12 @@ def test_an_absurd_selector_is_refused_and_erases_nothing(
 
 
 @pytest.mark.parametrize("raw", [b"", b"null", b"[]", b"{", b'{"tenant":true,"tenant":true}'])
-def test_a_body_that_is_none_is_refused(gateway: Gateway, eraser: str, raw: bytes) -> None:
+def test_erasure_refuses_malformed_body(gateway: Gateway, eraser: str, raw: bytes) -> None:
     reply = gateway.call("POST", ERASURES, key=eraser, raw=raw)
     assert reply.status in (400, 422), reply.text
 
 
-def test_an_id_that_is_named_twice_is_erased_once(
-    gateway: Gateway, tell: Tell, eraser: str
-) -> None:
+def test_erasure_takes_repeated_id_once(gateway: Gateway, tell: Tell, eraser: str) -> None:
     event_id = tell(eraser, "Forget me.")["event_id"]
     ids = [event_id, event_id.upper(), event_id.replace("-", "")]
     assert post(gateway, eraser, event_ids=ids, dry_run=True).body["events"] == 1
@@ -96,7 +94,7 @@ def test_an_id_that_is_named_twice_is_erased_once(
 
 
 @pytest.mark.parametrize("name", [" user:Josè ", "user:Jose\u0300"])
-def test_a_name_is_one_name_however_it_is_written(
+def test_erasure_normalizes_participant_name(
     gateway: Gateway, tell: Tell, eraser: str, name: str
 ) -> None:
     """As for an append: trimmed, and composed."""
@@ -108,7 +106,7 @@ def test_a_name_is_one_name_however_it_is_written(
     assert reply.body["target"] == {"participant": "user:Josè"}
 
 
-def test_a_bound_user_reaches_nobody_elses_words(
+def test_erasure_by_bound_user_reaches_only_own_events(
     gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, eraser: str
 ) -> None:
     """By no selector, and a dry run says no more than an erasure."""
@@ -155,7 +153,7 @@ def test_a_bound_user_reaches_nobody_elses_words(
     assert scratch_db.rows("select count(*) from events where erased_at is not null") == [(0,)]
 
 
-def test_a_dry_run_counts_what_its_caller_would_erase(
+def test_erasure_dry_run_counts_events_caller_would_erase(
     gateway: Gateway, tell: Tell, eraser: str
 ) -> None:
     for speaker in (ALICE, BOB):
@@ -169,7 +167,7 @@ def test_a_dry_run_counts_what_its_caller_would_erase(
     assert post(gateway, eraser, tenant=True, dry_run=True).body["events"] == 4
 
 
-def test_a_key_of_erasures_means_one_request(gateway: Gateway, tell: Tell, eraser: str) -> None:
+def test_erasure_key_stands_for_one_request(gateway: Gateway, tell: Tell, eraser: str) -> None:
     """Whatever differs is a conflict and erases nothing; two users' keys are two keys."""
     receipt = tell(eraser, "One.", ALICE, speaker=ALICE)
     message = tell(eraser, "Two.", ALICE, speaker=ALICE, session_id="s")
@@ -194,7 +192,7 @@ def test_a_key_of_erasures_means_one_request(gateway: Gateway, tell: Tell, erase
         assert post(gateway, eraser, name, participant=ALICE).status in (400, 422), name
 
 
-def test_an_erased_key_is_gone_with_whatever_body(
+def test_erasure_keeps_event_key_gone_for_any_body(
     gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, eraser: str
 ) -> None:
     message: dict[str, Any] = {"source_event_key": "k", "channel": "mail", "session_id": "s"}
@@ -213,7 +211,7 @@ def test_an_erased_key_is_gone_with_whatever_body(
     assert scratch_db.rows("select count(*) from events where erased_at is null") == [(1,)]
 
 
-def test_a_feed_of_a_scope_out_of_view_is_as_of_none(
+def test_erasure_feed_of_hidden_scope_equals_unknown_scope(
     gateway: Gateway, tell: Tell, eraser: str
 ) -> None:
     receipt = tell(eraser, "Bob alone.", BOB, speaker=BOB)
@@ -241,7 +239,7 @@ def forgeries(value: Any) -> Any:
     return f"{value}0"
 
 
-def test_a_receipt_that_is_forged_in_any_field_is_none(
+def test_erasure_receipt_forged_in_any_field_is_invalid(
     gateway: Gateway, tell: Tell, eraser: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     erasure_id = forget(gateway, tell, eraser)
@@ -297,7 +295,7 @@ def test_a_receipt_that_is_forged_in_any_field_is_none(
     assert check(json.dumps(body), "--public-key", "not hex")[0] == 1
 
 
-def test_what_is_uploaded_and_not_cited_goes_with_what_its_uploader_said(
+def test_erasure_removes_uncited_upload_with_its_uploader(
     gateway: Gateway, scratch_db: ScratchDatabase, aws: LocalAws, tell: Tell, eraser: str
 ) -> None:
     """By the same rule for everybody: a bound user's own, a user's whom somebody may erase, all of
@@ -335,7 +333,7 @@ def test_what_is_uploaded_and_not_cited_goes_with_what_its_uploader_said(
     assert (counts["s3_uploads"], counts["uploads"]) == (2, 2)
 
 
-def test_an_upload_that_is_pending_when_another_of_its_bytes_is_erased_cannot_be_cited(
+def test_erasure_makes_pending_upload_of_same_bytes_uncitable(
     gateway: Gateway, scratch_db: ScratchDatabase, aws: LocalAws, eraser: str
 ) -> None:
     data = b"the same bytes"
@@ -357,7 +355,7 @@ def test_an_upload_that_is_pending_when_another_of_its_bytes_is_erased_cannot_be
     assert len(objects(aws, "acme/")) == 1
 
 
-def test_an_event_that_is_erased_by_several_at_once_has_one_erasure(
+def test_erasure_race_on_one_event_makes_one_erasure(
     gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, eraser: str
 ) -> None:
     """Each DELETE gives it; each POST is the one or a 410."""

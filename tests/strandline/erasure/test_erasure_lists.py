@@ -33,7 +33,9 @@ def list_ids(gateway: Gateway, key: str, **query: Any) -> list[str]:
     return [one["erasure_id"] for one in reply.body["erasures"]]
 
 
-def test_who_sees_which_erasures(gateway: Gateway, tell: Tell, eraser: str) -> None:
+def test_erasure_list_shows_only_visible_erasures(
+    gateway: Gateway, tell: Tell, eraser: str
+) -> None:
     alice = gateway.key(user=ALICE, rights=MAY_ERASE)
     bob = gateway.key(user=BOB, rights=MAY_ERASE)
     everyones = forget(gateway, tell, eraser)
@@ -61,7 +63,7 @@ def test_who_sees_which_erasures(gateway: Gateway, tell: Tell, eraser: str) -> N
             assert (one.status == 200) == (erasure_id in list_ids(gateway, key, **query))
 
 
-def test_pages_stay_as_they_began_while_erasures_come(
+def test_erasure_list_pages_keep_first_page_state(
     gateway: Gateway, tell: Tell, eraser: str
 ) -> None:
     first = [forget(gateway, tell, eraser) for _ in range(5)][::-1]
@@ -78,7 +80,7 @@ def test_pages_stay_as_they_began_while_erasures_come(
     assert len(list_ids(gateway, eraser)) == 8 - (3 - len(cursors))
 
 
-def test_an_erasure_that_commits_late_is_in_no_later_page(
+def test_erasure_list_pages_omit_late_commit(
     gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, eraser: str
 ) -> None:
     """Its id is older than the cursor's place, and it was not there when the list began."""
@@ -99,7 +101,7 @@ def test_an_erasure_that_commits_late_is_in_no_later_page(
     assert (len(rest), late in rest) == (2, False)
 
 
-def test_a_state_narrows_the_list(gateway: Gateway, tell: Tell, eraser: str) -> None:
+def test_erasure_list_filters_by_state(gateway: Gateway, tell: Tell, eraser: str) -> None:
     erasure = forget(gateway, tell, eraser)
     gateway.run_job("eraser", "acme")
     waiting = forget(gateway, tell, eraser)
@@ -111,7 +113,7 @@ def test_a_state_narrows_the_list(gateway: Gateway, tell: Tell, eraser: str) -> 
     assert erasures[1]["complete_at"] is not None
 
 
-def test_the_list_holds_neither_contents_nor_ids_of_events(
+def test_erasure_list_holds_no_content_or_event_ids(
     gateway: Gateway, tell: Tell, eraser: str
 ) -> None:
     """A page of erasures with a thousand ids each would not fit into an answer."""
@@ -141,14 +143,14 @@ def test_the_list_holds_neither_contents_nor_ids_of_events(
         ({"cursor": "x" * 5000}, 422),
     ],
 )
-def test_what_cannot_be_asked_is_refused(
+def test_erasure_list_refuses_invalid_query(
     gateway: Gateway, eraser: str, query: dict[str, Any], status: int
 ) -> None:
     reply = read(gateway, eraser, **query)
     assert (reply.status, reply.error["details"]["field"]) == (status, next(iter(query)))
 
 
-def test_a_cursor_belongs_to_its_list_and_to_its_reader(
+def test_erasure_list_cursor_is_bound_to_list_and_reader(
     gateway: Gateway, tell: Tell, eraser: str
 ) -> None:
     alice = gateway.key(user=ALICE, rights=MAY_ERASE)
@@ -171,7 +173,7 @@ def test_a_cursor_belongs_to_its_list_and_to_its_reader(
     assert len(list_ids(gateway, eraser, cursor=cursor)) == 1
 
 
-def test_an_erased_tenant_keeps_its_list_and_its_receipts(
+def test_erasure_list_and_receipts_survive_tenant_erasure(
     gateway: Gateway, tell: Tell, eraser: str
 ) -> None:
     alice = gateway.key(user=ALICE, rights=MAY_ERASE)
@@ -188,7 +190,7 @@ def test_an_erased_tenant_keeps_its_list_and_its_receipts(
 
 
 @pytest.mark.own_database
-def test_one_users_erasures_are_found_among_many(
+def test_erasure_list_of_user_reads_by_index(
     gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, eraser: str
 ) -> None:
     """Not by reading what others asked for. Teeth: without the index the list reads that."""

@@ -56,7 +56,7 @@ def visible_ids(gateway: Gateway, key: str) -> list[str]:
         "tenant",
     ],
 )
-def test_many_events_are_out_of_view_at_once_and_tombstones_after_the_job(
+def test_erasure_mark_hides_many_events_before_tombstones(
     gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, eraser: str, kind: str
 ) -> None:
     ids = talk(gateway, scratch_db, tell, eraser)
@@ -109,7 +109,7 @@ def test_many_events_are_out_of_view_at_once_and_tombstones_after_the_job(
     assert (body["state"], body["receipt"]["event_count"]) == ("complete", totals["events_erased"])
 
 
-def test_a_mark_is_about_one_speaker_and_the_others_go_on(
+def test_erasure_mark_covers_one_speaker_only(
     gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, eraser: str
 ) -> None:
     """In a scope of two, of which one is erased."""
@@ -139,7 +139,7 @@ def test_a_mark_is_about_one_speaker_and_the_others_go_on(
     assert traces(scratch_db) == []
 
 
-def test_a_mark_ends_the_lists_of_those_who_saw_it_alone(
+def test_erasure_mark_ends_lists_of_affected_readers_only(
     gateway: Gateway, tell: Tell, eraser: str
 ) -> None:
     eve, bob = gateway.key(user="user:eve"), gateway.key(user=BOB)
@@ -162,7 +162,7 @@ def test_a_mark_ends_the_lists_of_those_who_saw_it_alone(
     assert [go_on(key) for key in (eve, bob, eraser)] == [200, 410, 410]
 
 
-def test_a_job_that_dies_between_tombstones_goes_on(
+def test_erasure_mark_job_resumes_between_tombstones(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
     tell: Tell,
@@ -191,7 +191,7 @@ def test_a_job_that_dies_between_tombstones_goes_on(
     assert (state["state"], state["receipt"]["event_count"]) == ("complete", 5)
 
 
-def test_a_policy_that_is_forgotten_is_noticed(
+def test_erasure_mark_check_notices_missing_policy(
     gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, eraser: str
 ) -> None:
     """Teeth: without its policy a table shows what the mark is about."""

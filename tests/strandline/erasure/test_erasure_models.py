@@ -30,7 +30,7 @@ def not_cached(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(budget, "CACHE_SECONDS", 0.0)
 
 
-def test_no_model_gets_what_is_being_erased(
+def test_erasure_sends_no_erased_text_to_models(
     scratch_db: ScratchDatabase,
     front: Gateway,
     provider: ModelServer,

@@ -32,7 +32,7 @@ def count_versions(aws: LocalAws, prefix: str = "") -> int:
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_a_payload_goes_with_its_versions_once_no_append_relies_on_it(
+def test_erasure_payload_goes_with_versions_once_unused(
     gateway: Gateway, scratch_db: ScratchDatabase, aws: LocalAws, eraser: str
 ) -> None:
     large = "zyxcanary payload " * 5000
@@ -68,7 +68,7 @@ def test_a_payload_goes_with_its_versions_once_no_append_relies_on_it(
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_each_erasure_of_a_payload_waits_for_it(
+def test_erasure_payload_is_awaited_by_each_erasure(
     gateway: Gateway, scratch_db: ScratchDatabase, aws: LocalAws, eraser: str
 ) -> None:
     body = user_message("zyxcanary payload " * 5000)
@@ -87,7 +87,7 @@ def test_each_erasure_of_a_payload_waits_for_it(
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_a_swept_upload_leaves_no_version(
+def test_erasure_payload_of_swept_upload_leaves_no_version(
     gateway: Gateway, scratch_db: ScratchDatabase, aws: LocalAws, eraser: str
 ) -> None:
     """Nothing names it afterwards, so that no erasure would find it."""
@@ -103,7 +103,7 @@ def test_a_swept_upload_leaves_no_version(
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_an_upload_that_is_put_again_after_the_erasure_goes_too(
+def test_erasure_payload_uploaded_again_goes_too(
     gateway: Gateway, scratch_db: ScratchDatabase, aws: LocalAws, eraser: str
 ) -> None:
     """Its URL outlives it: the erasure is complete when that has expired."""
@@ -131,7 +131,7 @@ def test_an_upload_that_is_put_again_after_the_erasure_goes_too(
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_a_replay_stores_no_payload_again(
+def test_erasure_payload_is_not_stored_again_by_replay(
     gateway: Gateway, scratch_db: ScratchDatabase, aws: LocalAws, eraser: str
 ) -> None:
     """Neither a large text, nor an upload that is gone: 410, and not what is wrong with it now."""
@@ -155,7 +155,7 @@ def test_a_replay_stores_no_payload_again(
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_all_exports_go_however_many_listings_they_fill(
+def test_erasure_payload_exports_all_go_over_many_listings(
     gateway: Gateway, tell: Tell, aws: LocalAws, eraser: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     blobs = importlib.import_module("functions.eraser.handler").resources.blobs

@@ -51,7 +51,7 @@ def late_turn(front: Gateway, eraser: str, tell: Tell, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("at_once", [1000, 2])
-def test_what_a_sona_and_anothers_answer_hold_of_it_goes(
+def test_erasure_persona_memories_and_foreign_answer_go(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
     late_turn: Any,
@@ -100,7 +100,7 @@ def test_what_a_sona_and_anothers_answer_hold_of_it_goes(
     assert scratch_db.rows(statement) == [(0, 0, 0, 0, 0)]
 
 
-def test_an_answer_goes_with_what_its_model_saw_and_did_not_cite(
+def test_erasure_persona_answer_goes_with_uncited_source(
     front: Gateway,
     scratch_db: ScratchDatabase,
     provider: ModelServer,
@@ -138,7 +138,7 @@ def test_an_answer_goes_with_what_its_model_saw_and_did_not_cite(
     assert traces(scratch_db) == []
 
 
-def test_who_sees_everything_is_told_of_what_others_asked(
+def test_erasure_persona_count_includes_turns_of_others(
     gateway: Gateway, late_turn: Any, eraser: str
 ) -> None:
     _, _, message = late_turn
@@ -147,7 +147,7 @@ def test_who_sees_everything_is_told_of_what_others_asked(
 
 
 @pytest.mark.parametrize("at_once", [1000, 1])
-def test_no_reply_is_stored_after_the_erasure_of_what_its_model_saw(
+def test_erasure_persona_reply_on_erased_source_is_not_stored(
     front: Gateway,
     scratch_db: ScratchDatabase,
     provider: ModelServer,
@@ -183,7 +183,7 @@ def test_no_reply_is_stored_after_the_erasure_of_what_its_model_saw(
     assert (again.status, CANARY in again.text) == (200, False), again.text
 
 
-def test_a_thread_is_read_on_after_acts_that_are_gone(
+def test_erasure_persona_thread_skips_erased_acts(
     gateway: Gateway, tell: Tell, eraser: str
 ) -> None:
     """Two in a row; also by a reader who sees but some of its acts, and nothing after those of
@@ -207,7 +207,7 @@ def test_a_thread_is_read_on_after_acts_that_are_gone(
     assert [following(n, ALICE) for n in range(6)] == [acts[5], None, acts[5], acts[5], None, None]
 
 
-def test_the_names_of_sonas_go_with_their_tenant(
+def test_erasure_persona_sona_names_go_with_tenant(
     gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, eraser: str
 ) -> None:
     """Also those that a user gave; the other tenant's stay."""
@@ -224,7 +224,7 @@ def test_the_names_of_sonas_go_with_their_tenant(
 
 
 @pytest.mark.parametrize("at_once", [1000, 1])
-def test_what_was_asked_goes_with_the_tenant(
+def test_erasure_persona_questions_go_with_tenant(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
     front: Gateway,

@@ -28,7 +28,7 @@ PARTLY = """
 
 
 @pytest.mark.parametrize("is_partly_folded", [False, True])
-def test_a_scope_that_waits_to_be_folded_again_brings_nothing_back(
+def test_erasure_refold_of_waiting_scope_restores_nothing(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
     tell: Tell,
@@ -58,7 +58,7 @@ def test_a_scope_that_waits_to_be_folded_again_brings_nothing_back(
 
 
 @pytest.mark.parametrize("is_job_first", [False, True])
-def test_a_chain_that_is_folded_again_after_an_erasure_has_a_text(
+def test_erasure_refold_leaves_chain_with_text(
     gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, eraser: str, is_job_first: bool
 ) -> None:
     """Also where its first event, which names it, was erased: before the job, and after it."""

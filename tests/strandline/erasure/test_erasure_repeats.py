@@ -15,7 +15,7 @@ def post(gateway: Gateway, key: str, name: str | None, **selector: Any) -> Reply
     return gateway.call("POST", ERASURES, selector, key=key, headers=headers)
 
 
-def test_a_request_with_a_key_gives_the_erasure_of_the_first(
+def test_erasure_repeat_with_key_gives_first_erasure(
     gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, eraser: str
 ) -> None:
     tell(eraser, "Forget me.")
@@ -36,7 +36,7 @@ def test_a_request_with_a_key_gives_the_erasure_of_the_first(
     assert rows == [(0,)], "a key may say something"
 
 
-def test_requests_at_once_with_one_key_erase_once(
+def test_erasure_repeat_race_with_one_key_erases_once(
     gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, eraser: str
 ) -> None:
     for n in range(3):
@@ -52,7 +52,7 @@ def test_requests_at_once_with_one_key_erase_once(
     assert scratch_db.rows("select count(*) from erasures") == [(1,)]
 
 
-def test_who_may_read_its_erasure_is_led_to_it_by_an_erased_event(
+def test_erasure_repeat_of_event_names_erasure_to_its_readers(
     gateway: Gateway, tell: Tell, eraser: str
 ) -> None:
     event_ids = [
@@ -70,7 +70,7 @@ def test_who_may_read_its_erasure_is_led_to_it_by_an_erased_event(
     assert (reply.status, reply.error["details"]["erasure_ids"]) == (410, [])
 
 
-def test_a_session_that_is_erased_leads_to_its_erasure(
+def test_erasure_repeat_of_session_gives_its_erasure(
     gateway: Gateway, tell: Tell, eraser: str
 ) -> None:
     def delete(key: str, name: str = SESSION) -> Reply:
@@ -94,7 +94,7 @@ def test_a_session_that_is_erased_leads_to_its_erasure(
     assert delete(eraser).body["erasure_id"] != first.body["erasure_id"]
 
 
-def test_a_user_erases_what_an_agent_said_with_the_users_own_credential(
+def test_erasure_by_user_reaches_agent_events_of_own_key(
     gateway: Gateway, tell: Tell, eraser: str
 ) -> None:
     alice = gateway.key(user=ALICE, rights=["read", "write", "erase"])
@@ -114,9 +114,7 @@ def test_a_user_erases_what_an_agent_said_with_the_users_own_credential(
     assert delete(bob, "bob") == 200
 
 
-def test_a_bound_user_erases_a_session_and_not_what_agents_said(
-    gateway: Gateway, tell: Tell
-) -> None:
+def test_erasure_by_user_of_session_spares_agent_events(gateway: Gateway, tell: Tell) -> None:
     alice = gateway.key(user=ALICE, rights=["read", "write", "erase"])
     for text, more in (("Mine.", {}), ("Yours: mine.", {"role": "agent", "speaker": HELPER})):
         reply = tell(alice, text, ALICE, HELPER, session_id="harbour", **more)

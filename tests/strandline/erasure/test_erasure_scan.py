@@ -90,7 +90,7 @@ def words_in(texts: list[str]) -> set[str]:
     return {word for text in texts for word in re.findall(r"zq[a-z]+x[a-z]\d?", text.lower())}
 
 
-def test_nothing_is_left_of_what_was_erased_and_all_else_stays(
+def test_erasure_scan_finds_no_erased_word_and_all_else(
     gateway: Gateway, scratch_db: ScratchDatabase, aws: LocalAws, eraser: str
 ) -> None:
     foreign = gateway.key("globex", rights=["read", "write", "admin"])

@@ -20,7 +20,7 @@ def begin(gateway: Gateway, key: str, **more: object) -> None:
 
 
 @pytest.mark.parametrize("kind", ["delete", "session_id", "scope_id", "tenant"])
-def test_a_session_without_events_is_erased(
+def test_erasure_session_without_events_is_erased(
     gateway: Gateway, scratch_db: ScratchDatabase, eraser: str, kind: str
 ) -> None:
     begin(gateway, eraser, metadata={"note": "zyxcanary"})
@@ -46,7 +46,7 @@ def test_a_session_without_events_is_erased(
 
 
 @pytest.mark.parametrize("at_once", [1000, 1])
-def test_a_session_in_which_something_is_said_meanwhile_stays(
+def test_erasure_session_with_concurrent_event_stays(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
     tell: Tell,
@@ -86,7 +86,7 @@ def test_a_session_in_which_something_is_said_meanwhile_stays(
 
 
 @pytest.mark.parametrize("edges", [False, True])
-def test_an_append_that_waits_for_an_erasure_leaves_no_event_without_its_session(
+def test_erasure_session_race_leaves_no_orphan_event(
     gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, eraser: str, edges: bool
 ) -> None:
     """The one of most appends, and the general one."""

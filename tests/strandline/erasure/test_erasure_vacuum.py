@@ -17,7 +17,7 @@ from tests.strandline.topics.outline import fold_all
 from tests.support import Gateway, ScratchDatabase, Tell
 
 
-def test_what_was_cleared_is_vacuumed_once_an_hour(
+def test_erasure_vacuum_runs_once_per_hour(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
     tell: Tell,
@@ -62,7 +62,7 @@ def statistics(base: ScratchDatabase) -> list[str]:
 
 
 @pytest.mark.parametrize("others", [0, 5])
-def test_the_planners_statistics_hold_nothing_of_what_was_cleared(
+def test_erasure_vacuum_clears_planner_statistics(
     gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, eraser: str, others: int
 ) -> None:
     """Also where no row is left, which ANALYZE passes over."""
@@ -85,7 +85,7 @@ def test_the_planners_statistics_hold_nothing_of_what_was_cleared(
     assert statistics(scratch_db) == []
 
 
-def test_what_an_older_snapshot_still_shows_is_not_vacuumed(
+def test_erasure_vacuum_waits_for_older_snapshot(
     gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, eraser: str
 ) -> None:
     event_id = tell(eraser, "Forget me.")["event_id"]
@@ -100,7 +100,7 @@ def test_what_an_older_snapshot_still_shows_is_not_vacuumed(
     assert state_of(gateway, eraser, erasure)["receipt"]["vacuumed_at"] is not None
 
 
-def test_a_table_that_the_vacuum_passes_over_is_noticed(
+def test_erasure_vacuum_notices_skipped_table(
     gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, eraser: str
 ) -> None:
     erasure = erase(gateway, eraser, tell(eraser, "Forget me.")["event_id"])
@@ -115,7 +115,7 @@ GERMAN = (
 )
 
 
-def test_a_database_that_speaks_another_language_is_noticed(
+def test_erasure_vacuum_notices_non_english_messages(
     gateway: Gateway, tell: Tell, eraser: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     erasure = erase(gateway, eraser, tell(eraser, "Forget me.")["event_id"])
@@ -135,7 +135,7 @@ def test_a_database_that_speaks_another_language_is_noticed(
     assert store_vacuum.parse_cutoff([]).reason == "tables_passed_over"
 
 
-def test_a_vacuum_whose_worker_is_lost_ends_and_counts(
+def test_erasure_vacuum_of_lost_worker_ends_and_counts(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
     tell: Tell,
@@ -158,7 +158,7 @@ def test_a_vacuum_whose_worker_is_lost_ends_and_counts(
     assert scratch_db.rows("select vacuums, vacuumed_at from erasures") == [(1, None)]
 
 
-def test_a_receipt_says_where_the_vacuum_failed(
+def test_erasure_vacuum_failure_is_in_receipt(
     gateway: Gateway, tell: Tell, eraser: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     erasure = erase(gateway, eraser, tell(eraser, "Forget me.")["event_id"])

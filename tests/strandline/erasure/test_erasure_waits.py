@@ -31,7 +31,7 @@ def values_of(output: io.StringIO, job: str, metric: str) -> list[float]:
     return [line[metric] for line in lines if line.get("job") == job and metric in line]
 
 
-def test_health_and_metrics_say_how_many_wait_and_how_long(
+def test_erasure_waits_are_in_health_and_metrics(
     gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, eraser: str
 ) -> None:
     def waiting() -> tuple[int, int]:
@@ -56,7 +56,7 @@ def test_health_and_metrics_say_how_many_wait_and_how_long(
     assert waiting() == (0, 0)
 
 
-def test_the_age_of_the_oldest_is_printed_by_two_jobs(
+def test_erasure_waits_age_is_metric_of_eraser_and_sweeper(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
     tell: Tell,
@@ -86,7 +86,7 @@ def test_the_age_of_the_oldest_is_printed_by_two_jobs(
     assert values_of(log_output, "sweeper", metric) == [0]
 
 
-def test_a_vacuum_that_is_given_up_is_counted(
+def test_erasure_waits_metric_counts_abandoned_vacuum(
     gateway: Gateway,
     tell: Tell,
     eraser: str,

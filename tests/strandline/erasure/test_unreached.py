@@ -7,7 +7,7 @@ from strandline.erasure.data_inventory import UNREACHED
 PAGE = Path(__file__).parents[3] / "docs" / "erasure.md"
 
 
-def test_the_page_says_what_each_receipt_says() -> None:
+def test_erasure_unreached_docs_match_receipt() -> None:
     section = PAGE.read_text().partition("## Not reached")[2].partition("\n## ")[0]
     items = [item.split() for item in section.split("\n- ")[1:]]
     assert tuple(" ".join(words) for words in items) == UNREACHED

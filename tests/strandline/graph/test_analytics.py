@@ -34,7 +34,7 @@ def jobs(gateway: Gateway) -> list[dict[str, Any]]:
     return reply.body["jobs"]
 
 
-def test_a_changed_graph_is_analysed_once_after_three_in_the_morning(
+def test_analytics_runs_once_after_3_am_for_changed_graph(
     gateway: Gateway, scratch_db: ScratchDatabase
 ) -> None:
     state(gateway, TWO_CREWS, ADA)
@@ -52,7 +52,7 @@ def test_a_changed_graph_is_analysed_once_after_three_in_the_morning(
     assert scratch_db.rows("select next_analysis('1 hour', now())") == [(None,)]
 
 
-def test_what_fails_is_due_again_and_what_waits_for_a_day_is_left_to_the_morning(
+def test_analytics_next_run_retries_or_waits_for_morning(
     gateway: Gateway, scratch_db: ScratchDatabase
 ) -> None:
     state(gateway, TWO_CREWS, ADA)
@@ -66,7 +66,7 @@ def test_what_fails_is_due_again_and_what_waits_for_a_day_is_left_to_the_morning
         assert scratch_db.rows("select next_analysis('1 hour', %s)", now) == [(due,)]
 
 
-def test_a_run_stores_communities_with_ranks_and_bridges(
+def test_analytics_stores_communities_ranks_and_bridges(
     gateway: Gateway, scratch_db: ScratchDatabase
 ) -> None:
     ids = state(gateway, TWO_CREWS, ADA)
@@ -87,7 +87,7 @@ def test_a_run_stores_communities_with_ranks_and_bridges(
     assert {"Lighthouse", "Ulla", "Viktor"} < by_community["Lighthouse"]
 
 
-def test_the_same_graph_again_changes_nothing(
+def test_analytics_of_unchanged_graph_changes_nothing(
     gateway: Gateway, scratch_db: ScratchDatabase
 ) -> None:
     """Neither another run nor the same communities of a scope that was dropped and found again."""
@@ -107,7 +107,7 @@ def test_the_same_graph_again_changes_nothing(
     assert [row[:-1] for row in scratch_db.rows(STORED_ROWS)] == without_time
 
 
-def test_what_ends_leaves_its_community_at_the_next_run(
+def test_analytics_drops_ended_nodes_and_edges_at_next_run(
     gateway: Gateway, scratch_db: ScratchDatabase
 ) -> None:
     """A node that no longer holds, one that is archived, and edges that ended."""
@@ -128,7 +128,9 @@ def test_what_ends_leaves_its_community_at_the_next_run(
     ) == [(0,)]
 
 
-def test_nodes_that_were_merged_are_one(gateway: Gateway, scratch_db: ScratchDatabase) -> None:
+def test_analytics_counts_merged_nodes_as_one(
+    gateway: Gateway, scratch_db: ScratchDatabase
+) -> None:
     ids = state(gateway, [*TWO_CREWS, between("Nils B.", "Quentin", "Rosa")], ADA)
     scratch_db.rows(
         "update graph_nodes set identity = (select name_hash from graph_nodes where name = 'Nils')"
@@ -186,7 +188,7 @@ def add_and_remove_a_scope(gateway: Gateway, scratch_db: ScratchDatabase) -> lis
     return results
 
 
-def test_anothers_scope_changes_no_byte_of_a_users_answers(
+def test_analytics_answers_ignore_foreign_scope(
     gateway: Gateway, scratch_db: ScratchDatabase
 ) -> None:
     before, beside, after = add_and_remove_a_scope(gateway, scratch_db)
@@ -194,7 +196,7 @@ def test_anothers_scope_changes_no_byte_of_a_users_answers(
     assert before == beside == after
 
 
-def test_an_analysis_over_the_scopes_edge_would_be_noticed(
+def test_analytics_check_notices_leak_across_scopes(
     gateway: Gateway, scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Planted: the graph of a scope is read with all other scopes'."""
@@ -210,7 +212,7 @@ def test_an_analysis_over_the_scopes_edge_would_be_noticed(
     assert before != beside or jobs(gateway), "or the database refuses a row of another scope"
 
 
-def test_a_graph_that_is_too_large_is_refused_with_its_size_and_what_to_use_instead(
+def test_analytics_refuses_too_large_graph_with_alternative(
     gateway: Gateway, scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state(gateway, crew("Petrel", "Oskar", "Pia"), ADA)
@@ -244,7 +246,7 @@ def test_a_graph_that_is_too_large_is_refused_with_its_size_and_what_to_use_inst
     assert scratch_db.rows(STORED_ROWS) != before
 
 
-def test_a_graph_that_fails_stops_no_other(
+def test_analytics_failure_of_one_graph_stops_no_other(
     gateway: Gateway, scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state(gateway, crew("Petrel", "Oskar", "Pia"), ADA)
@@ -268,7 +270,7 @@ def test_a_graph_that_fails_stops_no_other(
     assert {job["state"] for job in jobs(gateway)} == {"done"}
 
 
-def test_what_is_written_meanwhile_waits_for_the_next_run(
+def test_analytics_defers_changes_made_during_run(
     gateway: Gateway, scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A node more, and one that is gone, between the reading of the graph and the storing."""
@@ -287,7 +289,7 @@ def test_what_is_written_meanwhile_waits_for_the_next_run(
     assert scratch_db.rows("select changes > analysed_changes from graph_analyses") == [(True,)]
 
 
-def test_what_is_not_reached_in_time_stays_due(
+def test_analytics_stays_due_when_out_of_time(
     gateway: Gateway, scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state(gateway, TWO_CREWS, ADA)
@@ -306,7 +308,7 @@ def test_what_is_not_reached_in_time_stays_due(
     assert gateway.run_job("analytics")["graphs_analysed"] == 2
 
 
-def test_a_graph_from_before_the_count_of_changes_is_found(
+def test_analytics_finds_graph_without_change_count(
     gateway: Gateway, scratch_db: ScratchDatabase
 ) -> None:
     state(gateway, TWO_CREWS, ADA)
@@ -314,7 +316,7 @@ def test_a_graph_from_before_the_count_of_changes_is_found(
     assert gateway.run_job("analytics", "acme")["communities"] == 2
 
 
-def test_the_trigger_starts_the_job_and_says_so_while_it_runs(
+def test_analytics_trigger_starts_job_or_names_running_one(
     gateway: Gateway, scratch_db: ScratchDatabase
 ) -> None:
     key = gateway.key(rights=("admin",))
@@ -332,7 +334,7 @@ def test_the_trigger_starts_the_job_and_says_so_while_it_runs(
     assert reply.status == 403
 
 
-def test_the_runs_metrics(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_analytics_run_reports_metrics(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
     lines: list[dict[str, Any]] = []
 
     def note(dimensions: Any, values: Any) -> dict[str, object]:

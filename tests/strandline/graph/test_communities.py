@@ -49,9 +49,7 @@ def pages(gateway: Gateway, key: str, path: str, field: str) -> Iterator[Any]:
         query["cursor"] = page["next_cursor"]
 
 
-def test_communities_are_named_and_explored(
-    gateway: Gateway, ids: dict[str, str], ada: str
-) -> None:
+def test_community_is_named_and_explored(gateway: Gateway, ids: dict[str, str], ada: str) -> None:
     result = read(gateway, ada)["communities"]
     assert [one["size"] for one in result] == [6, 5]
     names = {one["name"].partition(",")[0]: one for one in result}
@@ -69,7 +67,7 @@ def test_communities_are_named_and_explored(
     assert {node["bridge_score"] for node in nodes if node["is_bridge"]} == {0.5}
 
 
-def test_no_word_stands_twice_in_a_name(gateway: Gateway, ada: str) -> None:
+def test_community_name_repeats_no_word(gateway: Gateway, ada: str) -> None:
     state(gateway, crew("Petrel", "Petrels", "old-PETREL", "Oskar", "Pia"), ["user:ada"])
     gateway.run_job("analytics", "acme")
     (community,) = read(gateway, ada)["communities"]
@@ -93,13 +91,11 @@ def test_no_word_stands_twice_in_a_name(gateway: Gateway, ada: str) -> None:
         ([], "(no longer there)"),
     ],
 )
-def test_a_name_has_the_first_names_without_a_word_in_common(
-    names: list[str], expected: str
-) -> None:
+def test_community_name_takes_first_names_sharing_no_word(names: list[str], expected: str) -> None:
     assert read_communities.name_community(names) == expected
 
 
-def test_lists_are_paged_without_a_gap(gateway: Gateway, ids: dict[str, str], ada: str) -> None:
+def test_community_list_pages_without_gap(gateway: Gateway, ids: dict[str, str], ada: str) -> None:
     whole = read(gateway, ada)["communities"]
     assert list(pages(gateway, ada, LIST, "communities")) == whole
     place = f"{LIST}/{whole[0]['community_id']}"
@@ -107,7 +103,7 @@ def test_lists_are_paged_without_a_gap(gateway: Gateway, ids: dict[str, str], ad
     assert len(ids) == 11
 
 
-def test_a_node_leads_to_its_community(gateway: Gateway, ids: dict[str, str], ada: str) -> None:
+def test_community_is_found_by_node(gateway: Gateway, ids: dict[str, str], ada: str) -> None:
     (community,) = read(gateway, ada, node_id=ids["Ulla"])["communities"]
     assert community["name"].startswith("Lighthouse")
     assert read(gateway, ada, node_id=f"ent:{community['community_id']}")["communities"] == []
@@ -115,7 +111,7 @@ def test_a_node_leads_to_its_community(gateway: Gateway, ids: dict[str, str], ad
     assert (reply.status, reply.error["details"]["field"]) == (422, "node_id")
 
 
-def test_a_cursor_belongs_to_its_list(
+def test_community_cursor_is_bound_to_its_list(
     gateway: Gateway, ids: dict[str, str], ada: str, admin: str
 ) -> None:
     cursor = read(gateway, ada, limit=1)["next_cursor"]
@@ -130,7 +126,7 @@ def test_a_cursor_belongs_to_its_list(
         assert (reply.status, reply.error["details"]["field"]) == (400, "cursor")
 
 
-def test_members_are_joined_over_the_scopes_in_view(gateway: Gateway, ids: dict[str, str]) -> None:
+def test_community_members_join_over_visible_scopes(gateway: Gateway, ids: dict[str, str]) -> None:
     alone = state(gateway, [{"type": "entity", "name": "Petrel"}], ["user:ada"])
     petrel = {ids["Petrel"], alone["Petrel"]}
     views = ((["user:ada"], petrel), (ADA, {ids["Petrel"]}))
@@ -142,7 +138,7 @@ def test_members_are_joined_over_the_scopes_in_view(gateway: Gateway, ids: dict[
         assert (first["id"], set(first["members"])) == (ids["Petrel"], expected)
 
 
-def test_who_was_not_there_finds_nothing(
+def test_community_is_hidden_from_non_participants(
     gateway: Gateway, ids: dict[str, str], ada: str, admin: str
 ) -> None:
     own = {one["community_id"] for one in read(gateway, ada)["communities"]}
@@ -167,7 +163,7 @@ def test_who_was_not_there_finds_nothing(
         assert reply.status == 404
 
 
-def test_the_tenants_communities_are_an_unbound_admins(
+def test_community_of_tenant_needs_unbound_admin(
     gateway: Gateway, ids: dict[str, str], ada: str, admin: str
 ) -> None:
     result = read(gateway, admin, TENANT_LIST)["communities"]
@@ -190,7 +186,7 @@ def test_the_tenants_communities_are_an_unbound_admins(
         assert "Petrel" not in other.text
 
 
-def test_the_database_shows_the_tenants_communities_to_no_viewer(
+def test_community_of_tenant_is_hidden_by_database(
     gateway: Gateway, ids: dict[str, str], ada: str, scratch_db: ScratchDatabase
 ) -> None:
     """A route that forgot to refuse a bound credential finds nothing."""
@@ -202,7 +198,7 @@ def test_the_database_shows_the_tenants_communities_to_no_viewer(
     assert scratch_db.rows("select count(*) from graph_tenant_communities") == [(2,)]
 
 
-def test_no_such_community(gateway: Gateway, ada: str, admin: str) -> None:
+def test_community_with_unknown_id_is_404(gateway: Gateway, ada: str, admin: str) -> None:
     for path, key in ((LIST, ada), (TENANT_LIST, admin)):
         for name in ("x", "01934b6e-7a3c-7d2e-9f10-2b3c4d5e6f70"):
             reply: Reply = gateway.call("GET", f"{path}/{name}", key=key)

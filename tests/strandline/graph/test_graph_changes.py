@@ -18,7 +18,7 @@ def graph(gateway: Gateway) -> Graph:
 # fields ------------------------------------------------------------------------------------------
 
 
-def test_a_patch_changes_what_it_names_and_null_clears(graph: Graph) -> None:
+def test_graph_patch_changes_named_fields_and_null_clears(graph: Graph) -> None:
     (ada,) = graph.create(entity("Ada", kind="person", description="A rower"))
     reply = graph.write("PATCH", f"nodes/{ada}", description="A sailor")
     assert graph.read(f"nodes/{ada}")["properties"] == {
@@ -45,7 +45,7 @@ def test_a_patch_changes_what_it_names_and_null_clears(graph: Graph) -> None:
     }
 
 
-def test_upkeep_is_no_evidence_but_a_stated_confidence_is(graph: Graph) -> None:
+def test_graph_patch_is_evidence_only_with_confidence(graph: Graph) -> None:
     (ada,) = graph.create(entity("Ada", confidence=0.4))
     graph.write("PATCH", f"nodes/{ada}", description="A sailor")
     graph.write("PATCH", f"nodes/{ada}", archived=True)
@@ -56,7 +56,9 @@ def test_upkeep_is_no_evidence_but_a_stated_confidence_is(graph: Graph) -> None:
     assert (read["weight"], read["confidence"], read["archived"]) == (2, 0.5, False)
 
 
-def test_a_tenant_may_have_confidences_halved(graph: Graph, scratch_db: ScratchDatabase) -> None:
+def test_graph_confidence_halving_is_set_by_tenant(
+    graph: Graph, scratch_db: ScratchDatabase
+) -> None:
     operator = graph.gateway.key("ops", rights=["operator"])
     for mode, expected in (("mean", 0.5), ("halving", 0.375), (None, 0.5)):
         tuning = {"tuning": {"edge_confidence": mode}}
@@ -74,7 +76,7 @@ def test_a_tenant_may_have_confidences_halved(graph: Graph, scratch_db: ScratchD
         assert graph.read(f"nodes/{a}")["confidence"] == pytest.approx(0.8)
 
 
-def test_a_deployment_may_have_confidences_halved(
+def test_graph_confidence_halving_is_set_by_deployment(
     graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where the tenant says nothing; now, and as of a time."""
@@ -114,7 +116,7 @@ def test_a_deployment_may_have_confidences_halved(
     ],
     ids=str,
 )
-def test_what_cannot_change_is_refused_by_its_field(
+def test_graph_patch_refuses_fixed_field_by_name(
     graph: Graph, scratch_db: ScratchDatabase, fields: dict[str, Any], status: int, field: str
 ) -> None:
     (node,) = graph.create(fact("Ada lives in Oslo"))
@@ -125,7 +127,7 @@ def test_what_cannot_change_is_refused_by_its_field(
     assert scratch_db.rows("select count(*) from events") == [(1,)]
 
 
-def test_a_name_does_not_change_and_the_way_out_is_named(graph: Graph) -> None:
+def test_graph_patch_refuses_name_and_points_to_merges(graph: Graph) -> None:
     (ada,) = graph.create(entity("Ada"))
     reply = graph.send("PATCH", f"nodes/{ada}", {"name": "Ada Byron"})
     assert (reply.status, reply.error["details"]["field"]) == (409, "name")
@@ -138,7 +140,7 @@ def test_a_name_does_not_change_and_the_way_out_is_named(graph: Graph) -> None:
 # facts that end ----------------------------------------------------------------------------------
 
 
-def test_a_contradiction_is_resolved_and_each_time_keeps_its_truth(graph: Graph) -> None:
+def test_graph_invalidation_keeps_truth_of_each_time(graph: Graph) -> None:
     """Oslo, then Bergen, then Oslo again: three facts, each with its time."""
     first = graph.write("POST", "nodes", nodes=[fact("Ada lives in Oslo", category="personal")])
     oslo = first["nodes"][0]["id"]
@@ -179,7 +181,7 @@ def test_a_contradiction_is_resolved_and_each_time_keeps_its_truth(graph: Graph)
         ]
 
 
-def test_a_fact_ends_without_a_replacement_or_with_one_that_is_there(graph: Graph) -> None:
+def test_graph_invalidation_takes_no_or_existing_replacement(graph: Graph) -> None:
     oslo, bergen, tromso = graph.create(
         *(fact(f"Ada lives in {town}") for town in ("Oslo", "Bergen", "Tromsø"))
     )
@@ -219,7 +221,7 @@ def test_a_fact_ends_without_a_replacement_or_with_one_that_is_there(graph: Grap
     ],
     ids=str,
 )
-def test_an_invalidation_that_cannot_be_is_refused_by_its_field(
+def test_graph_invalidation_refuses_invalid_field_by_name(
     graph: Graph, fields: dict[str, Any], status: int, field: str
 ) -> None:
     ada, node = graph.create(entity("Ada"), fact("Ada rows"))
@@ -234,7 +236,7 @@ def test_an_invalidation_that_cannot_be_is_refused_by_its_field(
 # edges -------------------------------------------------------------------------------------------
 
 
-def test_edges_are_stated_and_an_unknown_verb_is_told_and_counted(
+def test_graph_edge_of_unknown_verb_is_corrected_and_counted(
     graph: Graph, scratch_db: ScratchDatabase
 ) -> None:
     ada, kayak = graph.create(entity("Ada"), entity("kayak"))
@@ -254,7 +256,7 @@ def test_edges_are_stated_and_an_unknown_verb_is_told_and_counted(
     assert rows == [("RELATES_TO", 1, {}), ("USES", 2, {"nuance": "at dawn"})]
 
 
-def test_an_edge_ends_and_holds_again_when_it_is_stated_again(
+def test_graph_edge_ends_and_holds_again_when_restated(
     graph: Graph, scratch_db: ScratchDatabase
 ) -> None:
     ada, kayak = graph.create(entity("Ada"), entity("kayak"))
@@ -286,7 +288,7 @@ def test_an_edge_ends_and_holds_again_when_it_is_stated_again(
     ],
     ids=str,
 )
-def test_an_edge_that_cannot_be_is_refused_by_its_field(
+def test_graph_edge_refuses_invalid_field_by_name(
     graph: Graph, scratch_db: ScratchDatabase, link: dict[str, Any], field: str
 ) -> None:
     ada, kayak, node = graph.create(entity("Ada"), topic("kayaks"), fact("Ada rows"))
@@ -298,7 +300,9 @@ def test_an_edge_that_cannot_be_is_refused_by_its_field(
     assert scratch_db.rows("select count(*) from graph_edges") == [(0,)]
 
 
-def test_an_invalidation_is_not_ended(graph: Graph, scratch_db: ScratchDatabase) -> None:
+def test_graph_edge_of_invalidation_cannot_be_ended(
+    graph: Graph, scratch_db: ScratchDatabase
+) -> None:
     (node,) = graph.create(fact("Ada rows"))
     replacement = {"content": "Ada sails"}
     graph.write("POST", f"nodes/{node}/invalidate", reason="r", replacement=replacement)
@@ -332,9 +336,7 @@ STATE = "select * from {} order by 1, 2, 3, 4"
 TABLES = ("graph_nodes", "graph_edges", "graph_observations", "graph_sources", "events")
 
 
-def test_a_replay_changes_nothing_and_answers_the_same(
-    graph: Graph, scratch_db: ScratchDatabase
-) -> None:
+def test_graph_change_replay_changes_nothing(graph: Graph, scratch_db: ScratchDatabase) -> None:
     for n, (method, path, fields) in enumerate(_changes(graph)):
         first = graph.send(method, path, fields, f"k{n}")
         assert first.status in (200, 201), first.text
@@ -348,7 +350,9 @@ def test_a_replay_changes_nothing_and_answers_the_same(
             assert graph.send(method, path, {**fields, **other}, f"k{n}").status == 409
 
 
-def test_who_may_not_write_changes_nothing(graph: Graph, scratch_db: ScratchDatabase) -> None:
+def test_graph_change_without_permission_changes_nothing(
+    graph: Graph, scratch_db: ScratchDatabase
+) -> None:
     """Another user, another tenant's user of the same name, and a key that only reads."""
     changes = _changes(graph)
     before = [scratch_db.rows(STATE.format(table)) for table in TABLES]
@@ -366,7 +370,7 @@ def test_who_may_not_write_changes_nothing(graph: Graph, scratch_db: ScratchData
     assert [scratch_db.rows(STATE.format(table)) for table in TABLES] == before
 
 
-def test_a_change_is_made_among_the_participants_of_what_it_changes(graph: Graph) -> None:
+def test_graph_change_needs_participants_of_its_node(graph: Graph) -> None:
     """Ada alone sees what she and her helper have; she changes it among both."""
     changes = _changes(graph)
     alone = Graph(graph.gateway, graph.gateway.key(user="user:ada"), ("user:ada",))

@@ -22,7 +22,7 @@ FACTS: list[dict[str, Any]] = [
 ]
 
 
-def test_two_facts_that_cannot_both_hold_are_named(gateway: Gateway) -> None:
+def test_graph_conflict_names_two_contradicting_facts(gateway: Gateway) -> None:
     key = gateway.key()
     oslo, bergen, *_ = store(gateway, key, FACTS)
     gateway.sweep()
@@ -47,7 +47,9 @@ def test_two_facts_that_cannot_both_hold_are_named(gateway: Gateway) -> None:
     assert [fact["id"] for c in by_id["conflicts"] for fact in c["facts"]] == [newer, older]
 
 
-def test_what_was_not_compared_is_said(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_graph_conflict_check_reports_facts_not_compared(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
     key = gateway.key()
     oslo, *_ = store(gateway, key, FACTS)
     gateway.sweep()
@@ -65,7 +67,7 @@ def test_what_was_not_compared_is_said(gateway: Gateway, monkeypatch: pytest.Mon
     assert advice["degraded"] == ["no_model", "pairs_cut"]
 
 
-def test_a_contradiction_is_resolved_by_invalidation(gateway: Gateway) -> None:
+def test_graph_conflict_is_resolved_by_invalidation(gateway: Gateway) -> None:
     key = gateway.key()
     oslo, *_ = store(gateway, key, FACTS[:1])
     gateway.sweep()
@@ -83,7 +85,7 @@ def test_a_contradiction_is_resolved_by_invalidation(gateway: Gateway) -> None:
     assert again["conflicts"][0]["tests"][0]["reason"] == "one denies what the other says"
 
 
-def test_nothing_is_stored_by_asking(gateway: Gateway, scratch_db: ScratchDatabase) -> None:
+def test_graph_conflict_check_stores_nothing(gateway: Gateway, scratch_db: ScratchDatabase) -> None:
     key = gateway.key()
     store(gateway, key, FACTS)
     before = scratch_db.rows("select count(*) from events")
@@ -92,7 +94,7 @@ def test_nothing_is_stored_by_asking(gateway: Gateway, scratch_db: ScratchDataba
     assert scratch_db.rows("select count(*) from events") == before
 
 
-def test_what_to_weigh_before_storing(gateway: Gateway) -> None:
+def test_graph_conflict_analysis_advises_before_storing(gateway: Gateway) -> None:
     key = gateway.key()
     topic = {"type": "topic", "name": "Rowing", "description": "Boats, oars and races."}
     ada = {"type": "entity", "name": "Ada", "kind": "person"}
@@ -132,7 +134,7 @@ class Verdicts:
         return ModelReply(self.script.pop(0) if self.script else '{"contradicts": true}', 1, 1)
 
 
-def test_the_model_is_asked_too_and_named(
+def test_graph_conflict_check_asks_and_names_model(
     gateway: Gateway, scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service: Resources = importlib.import_module("functions.query.handler").resources
@@ -164,7 +166,7 @@ def test_the_model_is_asked_too_and_named(
     assert (denied["conflicts"], denied["degraded"]) == ([], [])
 
 
-def test_similar_facts_that_no_test_tells_apart_are_shown_to_be_judged(gateway: Gateway) -> None:
+def test_graph_conflict_check_lists_undecided_similar_facts(gateway: Gateway) -> None:
     key = gateway.key()
     likes, hates = "Nils likes olives on his bread", "Nils hates olives on his bread"
     store(gateway, key, [{"type": "fact", "content": text} for text in (likes, hates)])
@@ -177,7 +179,7 @@ def test_similar_facts_that_no_test_tells_apart_are_shown_to_be_judged(gateway: 
     assert not pair["tests"][0]["contradicts"]
 
 
-def test_a_text_of_the_default_kind_is_compared_too(gateway: Gateway) -> None:
+def test_graph_conflict_analysis_compares_default_type(gateway: Gateway) -> None:
     key = gateway.key()
     store(gateway, key, [{"type": "fact", "content": "Linnea is allergic to nuts."}])
     gateway.sweep()

@@ -53,7 +53,7 @@ def plant_unreadable_end(base: ScratchDatabase, end: str) -> None:
 @pytest.mark.parametrize(
     "end", [PAST_THE_LAST, BEFORE_THE_FIRST, "2026-01-01T00:00:00+23:59", "infinity", "2026-01-01"]
 )
-def test_an_end_that_nobody_could_read_is_refused(
+def test_graph_file_refuses_unreadable_end_time(
     gateway: Gateway, scratch_db: ScratchDatabase, end: str
 ) -> None:
     key = gateway.key()
@@ -68,7 +68,7 @@ def test_an_end_that_nobody_could_read_is_refused(
 
 
 @pytest.mark.parametrize("end", ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z"])
-def test_the_first_and_the_last_second_are_read_wherever_they_stand(
+def test_graph_file_takes_first_and_last_second(
     gateway: Gateway, scratch_db: ScratchDatabase, end: str
 ) -> None:
     key = gateway.key(rights=["read", "write", "admin"])
@@ -82,7 +82,7 @@ def test_the_first_and_the_last_second_are_read_wherever_they_stand(
 
 
 @pytest.mark.parametrize(("end", "shown"), [(PAST_THE_LAST, LAST), (BEFORE_THE_FIRST, FIRST)])
-def test_an_unreadable_row_takes_nothing_else_down(
+def test_graph_file_time_unreadable_breaks_no_other_read(
     gateway: Gateway, scratch_db: ScratchDatabase, end: str, shown: str
 ) -> None:
     key = gateway.key(rights=["read", "write", "admin"])
@@ -108,7 +108,7 @@ def test_an_unreadable_row_takes_nothing_else_down(
     assert "valid_to" in exported.error["message"]
 
 
-def test_what_an_old_statement_says_is_computed_to_the_nearest_moment(
+def test_graph_file_time_too_late_is_read_as_nearest_moment(
     gateway: Gateway, scratch_db: ScratchDatabase
 ) -> None:
     """So a graph that is derived again from events of an earlier release is the corrected one."""
@@ -124,7 +124,9 @@ def test_what_an_old_statement_says_is_computed_to_the_nearest_moment(
     assert ends == [(LAST_MOMENT,)]
 
 
-def test_another_tenant_is_not_told_of_it(gateway: Gateway, scratch_db: ScratchDatabase) -> None:
+def test_graph_file_time_unreadable_is_not_told_other_tenant(
+    gateway: Gateway, scratch_db: ScratchDatabase
+) -> None:
     key = gateway.key()
     reply = import_text(gateway, key, file_with_patch("fact", FACT, valid_to="2090-01-01T00:00Z"))
     assert reply.status == 201, reply.text
@@ -135,7 +137,7 @@ def test_another_tenant_is_not_told_of_it(gateway: Gateway, scratch_db: ScratchD
 
 
 @pytest.mark.parametrize("day", ["2026-01-15", "2026-01-15T01:00:00+01:00", 1768435200])
-def test_the_date_of_an_event_may_be_a_day(gateway: Gateway, day: str | int) -> None:
+def test_graph_file_event_date_may_be_day(gateway: Gateway, day: str | int) -> None:
     graph = Graph(gateway, gateway.key())
     event = {"type": "event", "title": "Regatta", "event_date": day}
     (node_id,) = graph.create(event)
@@ -153,7 +155,7 @@ def test_the_date_of_an_event_may_be_a_day(gateway: Gateway, day: str | int) -> 
 
 
 @pytest.mark.parametrize("node_type", ["decision", "event"])
-def test_a_file_gives_no_category_to_what_has_none(gateway: Gateway, node_type: str) -> None:
+def test_graph_file_refuses_field_of_other_node_type(gateway: Gateway, node_type: str) -> None:
     reply = import_text(gateway, gateway.key(), file_with_patch(node_type, "x", category="any"))
     assert reply.status == 422
     assert "`category` is no field of" in reply.error["message"]

@@ -31,7 +31,7 @@ def pages(graph: Graph, **query: Any) -> list[str]:
         cursor = {"cursor": page["next_cursor"]}
 
 
-def test_a_list_is_filtered_by_what_the_nodes_are(graph: Graph) -> None:
+def test_graph_list_filters_by_node_fields(graph: Graph) -> None:
     buy = {"type": "decision", "title": "Buy a kayak", "rationale": "It is light."}
     sell = {**buy, "title": "Sell the boat", "status": "superseded"}
     ids = graph.create(
@@ -58,7 +58,7 @@ def test_a_list_is_filtered_by_what_the_nodes_are(graph: Graph) -> None:
 
 @pytest.mark.parametrize("sort", ["updated_at", "created_at", "name", "weight", "confidence"])
 @pytest.mark.parametrize("order", ["asc", "desc"])
-def test_pages_are_the_list_as_it_was_at_the_first(graph: Graph, sort: str, order: str) -> None:
+def test_graph_list_pages_keep_first_page_state(graph: Graph, sort: str, order: str) -> None:
     nodes = [topic(f"Topic {n % 3}{n}", confidence=0.1 * (n % 4)) for n in range(9)]
     ids = graph.create(*nodes)
     graph.create(*nodes[:4])
@@ -93,14 +93,14 @@ def test_pages_are_the_list_as_it_was_at_the_first(graph: Graph, sort: str, orde
     ],
     ids=str,
 )
-def test_a_list_that_cannot_be_is_refused_by_its_field(
+def test_graph_list_refuses_invalid_query_by_field(
     graph: Graph, query: dict[str, Any], status: int, field: str
 ) -> None:
     reply = graph.ask("nodes", **query)
     assert (reply.status, reply.error["details"]["field"]) == (status, field)
 
 
-def test_a_cursor_is_good_for_its_list_alone(graph: Graph) -> None:
+def test_graph_list_cursor_is_bound_to_its_list(graph: Graph) -> None:
     graph.create(topic("a"), topic("b"), topic("c"))
     cursor = graph.read("nodes", limit=1)["next_cursor"]
     for path, query in (
@@ -113,7 +113,7 @@ def test_a_cursor_is_good_for_its_list_alone(graph: Graph) -> None:
         assert (reply.status, reply.error["details"]) == (400, {"field": "cursor"}), path
 
 
-def test_nodes_of_several_scopes_are_one_in_the_list(graph: Graph) -> None:
+def test_graph_list_joins_nodes_of_several_scopes(graph: Graph) -> None:
     """Joined, with what the latest said; only what all readers may see."""
     other = Graph(graph.gateway, graph.key, ("agent:helper", "user:ada", "user:bo"))
     (ada,) = graph.create(entity("Ada", kind="person", confidence=0.4))
@@ -133,7 +133,7 @@ def test_nodes_of_several_scopes_are_one_in_the_list(graph: Graph) -> None:
     assert names(graph) == []
 
 
-def test_a_list_shows_nobody_elses(graph: Graph) -> None:
+def test_graph_list_shows_no_foreign_nodes(graph: Graph) -> None:
     """Two tenants, and two users of one: another's nodes change no byte of an answer."""
     ada = Graph(graph.gateway, graph.gateway.key(user="user:ada"), ("user:ada",))
     bo = Graph(graph.gateway, graph.gateway.key(user="user:bo"), ("user:bo",))
@@ -155,7 +155,7 @@ def test_a_list_shows_nobody_elses(graph: Graph) -> None:
 # history -----------------------------------------------------------------------------------------
 
 
-def test_a_history_tells_who_said_what_and_cites_it(graph: Graph) -> None:
+def test_graph_history_names_and_cites_speakers(graph: Graph) -> None:
     (ada,) = graph.create(entity("Ada", kind="person"))
     helper = {"speaker": "agent:helper", "description": "A sailor", "confidence": 0.5}
     patched = graph.write("PATCH", f"nodes/{ada}", **helper)
@@ -177,7 +177,7 @@ def test_a_history_tells_who_said_what_and_cites_it(graph: Graph) -> None:
     assert times == sorted(times)
 
 
-def test_a_history_has_pages_and_all_members(graph: Graph) -> None:
+def test_graph_history_pages_over_all_members(graph: Graph) -> None:
     other = Graph(graph.gateway, graph.key, ("agent:helper", "user:ada", "user:bo"))
     (ada,) = graph.create(entity("Ada"))
     (same,) = other.create(entity("Ada"))
@@ -198,7 +198,7 @@ def test_a_history_has_pages_and_all_members(graph: Graph) -> None:
     assert graph.ask(f"nodes/{ada}/history", participants=["user:bo"]).status == 404
 
 
-def test_only_members_of_the_tenant_find_a_history(graph: Graph) -> None:
+def test_graph_history_is_hidden_from_other_tenant(graph: Graph) -> None:
     (ada,) = graph.create(entity("Ada"))
     far = graph.gateway.key("globex")
     query = {"participants": WHO}

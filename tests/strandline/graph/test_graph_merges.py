@@ -20,7 +20,7 @@ def groups(graph: Graph, **query: Any) -> set[frozenset[str]]:
     return {frozenset(node["members"]) for node in graph.read("nodes", **query)["nodes"]}
 
 
-def test_merged_nodes_are_one_until_it_is_undone(graph: Graph) -> None:
+def test_graph_merge_joins_nodes_until_undone(graph: Graph) -> None:
     ada, byron, lady = graph.create(
         entity("Ada", kind="person"),
         entity("Ada Byron", kind="person", description="A sailor"),
@@ -61,7 +61,7 @@ def test_merged_nodes_are_one_until_it_is_undone(graph: Graph) -> None:
     ]
 
 
-def test_before_a_merge_they_were_two(graph: Graph) -> None:
+def test_graph_merge_as_of_earlier_time_shows_two_nodes(graph: Graph) -> None:
     stated = graph.write("POST", "nodes", nodes=[topic("rowing"), topic("row boats")])
     rowing, boats = (node["id"] for node in stated["nodes"])
     merge = graph.write("POST", "merges", from_id=boats, into_id=rowing)
@@ -77,7 +77,7 @@ def test_before_a_merge_they_were_two(graph: Graph) -> None:
         assert frozenset(members) in expected
 
 
-def test_what_is_asked_of_a_time_before_a_merge_tells_them_apart(graph: Graph) -> None:
+def test_graph_merge_as_of_earlier_time_splits_search_and_fields(graph: Graph) -> None:
     """By traversals, searches and fields of topics; what was joined for a while is one then."""
 
     def ask(path: str, as_of: str, **body: Any) -> Any:
@@ -136,7 +136,7 @@ def test_what_is_asked_of_a_time_before_a_merge_tells_them_apart(graph: Graph) -
         }
 
 
-def test_who_was_one_then_is_told_as_one_whatever_became_of_them(graph: Graph) -> None:
+def test_graph_merge_as_of_its_time_survives_later_changes(graph: Graph) -> None:
     """From each of them: a node of the same name that was merged since, and one that was merged
     then and is not any more."""
     other = Graph(graph.gateway, graph.key, ("agent:helper", "user:ada", "user:bo"))
@@ -163,7 +163,7 @@ def test_who_was_one_then_is_told_as_one_whatever_became_of_them(graph: Graph) -
                 assert set(graph.read(f"nodes/{start}", as_of=as_of)["members"]) == members
 
 
-def test_a_name_is_found_after_it_was_merged(graph: Graph) -> None:
+def test_graph_merge_keeps_merged_name_searchable(graph: Graph) -> None:
     """However short: no word of the question finds it."""
     golang, go, _ = graph.create(entity("Golang"), entity("Go"), entity("Gopher"))
     for expected in ({go}, {golang, go}):
@@ -175,7 +175,7 @@ def test_a_name_is_found_after_it_was_merged(graph: Graph) -> None:
             graph.write("POST", "merges", from_id=go, into_id=golang)
 
 
-def test_a_merge_holds_in_its_scope(graph: Graph) -> None:
+def test_graph_merge_holds_only_in_its_scope(graph: Graph) -> None:
     """Among others the names stay two."""
     other = Graph(graph.gateway, graph.key, ("agent:helper", "user:ada", "user:bo"))
     ada, byron = graph.create(entity("Ada"), entity("Ada Byron"))
@@ -188,7 +188,9 @@ def test_a_merge_holds_in_its_scope(graph: Graph) -> None:
     assert (reply.status, reply.error["details"]["field"]) == (409, "from_id")
 
 
-def test_what_is_no_pair_is_refused_by_its_field(graph: Graph, scratch_db: ScratchDatabase) -> None:
+def test_graph_merge_refuses_invalid_pair_by_field(
+    graph: Graph, scratch_db: ScratchDatabase
+) -> None:
     ada, same, rowing, rows, tall = graph.create(
         entity("Ada"), entity("Adah"), topic("rowing"), fact("Ada rows"), fact("Ada is tall")
     )
@@ -209,7 +211,7 @@ def test_what_is_no_pair_is_refused_by_its_field(graph: Graph, scratch_db: Scrat
     assert scratch_db.rows("select count(*) from events") == [(6,)]
 
 
-def test_near_names_of_one_scope_and_type_are_proposed(graph: Graph) -> None:
+def test_graph_merge_proposals_list_near_names(graph: Graph) -> None:
     nils, niels, *_ = graph.create(
         entity("Nils Berg"),
         entity("Niels Berg"),
@@ -233,7 +235,7 @@ def test_near_names_of_one_scope_and_type_are_proposed(graph: Graph) -> None:
     assert graph.read("merges/proposals")["proposals"] == []
 
 
-def test_near_vectors_are_proposed(graph: Graph, scratch_db: ScratchDatabase) -> None:
+def test_graph_merge_proposals_list_near_vectors(graph: Graph, scratch_db: ScratchDatabase) -> None:
     """With vectors in the present space; another space's do not count."""
     boat, ship, car = graph.create(entity("boat"), entity("ship"), entity("car"))
     space = "minilm-l6-v2-int8/384"

@@ -39,7 +39,7 @@ def get(gateway: Gateway, key: str, path: str, **query: object) -> Any:
     return reply.body
 
 
-def test_nodes_are_stored_with_their_statements_and_read_again(gateway: Gateway) -> None:
+def test_graph_node_is_stored_with_statement_and_read(gateway: Gateway) -> None:
     key = gateway.key()
     answer = store(gateway, key, NODES, "k1")
     assert answer.status == 201, answer.body
@@ -63,7 +63,7 @@ def test_nodes_are_stored_with_their_statements_and_read_again(gateway: Gateway)
     )
 
 
-def test_a_replaced_fact_is_told_as_it_was_known(gateway: Gateway) -> None:
+def test_graph_node_replaced_is_read_as_of_earlier_time(gateway: Gateway) -> None:
     key = gateway.key()
     first = store(gateway, key, [{"type": "fact", "content": "Ada lives in Oslo"}]).body
     (old,) = first["nodes"]
@@ -113,7 +113,7 @@ def test_a_replaced_fact_is_told_as_it_was_known(gateway: Gateway) -> None:
         ),
     ],
 )
-def test_what_cannot_be_stored_is_refused_by_its_field(
+def test_graph_node_refuses_invalid_field_by_name(
     gateway: Gateway, scratch_db: ScratchDatabase, node: dict[str, Any], field: str
 ) -> None:
     answer = store(gateway, gateway.key(), [node])
@@ -122,7 +122,7 @@ def test_what_cannot_be_stored_is_refused_by_its_field(
     assert scratch_db.rows("select count(*) from events") == [(0,)]
 
 
-def test_a_refusal_names_the_types_and_repeats_nothing_of_the_request(gateway: Gateway) -> None:
+def test_graph_node_refusal_names_types_and_quotes_nothing(gateway: Gateway) -> None:
     key = gateway.key()
     answer = store(gateway, key, [{"type": "person", "name": "Ada"}])
     expected = "nodes.0: 'type' must be one of 'fact', 'decision', 'entity', 'event', 'topic'"
@@ -133,7 +133,7 @@ def test_a_refusal_names_the_types_and_repeats_nothing_of_the_request(gateway: G
     assert "secret" not in answer.text
 
 
-def test_the_largest_decision_is_stored(gateway: Gateway) -> None:
+def test_graph_node_of_largest_decision_is_stored(gateway: Gateway) -> None:
     decision = {
         "type": "decision",
         "title": "t" * 500,
@@ -143,7 +143,7 @@ def test_the_largest_decision_is_stored(gateway: Gateway) -> None:
     assert store(gateway, gateway.key(), [decision] * 50).status == 201
 
 
-def test_another_request_under_the_key_is_a_conflict(
+def test_graph_node_request_with_reused_key_conflicts(
     gateway: Gateway, scratch_db: ScratchDatabase
 ) -> None:
     key = gateway.key()
@@ -154,7 +154,7 @@ def test_another_request_under_the_key_is_a_conflict(
     assert scratch_db.rows("select count(*) from graph_observations") == before
 
 
-def test_who_was_not_there_finds_nothing(gateway: Gateway) -> None:
+def test_graph_node_is_hidden_from_non_participants(gateway: Gateway) -> None:
     answer = store(gateway, gateway.key(), NODES).body
     for user, status in (("user:ada", 200), ("user:bo", 404)):
         key = gateway.key(user=user)

@@ -36,7 +36,7 @@ NODES: list[dict[str, Any]] = [
 ]
 
 
-def test_a_node_is_found_by_name_and_words_at_once_and_then_by_meaning(
+def test_graph_search_finds_node_by_words_then_meaning(
     gateway: Gateway, scratch_db: ScratchDatabase
 ) -> None:
     key = gateway.key()
@@ -57,7 +57,7 @@ def test_a_node_is_found_by_name_and_words_at_once_and_then_by_meaning(
     assert scratch_db.rows("select count(*) from scope_work") == [(0,)]
 
 
-def test_a_text_is_found_by_any_part_of_it(gateway: Gateway) -> None:
+def test_graph_search_finds_any_part_of_text(gateway: Gateway) -> None:
     key = gateway.key()
     store(gateway, key, NODES)
     answer = ask(gateway, key, "search", mode="exact", query="THE LIGHT")
@@ -73,7 +73,7 @@ def test_a_text_is_found_by_any_part_of_it(gateway: Gateway) -> None:
     assert names(ask(gateway, key, "search", mode="exact", query="100%_")) == []
 
 
-def test_what_lies_within_two_edges_of_a_name_is_found(gateway: Gateway) -> None:
+def test_graph_search_finds_nodes_within_two_edges(gateway: Gateway) -> None:
     key = gateway.key()
     ada, *_ = store(gateway, key, NODES)
     doubted = {
@@ -110,7 +110,7 @@ def test_what_lies_within_two_edges_of_a_name_is_found(gateway: Gateway) -> None
         (3, "invalidation_chain", set[str]()),
     ],
 )
-def test_a_traversal_leads_to_what_it_names(
+def test_graph_traversal_kind_selects_reached_nodes(
     gateway: Gateway, start: int, traversal: str, expected: set[str]
 ) -> None:
     key = gateway.key()
@@ -124,7 +124,7 @@ def test_a_traversal_leads_to_what_it_names(
     assert bool(answer["edges"]) == bool(expected)
 
 
-def test_hops_are_counted_and_bounded(gateway: Gateway) -> None:
+def test_graph_traversal_counts_and_bounds_hops(gateway: Gateway) -> None:
     key = gateway.key()
     chain: list[dict[str, Any]] = [{"type": "entity", "ref": "n0", "name": "node 0"}]
     for n in range(1, 6):
@@ -143,7 +143,7 @@ def test_hops_are_counted_and_bounded(gateway: Gateway) -> None:
     assert (len(cut["nodes"]), cut["degraded"]) == (3, ["cut_by_limit"])
 
 
-def test_edges_between_what_is_equally_far_are_shown(
+def test_graph_traversal_shows_edges_of_equally_far_nodes(
     gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ada uses three boats; four are moored in a row, of which one left since."""
@@ -174,7 +174,7 @@ def test_edges_between_what_is_equally_far_are_shown(
         assert len(ask(gateway, key, "traverse", node_id=ada, **when)["edges"]) == count
 
 
-def test_only_edges_that_a_traversal_follows_are_shown(gateway: Gateway) -> None:
+def test_graph_traversal_shows_only_followed_edges(gateway: Gateway) -> None:
     """Two facts about Ada are related by an edge that leads to no fact from an entity."""
     key, graph = gateway.key(), Graph(gateway, gateway.key(), tuple(WHO))
     about = [{"edge": "fact_entity", "target": "ada"}]
@@ -189,7 +189,7 @@ def test_only_edges_that_a_traversal_follows_are_shown(gateway: Gateway) -> None
         assert (len(answer["nodes"]), len(answer["edges"])) == (3, count)
 
 
-def test_nodes_of_a_name_in_several_scopes_are_one(gateway: Gateway) -> None:
+def test_graph_search_joins_same_name_over_scopes(gateway: Gateway) -> None:
     key = gateway.key()
     ids = store(gateway, key, NODES)
     link = {"edge": "fact_entity", "target": "ada"}
@@ -206,7 +206,7 @@ def test_nodes_of_a_name_in_several_scopes_are_one(gateway: Gateway) -> None:
     assert names(alone) == ["Ada", "Ada has a dog"]
 
 
-def test_what_was_replaced_is_told_as_of_then(gateway: Gateway) -> None:
+def test_graph_search_as_of_earlier_time_finds_replaced_fact(gateway: Gateway) -> None:
     key = gateway.key()
     ada, _, _, oslo, *_ = store(gateway, key, NODES)
     gateway.sweep()
@@ -240,7 +240,7 @@ def test_what_was_replaced_is_told_as_of_then(gateway: Gateway) -> None:
     assert early.status == 404, "it was not known yet"
 
 
-def test_the_nearest_topics_leave_out_archived_ones(
+def test_graph_search_of_nearest_topics_omits_archived(
     gateway: Gateway, scratch_db: ScratchDatabase
 ) -> None:
     key = gateway.key()
@@ -254,7 +254,9 @@ def test_the_nearest_topics_leave_out_archived_ones(
     assert (names(body), body["nodes"][0]["archived"]) == (["Rowing"], True)
 
 
-def test_without_a_vector_it_says_so(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_graph_search_without_vector_says_so(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
     key = gateway.key()
     store(gateway, key, NODES)
     gateway.sweep()
@@ -294,14 +296,14 @@ def test_without_a_vector_it_says_so(gateway: Gateway, monkeypatch: pytest.Monke
         ("topics/nearest", {"query": "x", "archived": "no"}, "archived"),
     ],
 )
-def test_what_cannot_be_asked_is_refused_by_its_field(
+def test_graph_search_refuses_invalid_field_by_name(
     gateway: Gateway, path: str, body: dict[str, object], field: str
 ) -> None:
     reply = call(gateway, gateway.key(), path, **body)
     assert (reply.status, reply.error["details"]["field"]) == (422, field)
 
 
-def test_a_traversal_starts_where_it_can(gateway: Gateway) -> None:
+def test_graph_traversal_refuses_wrong_start(gateway: Gateway) -> None:
     key = gateway.key()
     ada, *_ = store(gateway, key, NODES)
     reply = call(gateway, key, "traverse", node_id=ada, traversal="decision_entities")
@@ -311,7 +313,7 @@ def test_a_traversal_starts_where_it_can(gateway: Gateway) -> None:
     assert call(gateway, key, "conflicts", node_id=ada).error["details"]["field"] == "node_id"
 
 
-def test_who_was_not_there_finds_nothing(gateway: Gateway) -> None:
+def test_graph_search_is_hidden_from_non_participants(gateway: Gateway) -> None:
     ids = store(gateway, gateway.key(), NODES)
     gateway.sweep()
     strangers = {
@@ -335,7 +337,7 @@ def test_who_was_not_there_finds_nothing(gateway: Gateway) -> None:
     assert together["nodes"] == []
 
 
-def test_an_edge_tells_when_it_was_first_and_last_seen(gateway: Gateway) -> None:
+def test_graph_traversal_edge_has_first_and_last_seen(gateway: Gateway) -> None:
     graph = Graph(gateway, gateway.key())
     ada, boat = graph.create(entity("Ada"), entity("the Petrel"))
     moments = [

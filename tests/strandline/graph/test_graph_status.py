@@ -15,7 +15,7 @@ def status(gateway: Gateway, key: str, *who: str, everybody: str = "false") -> A
     return reply.body
 
 
-def test_it_counts_what_is_in_view(gateway: Gateway, scratch_db: ScratchDatabase) -> None:
+def test_graph_status_counts_nodes_in_view(gateway: Gateway, scratch_db: ScratchDatabase) -> None:
     key = gateway.key()
     graph = Graph(gateway, key)
     link = {"edge": "fact_entity", "target": "ada"}
@@ -77,7 +77,7 @@ def test_it_counts_what_is_in_view(gateway: Gateway, scratch_db: ScratchDatabase
     assert (whole["scopes"], whole["nodes"]["fact"]["total"]) == (2, 2)
 
 
-def test_another_tenant_and_another_user_change_nothing(gateway: Gateway) -> None:
+def test_graph_status_ignores_other_tenant_and_user(gateway: Gateway) -> None:
     ada = gateway.key(user="user:ada")
     Graph(gateway, ada, ("user:ada",)).create(entity("Ada"), entity("the Petrel"))
     before = status(gateway, ada)

@@ -43,7 +43,7 @@ def extract(*texts: str, speaker: str = "user:mara", role: str = "user") -> Extr
         ),
     ],
 )
-def test_a_form_gives_a_fact(text: str, fact: str, category: str | None) -> None:
+def test_heuristic_statement_gives_fact(text: str, fact: str, category: str | None) -> None:
     facts = {item.content: item for item in extract("Hello.", text).facts}
     assert fact in facts
     assert facts[fact].events == [2]
@@ -66,7 +66,7 @@ def test_a_form_gives_a_fact(text: str, fact: str, category: str | None) -> None
         "You decided to go.",
     ],
 )
-def test_what_only_looks_like_it_gives_nothing(text: str) -> None:
+def test_heuristic_statement_lookalike_gives_nothing(text: str) -> None:
     extraction = extract(text)
     assert (extraction.facts, extraction.decisions, extraction.relations) == ([], [], [])
 
@@ -82,7 +82,7 @@ def test_what_only_looks_like_it_gives_nothing(text: str) -> None:
         "Postgres 16 it is then",
     ],
 )
-def test_a_short_form_gives_a_decision(text: str) -> None:
+def test_heuristic_statement_gives_decision(text: str) -> None:
     (decision,) = extract(text).decisions
     assert decision.title == text[0].upper() + text[1:].rstrip(".")
 
@@ -97,18 +97,18 @@ def test_a_short_form_gives_a_decision(text: str) -> None:
         "Should we always use uv?",
     ],
 )
-def test_what_is_only_said_decides_nothing(text: str) -> None:
+def test_heuristic_statement_lookalike_gives_no_decision(text: str) -> None:
     assert extract(text).decisions == []
 
 
-def test_a_decision_has_its_reason() -> None:
+def test_heuristic_statement_decision_has_reason() -> None:
     (decision,) = extract("We decided to use Kestrel because it is boring.").decisions
     assert decision.title == "We decided to use Kestrel"
     assert decision.rationale == "it is boring"
     assert decision.about == ["Kestrel"]
 
 
-def test_a_relation_has_its_ends() -> None:
+def test_heuristic_statement_relation_has_both_ends() -> None:
     extraction = extract("My sister Linnea is here.", "I'm working on Kestrel.")
     assert [(r.source, r.relation, r.target, r.nuance) for r in extraction.relations] == [
         ("Linnea", "RELATES_TO", "Mara", "sister"),
@@ -116,12 +116,12 @@ def test_a_relation_has_its_ends() -> None:
     ]
 
 
-def test_said_twice_it_is_one_fact_of_two_events() -> None:
+def test_heuristic_statement_repeated_is_one_fact() -> None:
     (fact,) = extract("I live in Lisbon.", "Yes, I live in Lisbon.").facts
     assert fact.events == [1, 2]
 
 
-def test_only_people_in_messages_are_read() -> None:
+def test_heuristic_statement_is_read_from_user_messages_only() -> None:
     assert extract("I live in Lisbon.", speaker="agent:keel", role="agent").facts == []
     log = "\n".join(["I live in Lisbon."] * 30)
     assert extract(log).facts == []

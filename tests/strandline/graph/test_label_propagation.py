@@ -20,7 +20,7 @@ NODES, GROUP, LINKS = 20_000, 50, 6
 
 
 @pytest.mark.parametrize("crossing", [0.0, 0.1, 0.2])
-def test_planted_communities_are_found_as_another_implementation_finds_them(
+def test_label_propagation_finds_planted_communities(
     crossing: float, proof_size: Callable[[int], int]
 ) -> None:
     nodes = proof_size(NODES)
@@ -34,7 +34,7 @@ def test_planted_communities_are_found_as_another_implementation_finds_them(
     assert min(scores) >= 0.95
 
 
-def test_the_agreement_measures_what_it_says() -> None:
+def test_label_propagation_agreement_measure_is_right() -> None:
     """And a partition that ignores the links would not pass."""
     links, truth = plant(400, 8, LINKS, 0.1)
     assert agreement(truth, truth[::-1]) == 1.0
@@ -46,7 +46,7 @@ def test_the_agreement_measures_what_it_says() -> None:
     assert agreement(find_groups(links), shuffled) < 0.05
 
 
-def test_the_order_of_the_links_makes_no_difference() -> None:
+def test_label_propagation_ignores_link_order() -> None:
     links, _ = plant(1000, 20, LINKS, 0.25)
     communities = find_groups(links)
     chance = random.Random(3)
@@ -57,7 +57,7 @@ def test_the_order_of_the_links_makes_no_difference() -> None:
         assert find_groups(mixture) == communities
 
 
-def test_every_process_finds_the_same(repository: Path) -> None:
+def test_label_propagation_is_same_in_every_process(repository: Path) -> None:
     """Whatever the seed of its hashes."""
     code = (
         "from tests.strandline.graph.planted import plant\n"
@@ -77,7 +77,7 @@ def test_every_process_finds_the_same(repository: Path) -> None:
     assert outputs == {f"{find_groups(plant(300, 10, 5, 0.3)[0])}\n"}
 
 
-def test_another_seed_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_label_propagation_test_detects_random_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: an order drawn again at each run."""
     links, _ = plant(1000, 20, 3, 0.5)
     communities = find_groups(links)
@@ -85,7 +85,7 @@ def test_another_seed_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert any(find_groups(links) != communities for _ in range(5))
 
 
-def test_a_fragment_joins_the_group_that_outweighs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_label_propagation_joins_fragment_to_heavier_group(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pair joins a triangle, and with it outweighs a second pair; a triangle stays apart from
     one that it has exactly as much weight with as within itself."""
     triangle = [Link(0, 1, 30), Link(0, 2, 30), Link(1, 2, 30)]
@@ -102,7 +102,7 @@ def test_a_fragment_joins_the_group_that_outweighs_it(monkeypatch: pytest.Monkey
     assert find_groups(links) == [[0, 1, 2, 3, 4, 5, 6], [7, 8, 9]]
 
 
-def test_pieces_left_apart_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_label_propagation_test_detects_fragments(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: label propagation alone."""
     links, truth = plant(2000, 40, LINKS, 0.2)
     assert agreement(find_groups(links), truth) >= 0.97
@@ -114,7 +114,7 @@ def test_pieces_left_apart_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert agreement(find_groups(links), truth) < 0.96
 
 
-def test_bridges_and_ranks_by_hand() -> None:
+def test_label_propagation_finds_bridges_and_ranks() -> None:
     """Two triangles, and a node between them that leans to the first."""
     links = [
         *(Link(0, 1, 80), Link(0, 2, 80), Link(1, 2, 40)),
@@ -130,10 +130,10 @@ def test_bridges_and_ranks_by_hand() -> None:
     assert communities.bridges == {3}
 
 
-def test_nothing_comes_of_nothing() -> None:
+def test_label_propagation_of_empty_graph_is_empty() -> None:
     communities = measure_communities([], find_groups([]))
     assert (communities.groups, communities.bridges) == ([], frozenset())
 
 
-def test_two_nodes_are_a_community_and_keep_it() -> None:
+def test_label_propagation_keeps_pair_as_community() -> None:
     assert find_groups([Link(0, 1, 1)]) == [[0, 1]]

@@ -8,7 +8,7 @@ import pytest
 from strandline.graph.lists.propose_merges import find_near_names, split_trigrams
 
 
-def test_a_name_is_its_groups_of_three() -> None:
+def test_name_similarity_splits_into_trigrams() -> None:
     assert split_trigrams("Bo.") == {"  b", " bo", "bo "}
     assert split_trigrams(" BO  bo") == split_trigrams("bo")
     assert split_trigrams("...") == frozenset()
@@ -23,13 +23,13 @@ def test_a_name_is_its_groups_of_three() -> None:
         ("Ångström", "ångström!", 1.0),
     ],
 )
-def test_the_similarity_is_the_share_that_both_have(a: str, b: str, similarity: float) -> None:
+def test_name_similarity_is_share_of_common_trigrams(a: str, b: str, similarity: float) -> None:
     near_names = list(find_near_names({1: a, 2: b}, 0.01))
     expected = [(1, 2, pytest.approx(similarity))] if similarity else []
     assert near_names == expected
 
 
-def test_the_pairs_are_those_that_a_comparison_of_all_finds() -> None:
+def test_name_similarity_pairs_match_full_comparison() -> None:
     rng = random.Random(3)
     names = {
         n: " ".join("".join(rng.choices(string.ascii_lowercase[:4], k=4)) for _ in range(2))

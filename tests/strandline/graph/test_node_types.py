@@ -21,12 +21,12 @@ def list_models() -> dict[NodeType, type[BaseModel]]:
     return {get_args(model.model_fields["type"].annotation)[0]: model for model in models}
 
 
-def test_node_types_have_a_row_and_a_model_each() -> None:
+def test_node_types_have_row_and_model() -> None:
     assert set(NODE_TYPES) == set(list_models()) == set(get_args(NodeType.__value__))
     assert len({spec.prefix for spec in NODE_TYPES.values()}) == len(NODE_TYPES)
 
 
-def test_node_types_name_the_fields_and_defaults_of_their_models() -> None:
+def test_node_types_match_fields_of_models() -> None:
     base: Any = FactIn.__base__
     common = {*base.model_fields, "type", "invalidates", "reason"}
     for name, model in list_models().items():
@@ -39,13 +39,13 @@ def test_node_types_name_the_fields_and_defaults_of_their_models() -> None:
             assert spec.category_field in spec.fields
 
 
-def test_the_name_of_a_node_is_its_identifying_field() -> None:
+def test_node_types_name_is_identifying_field() -> None:
     node = FactIn(type="fact", content="  The buoy is red. ")
     assert name_of(node) == "The buoy is red."
     assert node.write_sentence() == "The buoy is red."
 
 
-def test_node_types_are_those_that_the_database_takes(scratch_db: ScratchDatabase) -> None:
+def test_node_types_match_database(scratch_db: ScratchDatabase) -> None:
     ((check,),) = scratch_db.rows(
         "select pg_get_constraintdef(oid) from pg_constraint"
         " where conrelid = 'graph_nodes'::regclass and contype = 'c'"
@@ -57,7 +57,7 @@ def test_node_types_are_those_that_the_database_takes(scratch_db: ScratchDatabas
 
 
 @pytest.mark.source
-def test_one_module_lists_the_node_types() -> None:
+def test_node_types_are_listed_in_one_module() -> None:
     """Whatever else differs by type is a column of the table."""
     lists = {
         str(file.relative_to(PACKAGE))

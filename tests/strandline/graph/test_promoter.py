@@ -34,7 +34,7 @@ def form(base: ScratchDatabase, gateway: Gateway, tell: Tell, key: str, **more: 
     warm(base)
 
 
-def test_a_warm_chain_becomes_nodes_that_cite_its_events(
+def test_promoter_turns_warm_chain_into_cited_nodes(
     scratch_db: ScratchDatabase, gateway: Gateway, tell: Tell
 ) -> None:
     key = gateway.key()
@@ -65,7 +65,7 @@ def test_a_warm_chain_becomes_nodes_that_cite_its_events(
     assert scratch_db.rows(STATE) == before
 
 
-def test_provenance_leads_from_an_event_to_the_graph_and_back(
+def test_promoter_provenance_links_event_and_graph(
     scratch_db: ScratchDatabase, gateway: Gateway, tell: Tell
 ) -> None:
     key = gateway.key()
@@ -107,7 +107,7 @@ def test_provenance_leads_from_an_event_to_the_graph_and_back(
     assert trace(f"fact:{event_id}x").status == 404
 
 
-def test_what_is_promoted_leads_to_events_of_its_scope(
+def test_promoter_sources_stay_in_scope(
     scratch_db: ScratchDatabase, gateway: Gateway, tell: Tell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And confidences are computed as the deployment says, here by halves, with what callers
@@ -133,7 +133,7 @@ def test_what_is_promoted_leads_to_events_of_its_scope(
     ) == [(pytest.approx(((0.95 + 0.1) / 2 + 0.1) / 2),)]
 
 
-def test_a_chain_that_is_not_warm_is_left_alone(
+def test_promoter_skips_chain_not_warm(
     scratch_db: ScratchDatabase, gateway: Gateway, tell: Tell
 ) -> None:
     form(scratch_db, gateway, tell, gateway.key())
@@ -142,7 +142,7 @@ def test_a_chain_that_is_not_warm_is_left_alone(
     assert scratch_db.rows(STATE) == []
 
 
-def test_an_allergy_is_promoted_while_it_is_warm_and_small_talk_is_not(
+def test_promoter_takes_allergy_and_skips_small_talk(
     scratch_db: ScratchDatabase, gateway: Gateway, tell: Tell
 ) -> None:
     """As they are judged: neither is warmed."""
@@ -157,7 +157,7 @@ def test_an_allergy_is_promoted_while_it_is_warm_and_small_talk_is_not(
     ]
 
 
-def test_the_archiver_promotes_what_was_never_looked_at(
+def test_promoter_is_run_by_archiver_for_cold_chain(
     scratch_db: ScratchDatabase, gateway: Gateway, tell: Tell
 ) -> None:
     form(scratch_db, gateway, tell, gateway.key())
@@ -169,7 +169,7 @@ def test_the_archiver_promotes_what_was_never_looked_at(
     assert scratch_db.rows("select distinct status from chains") == [("archived",)]
 
 
-def test_a_chain_that_cannot_be_promoted_is_not_archived(
+def test_promoter_failure_prevents_archiving(
     scratch_db: ScratchDatabase,
     gateway: Gateway,
     tell: Tell,
@@ -190,7 +190,7 @@ def fail(*_: object, **__: object) -> None:
 
 
 @pytest.mark.parametrize("job", ["promoter", "archiver"])
-def test_a_tenant_without_long_term_memory_has_no_graph(
+def test_promoter_is_off_without_long_term_memory(
     scratch_db: ScratchDatabase, gateway: Gateway, tell: Tell, job: str
 ) -> None:
     form(scratch_db, gateway, tell, gateway.key())
@@ -203,7 +203,7 @@ def test_a_tenant_without_long_term_memory_has_no_graph(
     assert scratch_db.rows("select distinct status from chains") == [(status,)]
 
 
-def test_a_failure_is_seen_stops_no_other_and_is_tried_again(
+def test_promoter_failure_is_listed_isolated_and_retried(
     scratch_db: ScratchDatabase,
     gateway: Gateway,
     tell: Tell,
@@ -235,7 +235,7 @@ def test_a_failure_is_seen_stops_no_other_and_is_tried_again(
     assert scratch_db.rows("select count(*) from chains where promoted_version = 0") == [(0,)]
 
 
-def test_a_graph_that_was_dropped_comes_back_from_what_was_decided(
+def test_promoter_rebuilds_dropped_graph_from_decisions(
     scratch_db: ScratchDatabase,
     gateway: Gateway,
     tell: Tell,
@@ -260,7 +260,7 @@ def test_a_graph_that_was_dropped_comes_back_from_what_was_decided(
     assert scratch_db.rows(STATE) == []
 
 
-def test_a_chain_that_changes_meanwhile_is_not_written_as_it_was(
+def test_promoter_skips_chain_changed_meanwhile(
     scratch_db: ScratchDatabase,
     gateway: Gateway,
     tell: Tell,
@@ -276,7 +276,7 @@ def test_a_chain_that_changes_meanwhile_is_not_written_as_it_was(
     assert scratch_db.rows(STATE) == []
 
 
-def test_a_warm_chain_is_due_in_half_an_hour_and_a_hot_one_at_once(
+def test_promoter_is_due_sooner_for_hot_chain(
     scratch_db: ScratchDatabase, gateway: Gateway, tell: Tell
 ) -> None:
     form(scratch_db, gateway, tell, gateway.key())
@@ -311,7 +311,7 @@ def test_a_warm_chain_is_due_in_half_an_hour_and_a_hot_one_at_once(
     assert next_run() is None
 
 
-def test_the_metrics_of_a_promotion_are_counted(
+def test_promoter_counts_metrics(
     scratch_db: ScratchDatabase,
     gateway: Gateway,
     tell: Tell,

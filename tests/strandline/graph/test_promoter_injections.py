@@ -90,7 +90,7 @@ def inject(gateway: Gateway, key: str) -> None:
 
 
 @pytest.mark.parametrize("model", [pytest.param(HeuristicModel, marks=pytest.mark.proof), Gullible])
-def test_200_injections_change_no_origin_no_category_and_no_trust(
+def test_promoter_injections_keep_origin_category_and_trust(
     scratch_db: ScratchDatabase,
     gateway: Gateway,
     tell: Tell,

@@ -64,7 +64,7 @@ def fact(content: str, *events: int) -> dict[str, object]:
     return {"content": content, "events": list(events), **more}
 
 
-def test_the_models_answer_is_held_against_the_events(
+def test_promoter_model_answer_is_checked_against_events(
     scratch_db: ScratchDatabase, gateway: Gateway, provider: ModelServer, key: str
 ) -> None:
     provider.script = [
@@ -104,7 +104,7 @@ def test_the_models_answer_is_held_against_the_events(
     assert failures(gateway, key) == []
 
 
-def test_a_relation_of_which_the_model_is_unsure_is_followed_only_when_asked_for(
+def test_promoter_model_unsure_relation_is_opt_in(
     scratch_db: ScratchDatabase, gateway: Gateway, provider: ModelServer, key: str
 ) -> None:
     def relation(confidence: float, target: str, event: int) -> dict[str, object]:
@@ -130,7 +130,7 @@ def test_a_relation_of_which_the_model_is_unsure_is_followed_only_when_asked_for
     assert reach(min_confidence=0.1) == {"Lisbon", "penicillin"}
 
 
-def test_what_does_not_validate_is_repaired_once(
+def test_promoter_model_invalid_answer_is_repaired_once(
     scratch_db: ScratchDatabase, gateway: Gateway, provider: ModelServer, key: str
 ) -> None:
     provider.script = [completion('{"facts": 7}'), say(facts=[fact("Alice lives in Lisbon.", 1)])]
@@ -139,7 +139,7 @@ def test_what_does_not_validate_is_repaired_once(
     assert failures(gateway, key) == []
 
 
-def test_a_model_that_fails_leaves_it_to_the_heuristic_until_a_retry(
+def test_promoter_model_failure_uses_heuristic_until_retry(
     scratch_db: ScratchDatabase, gateway: Gateway, provider: ModelServer, key: str
 ) -> None:
     provider.script = [completion('{"facts": 7}'), completion('{"facts": 8}')]
@@ -161,7 +161,7 @@ def test_a_model_that_fails_leaves_it_to_the_heuristic_until_a_retry(
 
 
 @pytest.mark.usefixtures("key")
-def test_a_model_that_is_away_for_now_is_waited_for(
+def test_promoter_model_rate_limit_is_waited_for(
     scratch_db: ScratchDatabase, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its minute is used up: the chain stays due, and is promoted when an hour is over."""
@@ -181,7 +181,7 @@ def test_a_model_that_is_away_for_now_is_waited_for(
     assert names(scratch_db, "fact") == FACTS
 
 
-def test_a_job_that_is_interrupted_goes_on_where_it_was(
+def test_promoter_model_job_resumes_after_interruption(
     scratch_db: ScratchDatabase,
     gateway: Gateway,
     provider: ModelServer,
@@ -209,7 +209,7 @@ def test_a_job_that_is_interrupted_goes_on_where_it_was(
     assert len(provider.requests) == 2
 
 
-def test_switched_off_the_model_is_not_asked(
+def test_promoter_model_switched_off_is_not_asked(
     scratch_db: ScratchDatabase, gateway: Gateway, provider: ModelServer, key: str
 ) -> None:
     scratch_db.rows("update tenants set tuning = '{\"ltm_kg_enabled\": false}'")

@@ -193,7 +193,7 @@ def kill_first(
 
 
 @pytest.mark.proof
-def test_a_function_that_is_killed_while_the_model_answers_is_resumed(
+def test_promoter_run_resumes_after_kill(
     scratch_db: ScratchDatabase,
     gateway: Gateway,
     provider: ModelServer,
@@ -228,7 +228,7 @@ def background(gateway: Gateway, key: str) -> int:
     return gateway.call("GET", "/api/v1/health", key=key).body["background"]["jobs_failed"]
 
 
-def test_an_unusable_answer_is_counted_seen_and_retried(
+def test_promoter_run_counts_and_retries_unusable_answer(
     scratch_db: ScratchDatabase,
     gateway: Gateway,
     provider: ModelServer,

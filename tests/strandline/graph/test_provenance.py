@@ -87,7 +87,7 @@ class Chance:
         return graph.send("POST", f"merges/{self._pick(known_ids, 'merge')}/undo")
 
 
-def test_everything_leads_to_events_that_its_reader_sees(
+def test_provenance_leads_to_visible_events(
     gateway: Gateway, proof_size: Callable[[int], int]
 ) -> None:
     chance = Chance(gateway, random.Random(11), {name: gateway.key(name) for name in TENANTS})
@@ -106,7 +106,7 @@ def test_everything_leads_to_events_that_its_reader_sees(
 
 
 @pytest.mark.parametrize("removal", ["delete from graph_sources", "delete from graph_observations"])
-def test_nothing_outlives_its_last_source(
+def test_provenance_loss_of_last_source_is_refused(
     gateway: Gateway, scratch_db: ScratchDatabase, removal: str
 ) -> None:
     graph = Graph(gateway, gateway.key())

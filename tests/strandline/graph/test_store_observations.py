@@ -91,7 +91,7 @@ STATE = """
 
 
 @pytest.mark.parametrize("halves", [False, True])
-def test_the_same_evidence_five_times_in_any_order_is_once(
+def test_observation_repeated_counts_once(
     scratch_db: ScratchDatabase, access: TenantDb, halves: bool
 ) -> None:
     sources = say(access, 3)
@@ -115,7 +115,7 @@ def test_the_same_evidence_five_times_in_any_order_is_once(
     assert scratch_db.rows(STATE) == once
 
 
-def test_a_newer_version_of_a_chain_replaces_what_the_older_said(
+def test_observation_of_newer_chain_version_replaces_older(
     scratch_db: ScratchDatabase, access: TenantDb
 ) -> None:
     (source,) = say(access)
@@ -131,7 +131,7 @@ def test_a_newer_version_of_a_chain_replaces_what_the_older_said(
     assert scratch_db.rows("select count(*) from graph_nodes") == [(1,)]
 
 
-def test_an_invalidated_fact_stays_and_said_again_it_is_another(
+def test_observation_after_invalidation_makes_new_fact(
     scratch_db: ScratchDatabase, access: TenantDb
 ) -> None:
     first, second, third = (replace(s, version=None) for s in say(access, 3))
@@ -153,7 +153,7 @@ def test_an_invalidated_fact_stays_and_said_again_it_is_another(
 
 
 @pytest.mark.parametrize("lacks", ["observation", "source"])
-def test_nothing_is_committed_without_a_source(
+def test_observation_without_source_is_not_committed(
     scratch_db: ScratchDatabase, access: TenantDb, lacks: str
 ) -> None:
     (source,) = say(access)
@@ -177,7 +177,7 @@ def test_nothing_is_committed_without_a_source(
         scratch_db.rows(copies[lacks])
 
 
-def test_who_was_not_there_sees_nothing_of_it(database: Database, access: TenantDb) -> None:
+def test_observation_is_hidden_from_non_participants(database: Database, access: TenantDb) -> None:
     for participants in [PAIR, ("agent:helper", "user:bo")]:
         (source,) = say(access, participants=participants)
         write(access, *lives(source))

@@ -61,7 +61,9 @@ def petrel(gateway: Gateway, key: str) -> str:
     return topic
 
 
-def test_revisions_are_kept_and_the_newest_holds(gateway: Gateway, key: str, petrel: str) -> None:
+def test_topic_field_keeps_revisions_and_shows_newest(
+    gateway: Gateway, key: str, petrel: str
+) -> None:
     berth = path_of(petrel, "berth")
     first = store(gateway, key, berth, 14, field_type="number")
     recorded_at = first["recorded_at"]
@@ -86,7 +88,7 @@ def test_revisions_are_kept_and_the_newest_holds(gateway: Gateway, key: str, pet
     assert event["metadata"]["graph"]["revise"]["topic"] == "The Petrel"
 
 
-def test_a_revision_of_the_future_holds_once_its_time_has_come(
+def test_topic_field_future_revision_waits_for_its_time(
     gateway: Gateway, key: str, petrel: str
 ) -> None:
     skipper = path_of(petrel, "skipper")
@@ -101,7 +103,7 @@ def test_a_revision_of_the_future_holds_once_its_time_has_come(
     assert len(get(gateway, key, skipper)["history"]) == 3
 
 
-def test_the_fields_of_a_topic_are_listed_by_name(gateway: Gateway, key: str, petrel: str) -> None:
+def test_topic_fields_are_listed_by_name(gateway: Gateway, key: str, petrel: str) -> None:
     for field, value in (("skipper", "Mara"), ("berth", None), ("Länge", 12.5), ("crew", ["x"])):
         store(gateway, key, path_of(petrel, field), value)
     path = path_of(petrel)
@@ -120,7 +122,9 @@ def test_the_fields_of_a_topic_are_listed_by_name(gateway: Gateway, key: str, pe
     ]
 
 
-def test_topics_of_one_name_in_view_are_joined(gateway: Gateway, key: str, petrel: str) -> None:
+def test_topic_fields_of_same_name_topics_are_joined(
+    gateway: Gateway, key: str, petrel: str
+) -> None:
     crew = [*WHO, BO]
     (other,) = state(gateway, key, "the petrel.", who=crew)
     mine, ours = path_of(petrel, "berth"), path_of(other, "berth")
@@ -151,7 +155,7 @@ def test_topics_of_one_name_in_view_are_joined(gateway: Gateway, key: str, petre
     assert revise(gateway, bos, mine, 1).status == 403, "nobody writes for others alone"
 
 
-def test_a_field_refers_to_a_topic_by_an_edge(
+def test_topic_field_refers_to_topic_by_edge(
     gateway: Gateway, scratch_db: ScratchDatabase, key: str, petrel: str
 ) -> None:
     north, south = state(gateway, key, "North harbour", "South harbour")
@@ -174,7 +178,7 @@ def test_a_field_refers_to_a_topic_by_an_edge(
     assert [item["ref_topic_id"] for item in history] == [None, north, south, north, north]
 
 
-def test_a_replay_changes_nothing(
+def test_topic_field_replay_changes_nothing(
     gateway: Gateway, scratch_db: ScratchDatabase, key: str, petrel: str
 ) -> None:
     berth = path_of(petrel, "berth")
@@ -210,7 +214,7 @@ def test_a_replay_changes_nothing(
         ("berth", {"salience": 9}, "salience"),
     ],
 )
-def test_what_cannot_be_stored_is_refused_by_its_field(
+def test_topic_field_refusal_names_field(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
     petrel: str,
@@ -225,9 +229,7 @@ def test_what_cannot_be_stored_is_refused_by_its_field(
     assert scratch_db.rows("select count(*) from events") == [(1,)]
 
 
-def test_a_value_is_required_and_a_topic_refers_to_others_only(
-    gateway: Gateway, key: str, petrel: str
-) -> None:
+def test_topic_field_needs_value_and_other_topic(gateway: Gateway, key: str, petrel: str) -> None:
     berth = path_of(petrel, "berth")
     answer = gateway.call("POST", berth, {"participants": WHO}, key=key)
     assert (answer.status, answer.error["details"]["field"]) == (422, "value")
@@ -240,7 +242,7 @@ def test_a_value_is_required_and_a_topic_refers_to_others_only(
     assert gateway.call("GET", path_of(petrel, "mast"), key=key).status == 404, "no such field"
 
 
-def test_the_largest_values_fit_into_answers(
+def test_topic_field_largest_values_fit_answer(
     gateway: Gateway, scratch_db: ScratchDatabase, key: str, petrel: str
 ) -> None:
     """More than the served cap, each nearly as large as may be: pages end by bytes."""
@@ -272,7 +274,7 @@ def test_the_largest_values_fit_into_answers(
     assert (wrong.status, wrong.error["details"]) == (400, {"field": "cursor"})
 
 
-def test_an_answer_counts_as_a_use_of_what_it_gave(
+def test_topic_field_read_raises_salience(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
     key: str,
@@ -311,7 +313,7 @@ def test_an_answer_counts_as_a_use_of_what_it_gave(
     assert saliences == {"berth": 10.0, "skipper": 10.0}, "10 at most"
 
 
-def test_a_revision_cites_its_statement_and_none_that_is_erased(
+def test_topic_field_revision_cites_unerased_statement(
     scratch_db: ScratchDatabase, gateway: Gateway, key: str, petrel: str
 ) -> None:
     revision = store(gateway, key, path_of(petrel, "berth"), 1)
@@ -333,7 +335,7 @@ def test_a_revision_cites_its_statement_and_none_that_is_erased(
         )
 
 
-def test_a_topic_has_a_category_in_the_caller_s_words(gateway: Gateway, key: str) -> None:
+def test_topic_category_is_free_text(gateway: Gateway, key: str) -> None:
     topic = {"type": "topic", "name": "The Petrel", "category": "boat"}
     body = {"participants": WHO, "nodes": [{**topic, "description": "A cutter."}]}
     (node,) = gateway.call("POST", "/api/v1/graph/nodes", body, key=key).body["nodes"]

@@ -21,7 +21,7 @@ AHEAD = {
 
 
 @pytest.mark.parametrize("statement", AHEAD.values(), ids=AHEAD.keys())
-def test_a_scope_is_folded_though_its_work_is_due_in_a_year(
+def test_clock_jump_does_not_delay_fold(
     scratch_db: ScratchDatabase, gateway: Gateway, tell: Tell, statement: str
 ) -> None:
     key = gateway.key()
@@ -48,7 +48,7 @@ def next_sweep_at(gateway: Gateway, now: datetime) -> datetime | None:
     ).get("sweeper")
 
 
-def test_a_sweep_is_due_as_long_as_a_time_is_ahead(
+def test_clock_jump_keeps_sweep_due(
     scratch_db: ScratchDatabase, gateway: Gateway, tell: Tell
 ) -> None:
     tell(gateway.key(), "The buoy goes out on Friday.")
@@ -60,7 +60,7 @@ def test_a_sweep_is_due_as_long_as_a_time_is_ahead(
     assert later is None or later > now, "a sweep asks for the next one at once"
 
 
-def test_an_erasure_is_completed_though_it_was_asked_for_in_a_year(
+def test_clock_jump_does_not_delay_erasure(
     scratch_db: ScratchDatabase, gateway: Gateway, tell: Tell
 ) -> None:
     key = gateway.key(rights=("read", "write", "erase"))
@@ -80,7 +80,7 @@ def test_an_erasure_is_completed_though_it_was_asked_for_in_a_year(
     assert state["receipt"]
 
 
-def test_a_job_leased_for_a_year_is_begun_again(gateway: Gateway) -> None:
+def test_clock_jump_does_not_hold_job_lease(gateway: Gateway) -> None:
     gateway.key()
     now = datetime.now(UTC)
     assert begin_run(gateway.database, "archiver", "r", 1, now + timedelta(days=365))
@@ -91,7 +91,7 @@ def test_a_job_leased_for_a_year_is_begun_again(gateway: Gateway) -> None:
         assert store_runs.lease_shard(access, "archiver", "another", 0, now) is not None
 
 
-def test_no_time_of_the_present_is_put_back(
+def test_clock_jump_repair_leaves_present_times(
     scratch_db: ScratchDatabase, gateway: Gateway, tell: Tell
 ) -> None:
     """Work that waits, in a tenant that lets lanes rest for weeks."""
@@ -106,7 +106,7 @@ def test_no_time_of_the_present_is_put_back(
         assert access.fetch(dict, "select put_times_back(now()) as n", {}) == [{"n": 0}]
 
 
-def test_a_lane_of_a_scope_that_was_told_of_in_a_year_is_closed(
+def test_clock_jump_does_not_keep_lane_open(
     scratch_db: ScratchDatabase, gateway: Gateway, tell: Tell
 ) -> None:
     tell(gateway.key(), "The buoy goes out on Friday.", session_id="s-1")

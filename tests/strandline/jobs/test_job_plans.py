@@ -64,7 +64,7 @@ def away(times: int) -> Callable[..., str]:
     return put
 
 
-def test_a_plan_that_fails_locks_nobody_out(
+def test_job_plan_failure_releases_tenants(
     scratch_db: ScratchDatabase, tools: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("strandline.aws.blobs.BlobStore.put_shards", away(1))
@@ -80,7 +80,7 @@ def test_a_plan_that_fails_locks_nobody_out(
     assert plan(tools) == 2
 
 
-def test_a_plan_tried_again_takes_up_its_own_job(
+def test_job_plan_retry_resumes_its_job(
     scratch_db: ScratchDatabase, tools: Any, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What somebody started and was given an id of is what then runs."""
@@ -97,7 +97,7 @@ def test_a_plan_tried_again_takes_up_its_own_job(
     ]
 
 
-def test_a_plan_whose_own_part_fails_says_so_in_the_job_that_waits(
+def test_job_plan_failure_is_told_in_waiting_job(
     scratch_db: ScratchDatabase, tools: Any, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     access = gateway.database.connect_as(Caller.background("acme"))
@@ -130,7 +130,7 @@ create trigger fail_here before insert on job_shards for each row execute functi
     ("sqlstate", "reason"),
     [("23514", "CheckViolation"), ("55P03", "unavailable"), ("ST999", "DatabaseError")],
 )
-def test_a_tenant_whose_job_cannot_begin_holds_up_no_other(
+def test_job_plan_skips_tenant_that_cannot_begin(
     scratch_db: ScratchDatabase, tools: Any, sqlstate: str, reason: str
 ) -> None:
     with psycopg.connect(scratch_db.admin_url) as admin:
@@ -142,7 +142,7 @@ def test_a_tenant_whose_job_cannot_begin_holds_up_no_other(
     ]
 
 
-def test_what_fails_in_three_tenants_in_a_row_fails_the_plan(
+def test_job_plan_fails_after_three_tenants_in_row(
     scratch_db: ScratchDatabase, tools: Any, gateway: Gateway
 ) -> None:
     """Its cause is not the tenants': the state machine tries again, and each job says why."""
@@ -156,9 +156,7 @@ def test_what_fails_in_three_tenants_in_a_row_fails_the_plan(
     assert scratch_db.rows(STATES) == [(tenant, "failed", "unavailable") for tenant in tenants]
 
 
-def test_a_job_that_somebody_has_locked_keeps_its_neighbours_waiting_a_second(
-    scratch_db: ScratchDatabase, tools: Any
-) -> None:
+def test_job_plan_waits_one_second_for_locked_job(scratch_db: ScratchDatabase, tools: Any) -> None:
     assert plan(tools, run="r") == 2
     begin = time.monotonic()
     with psycopg.connect(scratch_db.admin_url) as admin:
@@ -173,7 +171,7 @@ def test_a_job_that_somebody_has_locked_keeps_its_neighbours_waiting_a_second(
     assert 0.9 < time.monotonic() - begin < 4
 
 
-def test_a_call_for_many_tenants_leaves_its_transaction_as_it_was(
+def test_job_plan_restores_caller_after_many_tenants(
     scratch_db: ScratchDatabase, tools: Any
 ) -> None:
     """One who calls it for others is oneself again after it, also where the last of them failed."""
@@ -194,9 +192,7 @@ def test_a_call_for_many_tenants_leaves_its_transaction_as_it_was(
     assert scratch_db.rows(STATES) == [("acme", "failed", "x")]
 
 
-def test_a_job_that_gives_no_sign_of_life_is_free_again_soon(
-    scratch_db: ScratchDatabase, tools: Any
-) -> None:
+def test_job_lease_without_heartbeat_expires(scratch_db: ScratchDatabase, tools: Any) -> None:
     """A plan that was killed after it, and a part that was: five minutes. What is at work says so,
     and keeps its tenant for as long as it takes."""
     assert plan(tools) == 2
@@ -229,7 +225,7 @@ def test_a_job_that_gives_no_sign_of_life_is_free_again_soon(
     ) == [(1,)], "who lost it takes nothing back"
 
 
-def test_a_part_that_ends_and_one_that_is_taken_meet_in_one_order(
+def test_job_shard_end_and_takeover_keep_lock_order(
     scratch_db: ScratchDatabase, tools: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Somebody takes the part at the very moment at which it ends: one of them has it, and neither

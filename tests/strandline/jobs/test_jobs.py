@@ -42,7 +42,7 @@ def machine(
         yield running
 
 
-def test_a_run_does_all_tenants_work(
+def test_job_run_works_through_all_tenants(
     scratch_db: ScratchDatabase, gateway: Gateway, machine: StateMachine
 ) -> None:
     for tenant in ("acme", "globex"):
@@ -58,7 +58,7 @@ def test_a_run_does_all_tenants_work(
     assert '"jobs_done": 2' in execution["output"] or '"jobs_done":2' in execution["output"]
 
 
-def test_nothing_due_is_no_shard_and_no_job(
+def test_job_run_with_nothing_due_makes_no_job(
     scratch_db: ScratchDatabase, gateway: Gateway, machine: StateMachine
 ) -> None:
     gateway.key("acme")
@@ -85,7 +85,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, times: int, tenant: str = "acme") -
     return lambda: len(attempts)
 
 
-def test_a_shard_that_fails_is_tried_again(
+def test_job_shard_failure_is_retried(
     scratch_db: ScratchDatabase,
     gateway: Gateway,
     machine: StateMachine,
@@ -99,7 +99,7 @@ def test_a_shard_that_fails_is_tried_again(
     assert scratch_db.rows("select lease_no from job_shards") == [(2,)]
 
 
-def test_a_shard_that_fails_stops_no_other_and_says_why(
+def test_job_shard_failure_is_isolated_and_explained(
     scratch_db: ScratchDatabase,
     gateway: Gateway,
     machine: StateMachine,
@@ -125,7 +125,7 @@ def test_a_shard_that_fails_stops_no_other_and_says_why(
     assert reply.status == 409
 
 
-def test_a_shard_whose_function_is_busy_waits_for_it(
+def test_job_shard_waits_for_busy_function(
     scratch_db: ScratchDatabase,
     gateway: Gateway,
     machine: StateMachine,
@@ -156,7 +156,7 @@ def test_a_shard_whose_function_is_busy_waits_for_it(
     assert sum(waits) > child["TimeoutSeconds"]
 
 
-def test_an_admin_starts_a_job_of_their_own_tenant(
+def test_job_start_by_admin_runs_own_tenant(
     scratch_db: ScratchDatabase, gateway: Gateway, machine: StateMachine
 ) -> None:
     key = gateway.key("acme", rights=("admin",))
@@ -171,7 +171,7 @@ def test_an_admin_starts_a_job_of_their_own_tenant(
     ) == [("POST /api/v1/admin/jobs/{job}", "archiver")]
 
 
-def test_one_at_a_time_in_a_tenant(
+def test_job_second_start_in_tenant_is_refused(
     scratch_db: ScratchDatabase, gateway: Gateway, machine: StateMachine
 ) -> None:
     key = gateway.key("acme", rights=("admin",))
@@ -194,7 +194,7 @@ def test_one_at_a_time_in_a_tenant(
     ]
 
 
-def test_what_there_is_not_and_who_may_not(gateway: Gateway, machine: StateMachine) -> None:
+def test_job_unknown_or_forbidden_is_refused(gateway: Gateway, machine: StateMachine) -> None:
     key = gateway.key("acme", rights=("admin",))
     unknown = gateway.call("POST", f"{JOBS}/gardener", key=key)
     assert unknown.status == 404
@@ -205,7 +205,7 @@ def test_what_there_is_not_and_who_may_not(gateway: Gateway, machine: StateMachi
     assert gateway.call("GET", JOBS, key=reader).status == 403
 
 
-def test_a_machine_that_is_away_leaves_a_failed_job(
+def test_job_start_without_queue_leaves_failed_job(
     scratch_db: ScratchDatabase, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service: Resources = importlib.import_module("functions.admin.handler").resources
@@ -216,7 +216,7 @@ def test_a_machine_that_is_away_leaves_a_failed_job(
     assert scratch_db.rows("select state, reason from jobs") == [("failed", "not_started")]
 
 
-def test_jobs_are_listed_in_pages(scratch_db: ScratchDatabase, gateway: Gateway) -> None:
+def test_job_list_is_paged(scratch_db: ScratchDatabase, gateway: Gateway) -> None:
     key = gateway.key("acme", rights=("admin",))
     for n in range(5):
         scratch_db.rows(
@@ -237,7 +237,7 @@ def test_jobs_are_listed_in_pages(scratch_db: ScratchDatabase, gateway: Gateway)
     assert len(only["jobs"]) == 2
 
 
-def test_the_table_names_every_job_once_and_its_module() -> None:
+def test_job_table_names_every_job_and_module() -> None:
     names = [job.name for job in function_specs.JOBS]
     places = {job.name: f"shared/strandline/{job.module}" for job in function_specs.JOBS}
     assert names == [*get_args(function_specs.JobName.__value__)]
@@ -248,7 +248,7 @@ def test_the_table_names_every_job_once_and_its_module() -> None:
         assert (module.name, Path(module.__file__)) == (name, DEFINITION.parents[1] / places[name])
 
 
-def test_what_changes_nothing_is_refused_by_its_name(
+def test_job_request_refuses_unknown_field_or_kind(
     scratch_db: ScratchDatabase, gateway: Gateway
 ) -> None:
     """A body where none is read, and a kind of job that there is not."""
@@ -267,7 +267,7 @@ def test_what_changes_nothing_is_refused_by_its_name(
     assert "archiver" in wrong.error["message"]
 
 
-def test_every_kind_of_job_can_be_asked_for() -> None:
+def test_job_kinds_include_every_kind() -> None:
     assert {*KINDS} == {
         *(*admin_verbs.JOB_NAMES, "enrich", store_failures.CONTINUES_KIND),
         *(store_failures.FOLD_KIND, store_failures.EMBED_KIND, store_failures.GROW_KIND),

@@ -21,7 +21,7 @@ def shards(count: int) -> list[Shard]:
     return [Shard(f"t{n}") for n in range(count)]
 
 
-def test_items_are_as_few_as_keep_the_machine_busy(repository: Path) -> None:
+def test_packed_shards_fill_machine_with_few_items(repository: Path) -> None:
     definition = json.loads((repository / "infra" / "job.asl.json").read_text())
     assert definition["States"]["map"]["MaxConcurrency"] == MAX_CONCURRENCY
     for count, items, most in (
@@ -36,7 +36,7 @@ def test_items_are_as_few_as_keep_the_machine_busy(repository: Path) -> None:
         assert [shard for item in packed for shard in item] == shards(count)
 
 
-def test_the_machine_ends_by_itself(repository: Path) -> None:
+def test_packed_shards_machine_has_timeout(repository: Path) -> None:
     """Else the alarm on runs that time out could never be raised."""
     definition = json.loads((repository / "infra" / "job.asl.json").read_text())
     assert 3600 < definition["TimeoutSeconds"] < 24 * 3600
@@ -67,7 +67,7 @@ def step(verb: str, **fields: Any) -> Any:
     return handler().lambda_handler(event, LambdaContext("sweeper", 900))
 
 
-def test_a_tenant_that_fails_fails_alone_in_its_item(
+def test_packed_shards_tenant_fails_alone(
     shard_plan: list[dict[str, Any]], scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bad_value = "tenant-01"
@@ -96,7 +96,7 @@ def test_a_tenant_that_fails_fails_alone_in_its_item(
     assert totals["jobs_done"] == totals["events_embedded"] == len(TENANTS)
 
 
-def test_what_was_not_begun_in_time_is_tried_again(
+def test_packed_shards_retry_shards_not_begun(
     shard_plan: list[dict[str, Any]], scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And a tenant with much to do leaves half of the time to those behind it."""
@@ -117,7 +117,7 @@ def test_what_was_not_begun_in_time_is_tried_again(
     assert scratch_db.rows("select count(*) from jobs where state = 'done'") == [(3,)]
 
 
-def test_an_item_of_the_release_before_has_one_shard() -> None:
+def test_packed_shards_read_item_of_older_release() -> None:
     assert runner.list_shards({"tenant": "acme", "shard": 2}) == [Shard("acme", 2)]
     assert runner.list_shards({"shards": [["acme", 0], ["globex", 1]]}) == [
         Shard("acme"),

@@ -96,9 +96,7 @@ def tell_usage(
 # --- what is sent
 
 
-def test_it_is_sent_what_the_protocol_asks_for_and_no_more(
-    server: ModelServer, model: ChatModel
-) -> None:
+def test_chat_model_gets_protocol_fields_only(server: ModelServer, model: ChatModel) -> None:
     assert model.ask(REQUEST, model.output_mode, is_proven=False, timeout=10) == ModelReply(
         '{"topic": "tides"}', 100, 20
     )
@@ -119,7 +117,7 @@ def test_it_is_sent_what_the_protocol_asks_for_and_no_more(
 
 
 @pytest.mark.parametrize("way", [INSIDE, OBJECT, TEXT])
-def test_where_no_schema_is_taken_it_stands_in_the_prompt(
+def test_chat_model_gets_schema_in_prompt_if_unsupported(
     server: ModelServer, model: ChatModel, way: str
 ) -> None:
     model.ask(REQUEST, way, is_proven=True, timeout=10)
@@ -129,7 +127,7 @@ def test_where_no_schema_is_taken_it_stands_in_the_prompt(
     assert response_format.get("schema") == (REQUEST.schema if way == INSIDE else None)
 
 
-def test_nothing_is_taken_from_openais_own_variables(
+def test_chat_model_ignores_openai_variables(
     server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(openai_chat, "OPENAI_URL", server.url)
@@ -149,7 +147,7 @@ def test_nothing_is_taken_from_openais_own_variables(
     assert not {"openai-organization", "openai-project"} & set(server.headers[0])
 
 
-def test_azure_is_asked_as_it_wants_to_be(server: ModelServer) -> None:
+def test_chat_model_azure_gets_its_own_request(server: ModelServer) -> None:
     model = make_provider(
         settings(
             llm_provider="azure",
@@ -179,13 +177,15 @@ def test_azure_is_asked_as_it_wants_to_be(server: ModelServer) -> None:
         ({"llm_provider": "azure", "llm_model": "x"}, ["BASE_URL", "API_KEY", "API_VERSION"]),
     ],
 )
-def test_what_a_provider_needs_is_named(values: dict[str, Any], missing: list[str]) -> None:
+def test_chat_model_names_missing_provider_settings(
+    values: dict[str, Any], missing: list[str]
+) -> None:
     with pytest.raises(Misconfigured) as failure:
         make_provider(settings(**values))
     assert all(f"STRANDLINE_LLM_{name}" in failure.value.message for name in missing)
 
 
-def test_by_default_there_is_none() -> None:
+def test_chat_model_is_off_by_default() -> None:
     assert make_provider(settings()) is None
 
 
@@ -193,7 +193,7 @@ def test_by_default_there_is_none() -> None:
 
 
 @pytest.mark.parametrize("status", [302, 307, 408, 429, 500, 503])
-def test_a_status_that_does_not_blame_the_request_is_an_outage(
+def test_chat_model_status_429_or_500_is_outage(
     server: ModelServer, model: ChatModel, status: int
 ) -> None:
     server.script = [
@@ -206,7 +206,7 @@ def test_a_status_that_does_not_blame_the_request_is_an_outage(
 @pytest.mark.parametrize(
     ("status", "setting"), [(401, "API_KEY"), (403, "API_KEY"), (404, "MODEL"), (404, "BASE_URL")]
 )
-def test_a_status_that_blames_the_settings_names_them(
+def test_chat_model_status_401_or_404_names_wrong_settings(
     server: ModelServer, model: ChatModel, status: int, setting: str
 ) -> None:
     server.script = [error(status, f"Incorrect key {KEY}, asked about {SECRET}")]
@@ -217,7 +217,7 @@ def test_a_status_that_blames_the_settings_names_them(
 
 
 @pytest.mark.parametrize("status", [400, 413, 422])
-def test_a_status_that_blames_the_text_is_a_refusal(
+def test_chat_model_status_400_is_refusal(
     server: ModelServer, model: ChatModel, status: int
 ) -> None:
     server.script = [error(status, f"content policy: {SECRET}")]
@@ -240,7 +240,7 @@ def test_a_status_that_blames_the_text_is_a_refusal(
         ),
     ],
 )
-def test_a_way_that_is_refused_has_a_simpler_one(
+def test_chat_model_format_refusal_gives_simpler_format(
     server: ModelServer, model: ChatModel, way: str, sure: bool, message: str, simpler: str
 ) -> None:
     for status in (400, 422):
@@ -250,7 +250,7 @@ def test_a_way_that_is_refused_has_a_simpler_one(
         assert failure.value.simpler_format == simpler
 
 
-def test_a_server_that_breaks_over_a_format_refuses_it(
+def test_chat_model_format_error_500_is_format_refusal(
     server: ModelServer, model: ChatModel
 ) -> None:
     server.script = [error(500, "Input should be 'text' or 'json_object'"), error(500, "oops")]
@@ -259,7 +259,7 @@ def test_a_server_that_breaks_over_a_format_refuses_it(
     tell_usage(model, ModelUnavailable, sure=False)
 
 
-def test_the_simplest_way_has_none(server: ModelServer, model: ChatModel) -> None:
+def test_chat_model_simplest_format_has_no_fallback(server: ModelServer, model: ChatModel) -> None:
     server.script = [error(400, "response_format and schema")]
     assert "HTTP 400" in tell_usage(model, ModelRefused, TEXT, sure=False)
 
@@ -268,7 +268,9 @@ def test_the_simplest_way_has_none(server: ModelServer, model: ChatModel) -> Non
     "says",
     [completion("", refusal="I will not"), completion("", finish_reason="stop", refusal="No.")],
 )
-def test_a_model_that_says_no_refuses(server: ModelServer, model: ChatModel, says: Says) -> None:
+def test_chat_model_refusal_is_recognised(
+    server: ModelServer, model: ChatModel, says: Says
+) -> None:
     server.script = [says]
     assert "refuses to answer" in tell_usage(model, ModelRefused)
 
@@ -276,7 +278,7 @@ def test_a_model_that_says_no_refuses(server: ModelServer, model: ChatModel, say
 @pytest.mark.parametrize(
     "body", [b"<html>Sign in</html>", b"", b'{"error": {"code": 429}}', b"[]", b'{"choices": []}']
 )
-def test_an_answer_of_another_kind_is_of_no_use(
+def test_chat_model_rejects_unknown_answer(
     server: ModelServer, model: ChatModel, body: bytes
 ) -> None:
     server.script = [Says(body)]
@@ -286,21 +288,19 @@ def test_an_answer_of_another_kind_is_of_no_use(
 # The server goes on until the test lets it go, which it does after the error: the error itself
 # shows that the client read no further.
 @pytest.mark.parametrize("status", [200, 400, 500])
-def test_a_huge_answer_is_not_read(server: ModelServer, model: ChatModel, status: int) -> None:
+def test_chat_model_rejects_huge_answer(server: ModelServer, model: ChatModel, status: int) -> None:
     server.script = [Says(b"", hold=pour(status))]
     assert "over 262144 bytes" in tell_usage(model, InvalidModelAnswer)
 
 
-def test_a_packed_answer_is_not_unpacked(server: ModelServer, model: ChatModel) -> None:
+def test_chat_model_rejects_compressed_answer(server: ModelServer, model: ChatModel) -> None:
     server.script = [Says(b"\x1f\x8b", headers={"Content-Encoding": "gzip"})]
     assert "compressed" in tell_usage(model, InvalidModelAnswer)
     assert server.headers[0]["accept-encoding"] == "identity"
 
 
 @pytest.mark.parametrize("hold", [stay_silent, drip, drip_headers])
-def test_an_answer_that_takes_too_long_is_late(
-    server: ModelServer, model: ChatModel, hold: Any
-) -> None:
+def test_chat_model_slow_answer_times_out(server: ModelServer, model: ChatModel, hold: Any) -> None:
     server.script = [Says(b"", hold=hold)]
     started = time.monotonic()
     tell_usage(model, ModelTimeout, seconds=0.3)
@@ -310,7 +310,7 @@ def test_an_answer_that_takes_too_long_is_late(
     )
 
 
-def test_an_answer_that_drips_through_a_proxy_is_late(
+def test_chat_model_slow_proxy_answer_times_out(
     server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HTTP_PROXY", server.url.removesuffix("/v1"))
@@ -321,7 +321,7 @@ def test_an_answer_that_drips_through_a_proxy_is_late(
     assert server.paths == [f"{url}/chat/completions"]
 
 
-def test_nobody_listening_is_an_outage() -> None:
+def test_chat_model_unreachable_is_outage() -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     url = f"http://127.0.0.1:{port}/v1"
@@ -329,7 +329,7 @@ def test_nobody_listening_is_an_outage() -> None:
         assert "cannot be reached" in tell_usage(model, ModelUnavailable)
 
 
-def test_a_provider_need_not_count_tokens(server: ModelServer, model: ChatModel) -> None:
+def test_chat_model_answer_may_lack_token_counts(server: ModelServer, model: ChatModel) -> None:
     server.script = [completion("{}", tokens=None)]
     assert model.ask(REQUEST, SCHEMA, is_proven=True, timeout=10) == ModelReply("{}", None, None)
 
@@ -347,7 +347,7 @@ def test_a_provider_need_not_count_tokens(server: ModelServer, model: ChatModel)
         '{"topic": "tides", "more": [1, {"x": null}]}',
     ],
 )
-def test_what_stands_around_an_answer_is_passed_over(text: str) -> None:
+def test_chat_model_answer_ignores_surrounding_text(text: str) -> None:
     assert parse_output(text, Topic, "") == Topic(topic="tides")
 
 
@@ -355,7 +355,7 @@ def test_what_stands_around_an_answer_is_passed_over(text: str) -> None:
     "quotes", ["a </think> b", "</think>", '</think>{"topic": "no"}', "</think>{}"]
 )
 @pytest.mark.parametrize("before", ["", "<think>So?</think>"])
-def test_an_answer_may_quote_the_end_of_a_thinking_block(quotes: str, before: str) -> None:
+def test_chat_model_answer_may_quote_end_of_thinking(quotes: str, before: str) -> None:
     answer = json.dumps({"topic": quotes})
     assert parse_output(f"{before}{answer}", Topic, "") == Topic(topic=quotes)
 
@@ -381,7 +381,7 @@ def test_an_answer_may_quote_the_end_of_a_thinking_block(quotes: str, before: st
         ('{"topic": "0199a6f0-0000-7000-8000-000000000001"}', "an id that is not in the data"),
     ],
 )
-def test_what_cannot_be_used_is_told_without_being_quoted(text: str, fault: str) -> None:
+def test_chat_model_answer_fault_is_told_unquoted(text: str, fault: str) -> None:
     with pytest.raises(UnusableOutput) as unfit:
         parse_output(text, Topic, "user:alice said something")
     assert fault in str(unfit.value)
@@ -389,21 +389,21 @@ def test_what_cannot_be_used_is_told_without_being_quoted(text: str, fault: str)
     assert SECRET not in str(unfit.value)
 
 
-def test_a_model_may_name_no_topic() -> None:
+def test_chat_model_answer_may_have_no_topic() -> None:
     assert parse_output('{"topic": null}', Topic, "user:alice").topic is None
 
 
-def test_ids_that_were_shown_may_be_named() -> None:
+def test_chat_model_answer_may_name_shown_ids() -> None:
     assert parse_output('{"topic": "what User:Alice wants."}', Topic, "user:alice").topic
 
 
 @pytest.mark.parametrize("importance", ["1.1", "-0.1", "NaN", "Infinity", "1e999", '"high"'])
-def test_importance_is_a_number_from_0_to_1(importance: str) -> None:
+def test_chat_model_answer_importance_is_between_0_and_1(importance: str) -> None:
     with pytest.raises(UnusableOutput):
         parse_output(f'{{"summary": "x", "importance": {importance}}}', Summary, "")
 
 
-def test_entities_that_nobody_named_are_left_out() -> None:
+def test_chat_model_answer_drops_unmentioned_entities() -> None:
     names = ["Mara", "mara", "Nobody Inc", "new  york"]
     text = json.dumps({"entities": [{"name": name, "kind": "other"} for name in names]})
     output = parse_output(text, Entities, "Mara flies to New York.")
@@ -411,7 +411,7 @@ def test_entities_that_nobody_named_are_left_out() -> None:
 
 
 @pytest.mark.parametrize("result", [Continues, Summary, Topic, Entities])
-def test_schemas_are_of_the_strict_subset(result: Any) -> None:
+def test_chat_model_schemas_are_strict(result: Any) -> None:
     def check(node: Any) -> None:
         if isinstance(node, list):
             for one in node:  # pyright: ignore[reportUnknownVariableType]
@@ -463,7 +463,7 @@ def bedrock(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[BedrockModel, Any
     assert [config.retries for config in configs] == [{"total_max_attempts": 1}]
 
 
-def test_bedrock_gives_structure_as_a_tools_input(
+def test_chat_model_bedrock_gets_schema_as_tool(
     bedrock: tuple[BedrockModel, Any],
 ) -> None:
     model, stubber = bedrock
@@ -501,7 +501,7 @@ def test_bedrock_gives_structure_as_a_tools_input(
         ("ValidationException", ModelRefused),
     ],
 )
-def test_bedrocks_errors_have_their_meaning(
+def test_chat_model_bedrock_errors_are_translated(
     bedrock: tuple[BedrockModel, Any], code: str, kind: type[StrandlineError]
 ) -> None:
     model, stubber = bedrock
@@ -513,7 +513,7 @@ def test_bedrocks_errors_have_their_meaning(
     assert "<code>" not in failure.value.message
 
 
-def test_bedrocks_guardrail_is_a_refusal(bedrock: tuple[BedrockModel, Any]) -> None:
+def test_chat_model_bedrock_guardrail_is_refusal(bedrock: tuple[BedrockModel, Any]) -> None:
     model, stubber = bedrock
     stubber.add_response("converse", {**CONVERSE_RESPONSE, "stopReason": "guardrail_intervened"})
     with pytest.raises(ModelRefused):

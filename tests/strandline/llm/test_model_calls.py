@@ -65,7 +65,7 @@ def log_output() -> Iterator[io.StringIO]:
     handler.setStream(before)
 
 
-def test_a_tenants_calls_are_listed_for_its_admin(
+def test_model_calls_are_listed_for_tenant_admin(
     gateway: Gateway, provider: ModelServer, ask: Callable[[str, int], list[Any]]
 ) -> None:
     key = gateway.key(rights=ADMIN)
@@ -103,7 +103,7 @@ def test_a_tenants_calls_are_listed_for_its_admin(
     assert foreign.error["details"] == {"field": "cursor"}
 
 
-def test_a_rest_is_told_by_who_did_not_see_it(
+def test_model_calls_breaker_is_shown_by_other_process(
     gateway: Gateway, provider: ModelServer, ask: Callable[[str, int], list[Any]]
 ) -> None:
     """The worker's process shut the breaker; another one answers, and knows it by the database."""
@@ -123,7 +123,7 @@ def test_a_rest_is_told_by_who_did_not_see_it(
     assert language["resting_until"] is not None
 
 
-def test_a_budget_is_an_operators_word(
+def test_model_calls_budget_is_set_by_operator(
     gateway: Gateway, provider: ModelServer, ask: Callable[[str, int], list[Any]]
 ) -> None:
     key = gateway.key(rights=ADMIN)
@@ -149,7 +149,7 @@ def test_a_budget_is_an_operators_word(
     assert {"model_usd_per_month": {"from": None, "to": 0.1}} in [one["details"] for one in trail]
 
 
-def test_no_log_line_holds_a_word_of_it(
+def test_model_calls_log_no_memory_text(
     gateway: Gateway,
     provider: ModelServer,
     ask: Callable[[str, int], list[Any]],

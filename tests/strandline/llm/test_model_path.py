@@ -50,7 +50,7 @@ def by_the_model(version: dict[str, Any]) -> None:
     }
 
 
-def test_from_an_event_to_a_chain_by_the_model(
+def test_model_forms_chain_from_event(
     scratch_db: ScratchDatabase, front: Gateway, provider: ModelServer, tell: Tell
 ) -> None:
     key = front.key(rights=ADMIN)
@@ -85,9 +85,7 @@ HOSTILE: dict[str, dict[str, Any]] = {
 }
 
 
-def test_a_models_markup_is_data_wherever_it_is_shown(
-    front: Gateway, provider: ModelServer, tell: Tell
-) -> None:
+def test_model_markup_is_shown_as_data(front: Gateway, provider: ModelServer, tell: Tell) -> None:
     """It is given as it was said, in JSON and nothing else; and it lends a chain no trust."""
     provider.otherwise = lambda request: completion(json.dumps(HOSTILE[task_of(request)]))
     key, session = front.key(rights=ADMIN), "/api/v1/sessions/s-1"
@@ -117,7 +115,7 @@ def test_a_models_markup_is_data_wherever_it_is_shown(
         assert topics == {HOSTILE["topic"]["topic"]}
 
 
-def test_calls_of_a_sweep_name_its_job(
+def test_model_calls_of_sweep_name_job(
     scratch_db: ScratchDatabase, front: Gateway, tell: Tell
 ) -> None:
     talk(tell, front.key())
@@ -127,7 +125,7 @@ def test_calls_of_a_sweep_name_its_job(
     assert len(versions(scratch_db)) == 1
 
 
-def test_while_the_model_is_away_the_heuristic_model_and_once_it_is_back_a_version_by_the_model(
+def test_model_outage_leaves_heuristic_chain_until_retry(
     scratch_db: ScratchDatabase, front: Gateway, provider: ModelServer, tell: Tell
 ) -> None:
     key = front.key(rights=ADMIN)
@@ -168,7 +166,7 @@ def sources(base: ScratchDatabase) -> list[set[str]]:
     return [{made["model"] for made in version["models"].values()} for version in versions(base)]
 
 
-def test_a_chain_of_which_the_model_gives_a_part_is_the_heuristic_models_as_a_whole(
+def test_model_partial_failure_makes_chain_heuristic(
     scratch_db: ScratchDatabase, front: Gateway, provider: ModelServer, tell: Tell
 ) -> None:
     key = front.key(rights=ADMIN)
@@ -187,7 +185,7 @@ def test_a_chain_of_which_the_model_gives_a_part_is_the_heuristic_models_as_a_wh
     by_the_model(versions(scratch_db)[-1])
 
 
-def test_the_first_chain_after_a_rest_is_the_models_as_a_whole(
+def test_model_makes_whole_chain_after_breaker(
     scratch_db: ScratchDatabase, front: Gateway, provider: ModelServer, tell: Tell
 ) -> None:
     """The breaker lets one request test the model; the other parts follow it."""
@@ -205,7 +203,7 @@ def test_the_first_chain_after_a_rest_is_the_models_as_a_whole(
     assert len([one for one in provider.requests if task_of(one) in RUN]) == 3
 
 
-def test_who_names_topics_takes_nothing_from_the_fold(
+def test_model_rate_of_topic_naming_is_per_key(
     scratch_db: ScratchDatabase, front: Gateway, tell: Tell
 ) -> None:
     """A key bound to nobody has a rate of its own, not the scope's."""

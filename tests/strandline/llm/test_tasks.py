@@ -141,7 +141,7 @@ def fell(result: ModelResult[Any]) -> str | None:
 
 
 @pytest.mark.usefixtures("unsure")
-def test_every_task_goes_to_the_model(
+def test_llm_tasks_all_ask_model(
     scratch_db: ScratchDatabase, database: Database, provider: ModelServer, llm_tasks: LlmTasks
 ) -> None:
     earlier = Summary(summary="The launch is on Tuesday.", importance=0.5)
@@ -174,7 +174,7 @@ def test_every_task_goes_to_the_model(
     )
 
 
-def test_without_a_provider_it_is_the_heuristic_model_alone_and_touches_nothing() -> None:
+def test_llm_tasks_without_provider_use_heuristic_model() -> None:
     nowhere = Database("host=127.0.0.1 port=9")
     settings = ServiceSettings(database_url="", bucket="", key_secret=KEY_SECRET)
     model = LlmTasks(nowhere, settings, make_provider(settings))
@@ -187,7 +187,7 @@ def test_without_a_provider_it_is_the_heuristic_model_alone_and_touches_nothing(
     assert model.take_metrics() == {}
 
 
-def test_a_model_is_never_asked_inside_a_transaction(
+def test_llm_tasks_refuse_call_inside_transaction(
     database: Database, provider: ModelServer, llm_tasks: LlmTasks
 ) -> None:
     access = database.connect_as(Caller.background("acme"))
@@ -196,7 +196,7 @@ def test_a_model_is_never_asked_inside_a_transaction(
     assert provider.requests == []
 
 
-def test_no_call_pays_a_round_trip(
+def test_llm_tasks_call_costs_no_database_round_trip(
     database: Database, provider: ModelServer, llm_tasks: LlmTasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     llm_tasks.topic(task(), TALK)
@@ -216,7 +216,7 @@ def test_no_call_pays_a_round_trip(
 # --- what is shown
 
 
-def test_what_is_shown_is_bounded(provider: ModelServer, make: Callable[..., LlmTasks]) -> None:
+def test_llm_tasks_prompt_is_bounded(provider: ModelServer, make: Callable[..., LlmTasks]) -> None:
     model = make(llm_characters=3000, llm_event_characters=2000)
     long = [
         PromptEvent(n, "user:mara", "user", "message", letter * 5000, AT)
@@ -233,9 +233,7 @@ def test_what_is_shown_is_bounded(provider: ModelServer, make: Callable[..., Llm
     assert len(provider.prompt_text()) < 3000 + 121 * 120
 
 
-def test_a_speaker_who_is_not_of_the_scope_is_not_named(
-    provider: ModelServer, llm_tasks: LlmTasks
-) -> None:
+def test_llm_tasks_prompt_hides_foreign_speaker(provider: ModelServer, llm_tasks: LlmTasks) -> None:
     llm_tasks.summarise(task(), [PromptEvent(1, "user:mallory", "user", "message", "hello", AT)])
     assert "mallory" not in provider.prompt_text()
     assert "somebody else" in provider.prompt_text()
@@ -258,7 +256,9 @@ def broken_out(text: str, tags: list[str]) -> list[str]:
 
 
 @pytest.mark.usefixtures("unsure")
-def test_no_text_can_end_the_quotation(provider: ModelServer, llm_tasks: LlmTasks) -> None:
+def test_llm_tasks_prompt_quotation_cannot_be_ended(
+    provider: ModelServer, llm_tasks: LlmTasks
+) -> None:
     messages = [PromptEvent(1, "user:mara", "user", "message", EVIL + "\ud800", AT), TALK[1]]
     llm_tasks.summarise(task(), messages)
     llm_tasks.continues(task(), messages, messages[0], messages)
@@ -275,7 +275,7 @@ def test_no_text_can_end_the_quotation(provider: ModelServer, llm_tasks: LlmTask
 
 
 @pytest.mark.usefixtures("unsure")
-def test_a_text_that_ends_the_quotation_is_noticed(
+def test_llm_tasks_test_detects_broken_quotation(
     provider: ModelServer, llm_tasks: LlmTasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(prompts, "_escape", iter)
@@ -283,7 +283,7 @@ def test_a_text_that_ends_the_quotation_is_noticed(
     assert broken_out(provider.prompt_text(), ["events"]) != []
 
 
-def test_a_prompt_that_was_used_is_not_edited() -> None:
+def test_llm_tasks_prompt_versions_are_frozen() -> None:
     """A change of a prompt, or of what all share, is a new version: what is stored beside their
     results stays true. A new one is added here."""
     uses = {
@@ -303,7 +303,7 @@ def test_a_prompt_that_was_used_is_not_edited() -> None:
         assert uses[prompt.name] == hashlib.sha256(prompt.text.encode()).hexdigest()[:16]
 
 
-def test_the_prompts_of_answers_are_the_versions_that_were_used() -> None:
+def test_llm_tasks_answer_prompt_versions_are_frozen() -> None:
     uses = {"answer/1": "69b94209a471d73a", "reply/1": "b969af5fe3e02134"}
     for verb in ANSWER_VERSIONS:
         prompt = prompts.load_prompt(verb)
@@ -321,7 +321,7 @@ BAD: list[Any] = [
 
 
 @pytest.mark.parametrize("bad", BAD)
-def test_what_does_not_validate_is_repaired_once(
+def test_llm_tasks_repair_invalid_output_once(
     scratch_db: ScratchDatabase,
     database: Database,
     provider: ModelServer,
@@ -345,7 +345,7 @@ def test_what_does_not_validate_is_repaired_once(
 
 
 @pytest.mark.parametrize("bad", BAD)
-def test_and_then_left_to_the_heuristic(
+def test_llm_tasks_fall_back_after_failed_repair(
     provider: ModelServer, llm_tasks: LlmTasks, bad: Says
 ) -> None:
     provider.otherwise = lambda _: bad
@@ -368,7 +368,7 @@ def test_and_then_left_to_the_heuristic(
         (completion("", refusal="No."), "refused", "refused"),
     ],
 )
-def test_what_goes_wrong_leaves_the_heuristic_model_s_answer_and_a_row(
+def test_llm_tasks_failure_falls_back_and_is_recorded(
     scratch_db: ScratchDatabase,
     database: Database,
     provider: ModelServer,
@@ -388,11 +388,11 @@ def test_what_goes_wrong_leaves_the_heuristic_model_s_answer_and_a_row(
     assert (tokens > 0) == (outcome != "unavailable"), "what may be billed is counted"
 
 
-def test_nobody_listening(make: Callable[..., LlmTasks]) -> None:
+def test_llm_tasks_unreachable_model_falls_back(make: Callable[..., LlmTasks]) -> None:
     assert fell(make(llm_base_url="http://127.0.0.1:9/v1").topic(task(), TALK)) == "unavailable"
 
 
-def test_no_call_goes_past_the_tasks_deadline(provider: ModelServer, llm_tasks: LlmTasks) -> None:
+def test_llm_tasks_keep_deadline(provider: ModelServer, llm_tasks: LlmTasks) -> None:
     """Which says nothing about the model: who has more time may ask it."""
     assert fell(llm_tasks.topic(task(deadline=time.monotonic() + 0.3), TALK)) == "out_of_time"
     assert provider.requests == []
@@ -415,7 +415,7 @@ def right(request: dict[str, Any]) -> Says:
     return completion(json.dumps(RIGHT["topic"]))
 
 
-def test_a_refused_format_is_remembered_by_all_processes(
+def test_llm_tasks_share_refused_format_across_processes(
     scratch_db: ScratchDatabase,
     database: Database,
     provider: ModelServer,
@@ -433,7 +433,7 @@ def test_a_refused_format_is_remembered_by_all_processes(
     ]
 
 
-def test_a_provider_that_takes_no_format_is_asked_in_plain_words(
+def test_llm_tasks_ask_in_text_if_no_format_works(
     provider: ModelServer, llm_tasks: LlmTasks
 ) -> None:
     provider.otherwise = lambda request: (
@@ -443,7 +443,7 @@ def test_a_provider_that_takes_no_format_is_asked_in_plain_words(
     assert provider.ways() == ["json_schema", "json_object_schema", "json_object", "text"]
 
 
-def test_a_refusal_of_everything_is_not_remembered_as_a_way(
+def test_llm_tasks_store_no_format_if_all_are_refused(
     scratch_db: ScratchDatabase, provider: ModelServer, llm_tasks: LlmTasks
 ) -> None:
     provider.otherwise = lambda _: error(400)
@@ -490,7 +490,7 @@ NULLS = {"prompt_tokens": None, "completion_tokens": None, "total_tokens": None}
         pytest.param(completion(FENCED), id="fence and thoughts"),
     ],
 )
-def test_an_unusual_answer_that_is_right_is_used(
+def test_llm_tasks_use_unusual_valid_answer(
     provider: ModelServer, llm_tasks: LlmTasks, says: Says
 ) -> None:
     provider.script = [says]
@@ -509,7 +509,7 @@ ECHO = '{"$defs": {}, "properties": {"topic": {"type": "string"}}, "type": "obje
         pytest.param(parts(""), "not a JSON object", id="thoughts alone"),
     ],
 )
-def test_an_answer_that_is_wrong_is_counted_and_repaired_once(
+def test_llm_tasks_count_and_repair_wrong_answer(
     scratch_db: ScratchDatabase,
     database: Database,
     provider: ModelServer,
@@ -541,7 +541,7 @@ def event(seq: int, text: str, minutes: float = 0.0) -> PromptEvent:
     return PromptEvent(seq, "user:mara", "user", "message", text, AT + timedelta(minutes=minutes))
 
 
-def test_the_model_is_asked_only_where_the_heuristic_model_is_not_sure(
+def test_llm_tasks_ask_model_only_if_heuristic_is_unsure(
     provider: ModelServer, llm_tasks: LlmTasks
 ) -> None:
     before = [event(1, "The launch is on Friday, and the crew is told."), event(2, "Yes.")]
@@ -554,7 +554,9 @@ def test_the_model_is_asked_only_where_the_heuristic_model_is_not_sure(
 
 
 @pytest.mark.usefixtures("unsure")
-def test_yes_or_no_has_ten_tokens(provider: ModelServer, llm_tasks: LlmTasks) -> None:
+def test_llm_tasks_limit_yes_or_no_to_ten_tokens(
+    provider: ModelServer, llm_tasks: LlmTasks
+) -> None:
     assert fell(llm_tasks.continues(task(), TALK[:1], TALK[1], [])) is None
     assert fell(llm_tasks.contradicts(task(), "Friday", "Monday")) is None
     assert fell(llm_tasks.topic(task(), TALK)) is None
@@ -562,7 +564,7 @@ def test_yes_or_no_has_ten_tokens(provider: ModelServer, llm_tasks: LlmTasks) ->
 
 
 @pytest.mark.usefixtures("unsure")
-def test_a_model_that_thinks_first_gets_more_and_that_is_remembered(
+def test_llm_tasks_remember_token_limit_of_thinking_model(
     scratch_db: ScratchDatabase, provider: ModelServer, make: Callable[..., LlmTasks]
 ) -> None:
     provider.script = [cut("<think>Let me")]
@@ -579,7 +581,7 @@ def test_a_model_that_thinks_first_gets_more_and_that_is_remembered(
 
 
 @pytest.mark.usefixtures("unsure")
-def test_an_error_that_says_cut_is_no_refusal_of_a_limit(
+def test_llm_tasks_cut_answer_error_raises_token_limit(
     provider: ModelServer, llm_tasks: LlmTasks
 ) -> None:
     text = "Could not finish the message because max_tokens or model output limit was reached."
@@ -592,7 +594,7 @@ def test_an_error_that_says_cut_is_no_refusal_of_a_limit(
 
 
 @pytest.mark.parametrize("status", [401, 403, 404])
-def test_settings_that_are_refused_pause_the_model_for_all_tenants(
+def test_llm_tasks_refused_settings_pause_all_tenants(
     scratch_db: ScratchDatabase,
     provider: ModelServer,
     make: Callable[..., LlmTasks],
@@ -627,9 +629,7 @@ def test_settings_that_are_refused_pause_the_model_for_all_tenants(
     assert fell(model.topic(task("globex"), TALK)) is None
 
 
-def test_the_pause_says_what_broke_and_when_it_ends(
-    provider: ModelServer, llm_tasks: LlmTasks
-) -> None:
+def test_llm_tasks_pause_tells_cause_and_end(provider: ModelServer, llm_tasks: LlmTasks) -> None:
     provider.otherwise = lambda _: error(500)
     for _ in range(5):
         llm_tasks.topic(task(), TALK)
@@ -645,7 +645,7 @@ def test_the_pause_says_what_broke_and_when_it_ends(
 # --- the breaker
 
 
-def test_the_breaker_opens_for_all_processes_and_closes_by_one_that_tries(
+def test_llm_tasks_breaker_opens_for_all_processes(
     scratch_db: ScratchDatabase,
     provider: ModelServer,
     make: Callable[..., LlmTasks],
@@ -676,7 +676,7 @@ def test_the_breaker_opens_for_all_processes_and_closes_by_one_that_tries(
     assert scratch_db.rows("select failures from model_states") == [(0,)]
 
 
-def test_its_name_is_told_without_asking_it(
+def test_llm_tasks_model_name_needs_no_call(
     provider: ModelServer, llm_tasks: LlmTasks, database: Database
 ) -> None:
     assert LlmTasks(database, NO_LIMITS_SETTINGS, None).model_name is None
@@ -684,7 +684,9 @@ def test_its_name_is_told_without_asking_it(
     assert provider.requests == []
 
 
-def test_only_failures_in_a_row_count(provider: ModelServer, llm_tasks: LlmTasks) -> None:
+def test_llm_tasks_breaker_counts_consecutive_failures(
+    provider: ModelServer, llm_tasks: LlmTasks
+) -> None:
     for _ in range(3):
         provider.script = [error(500)] * 4
         assert {fell(llm_tasks.topic(task(), TALK)) for _ in range(4)} == {"unavailable"}
@@ -692,7 +694,9 @@ def test_only_failures_in_a_row_count(provider: ModelServer, llm_tasks: LlmTasks
         assert fell(llm_tasks.topic(task(), TALK)) is None
 
 
-def test_nonsense_opens_it_and_refusals_do_not(provider: ModelServer, llm_tasks: LlmTasks) -> None:
+def test_llm_tasks_breaker_opens_on_nonsense_not_refusals(
+    provider: ModelServer, llm_tasks: LlmTasks
+) -> None:
     provider.otherwise = lambda _: completion("", refusal="No.")
     assert {fell(llm_tasks.topic(task(), TALK)) for _ in range(6)} == {"refused"}
     provider.otherwise = lambda _: completion("nonsense")
@@ -700,7 +704,7 @@ def test_nonsense_opens_it_and_refusals_do_not(provider: ModelServer, llm_tasks:
     assert fell(llm_tasks.topic(task(), TALK)) == "breaker_open"
 
 
-def test_of_many_that_find_it_rested_one_tries(
+def test_llm_tasks_breaker_lets_one_process_try(
     scratch_db: ScratchDatabase, provider: ModelServer, make: Callable[..., LlmTasks]
 ) -> None:
     scratch_db.rows(
@@ -721,7 +725,7 @@ def test_of_many_that_find_it_rested_one_tries(
 # --- limits
 
 
-def test_a_minutes_calls_are_exact_over_all_processes(
+def test_llm_tasks_rate_is_exact_across_processes(
     provider: ModelServer, make: Callable[..., LlmTasks]
 ) -> None:
     processes = [make(), make(), make()]
@@ -731,7 +735,7 @@ def test_a_minutes_calls_are_exact_over_all_processes(
     assert fell(processes[0].topic(task(subject="user:mara"), TALK)) is None, "another's minute"
 
 
-def test_who_is_over_the_rate_is_told_when_to_ask_again(make: Callable[..., LlmTasks]) -> None:
+def test_llm_tasks_rate_limit_tells_retry_time(make: Callable[..., LlmTasks]) -> None:
     one = make(llm_calls_per_minute=4)
     topics = [one.topic(task(), TALK) for _ in range(5)]
     assert [fell(request) for request in topics] == [None] * 4 + ["rate_limited"]
@@ -744,7 +748,7 @@ def test_who_is_over_the_rate_is_told_when_to_ask_again(make: Callable[..., LlmT
     assert (fell(none), none.retry_after) == ("rate_limited", None), "waiting does not help"
 
 
-def test_a_lease_that_counts_nothing_is_noticed(
+def test_llm_tasks_test_detects_uncounted_lease(
     make: Callable[..., LlmTasks], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = store_calls.lease_calls
@@ -757,7 +761,7 @@ def test_a_lease_that_counts_nothing_is_noticed(
     assert [fell(one.topic(task(), TALK)) for _ in range(6)] == [None] * 6
 
 
-def test_after_its_minute_a_subject_may_ask_again(
+def test_llm_tasks_rate_resets_after_minute(
     scratch_db: ScratchDatabase, make: Callable[..., LlmTasks], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = make(llm_calls_per_minute=1)
@@ -770,7 +774,7 @@ def test_after_its_minute_a_subject_may_ask_again(
     assert fell(one.topic(task(), TALK)) is None
 
 
-def test_a_budget_that_ends(
+def test_llm_tasks_stop_when_budget_is_spent(
     scratch_db: ScratchDatabase,
     database: Database,
     provider: ModelServer,
@@ -794,7 +798,7 @@ def test_a_budget_that_ends(
     assert fell(make(llm_usd_per_month=0.02).topic(task(), TALK)) is None, "a new month"
 
 
-def test_an_operators_budget_goes_before_the_deployments(
+def test_llm_tasks_budget_of_tenant_beats_default(
     database: Database, provider: ModelServer, make: Callable[..., LlmTasks]
 ) -> None:
     access = database.connect_as(Caller.background("acme"))
@@ -806,7 +810,7 @@ def test_an_operators_budget_goes_before_the_deployments(
     assert provider.requests == []
 
 
-def test_two_tenants_share_nothing(
+def test_llm_tasks_limits_are_separate_per_tenant(
     scratch_db: ScratchDatabase,
     database: Database,
     provider: ModelServer,
@@ -837,7 +841,7 @@ def test_two_tenants_share_nothing(
         assert len(store_calls.list_newest(access, None, 100)) == calls
 
 
-def test_an_account_that_two_tenants_share_is_noticed(
+def test_llm_tasks_test_detects_shared_account(
     database: Database, make: Callable[..., LlmTasks], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     meter: Any = budget.LlmBudget
@@ -858,7 +862,7 @@ def test_an_account_that_two_tenants_share_is_noticed(
 # --- the ledger
 
 
-def test_calls_that_the_database_did_not_take_are_kept(
+def test_llm_tasks_keep_unwritten_call_records(
     scratch_db: ScratchDatabase,
     database: Database,
     llm_tasks: LlmTasks,
@@ -880,7 +884,7 @@ def test_calls_that_the_database_did_not_take_are_kept(
     assert len(write(scratch_db)) == 1
 
 
-def test_a_call_written_down_twice_is_there_and_paid_once(
+def test_llm_tasks_call_record_is_written_once(
     scratch_db: ScratchDatabase,
     database: Database,
     llm_tasks: LlmTasks,
@@ -902,7 +906,7 @@ def test_a_call_written_down_twice_is_there_and_paid_once(
     assert scratch_db.rows("select calls, tokens_in from monthly_spend") == [(1, 100)]
 
 
-def test_without_a_ledger_no_call_is_made(
+def test_llm_tasks_make_no_call_without_ledger(
     provider: ModelServer, make: Callable[..., LlmTasks], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def away(*_: object) -> None:
@@ -915,7 +919,7 @@ def test_without_a_ledger_no_call_is_made(
     assert len(provider.requests) == 3
 
 
-def test_old_calls_can_be_removed_and_their_sum_stays(
+def test_llm_tasks_old_call_records_leave_their_sum(
     scratch_db: ScratchDatabase, database: Database, llm_tasks: LlmTasks
 ) -> None:
     for _ in range(5):

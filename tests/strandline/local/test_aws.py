@@ -68,7 +68,7 @@ def presign(s3: Any, aws: LocalAws, method: str, seconds: int = 60) -> str:
     return s3.generate_presigned_url(method, Params=place, ExpiresIn=seconds)
 
 
-def test_an_object_is_a_file_before_it_is_acknowledged(
+def test_local_aws_object_is_file_before_acknowledgement(
     aws: LocalAws, s3: Any, tmp_path: Path
 ) -> None:
     s3.put_object(Bucket=aws.bucket, Key="tenant/cid é", Body=b"kept")
@@ -78,7 +78,7 @@ def test_an_object_is_a_file_before_it_is_acknowledged(
     assert list(file.parent.iterdir()) == []
 
 
-def test_what_cannot_be_written_is_not_acknowledged(
+def test_local_aws_failed_write_is_not_acknowledged(
     aws: LocalAws, s3: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
@@ -91,7 +91,7 @@ def test_what_cannot_be_written_is_not_acknowledged(
         s3.get_object(Bucket=aws.bucket, Key="k")
 
 
-def test_every_way_of_writing_survives_a_restart(tmp_path: Path) -> None:
+def test_local_aws_objects_survive_restart(tmp_path: Path) -> None:
     part = os.urandom(5 * 1024 * 1024)
     with LocalAws(tmp_path) as aws, closing(client("s3", config=ONCE)) as s3:
         where: dict[str, Any] = {"Bucket": aws.bucket}
@@ -123,7 +123,7 @@ def test_every_way_of_writing_survives_a_restart(tmp_path: Path) -> None:
     assert "a" not in dict(BlobFolder(tmp_path / "blobs" / "strandline-local").scan())
 
 
-def test_a_half_written_file_of_a_crash_is_no_object(tmp_path: Path) -> None:
+def test_local_aws_ignores_half_written_file(tmp_path: Path) -> None:
     folder = tmp_path / "blobs" / "strandline-local"
     folder.mkdir(parents=True)
     (folder / "+half").write_bytes(b"ha")
@@ -133,9 +133,7 @@ def test_a_half_written_file_of_a_crash_is_no_object(tmp_path: Path) -> None:
 
 
 @pytest.mark.proof
-def test_ten_thousand_objects_are_there_and_none_is_read_at_the_start(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_local_aws_start_reads_no_objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = BlobFolder(tmp_path / "blobs" / "strandline-local")
     folder.path("tenant/0").write_bytes(b"kept")
     for number in range(1, 10_000):  # links: the test is about finding files, not making them
@@ -154,7 +152,7 @@ def test_ten_thousand_objects_are_there_and_none_is_read_at_the_start(
     assert folder.path("tenant/9999") in read
 
 
-def test_objects_are_not_kept_in_memory(aws: LocalAws, s3: Any) -> None:
+def test_local_aws_keeps_no_objects_in_memory(aws: LocalAws, s3: Any) -> None:
     s3.put_object(Bucket=aws.bucket, Key="k", Body=b"x")
     bucket: Any = s3_backends[ACCOUNT_ID]["aws"].buckets[aws.bucket]
     [contents] = bucket.keys.values()
@@ -162,7 +160,7 @@ def test_objects_are_not_kept_in_memory(aws: LocalAws, s3: Any) -> None:
     assert contents.instances_tracked.maxlen == 0
 
 
-def test_a_conditional_put_is_refused_when_the_object_is_there(aws: LocalAws, s3: Any) -> None:
+def test_local_aws_refuses_conditional_put_of_existing_object(aws: LocalAws, s3: Any) -> None:
     s3.put_object(Bucket=aws.bucket, Key="k", Body=b"first", IfNoneMatch="*")
     with pytest.raises(ClientError, match="PreconditionFailed"):
         s3.put_object(Bucket=aws.bucket, Key="k", Body=b"second", IfNoneMatch="*")
@@ -185,7 +183,7 @@ def sha256_of(body: bytes) -> str:
     return base64.b64encode(hashlib.sha256(body).digest()).decode()
 
 
-def test_a_body_that_does_not_match_its_checksum_is_not_stored(aws: LocalAws, s3: Any) -> None:
+def test_local_aws_refuses_body_with_wrong_checksum(aws: LocalAws, s3: Any) -> None:
     place = {"Bucket": aws.bucket, "Key": "k", "ChecksumSHA256": sha256_of(b"right")}
     url = s3.generate_presigned_url("put_object", Params=place)
     right = sha256_of(b"right")
@@ -205,7 +203,7 @@ def test_a_body_that_does_not_match_its_checksum_is_not_stored(aws: LocalAws, s3
         s3.delete_object(Bucket=aws.bucket, Key="k")
 
 
-def test_a_signed_length_is_the_only_one(aws: LocalAws, s3: Any) -> None:
+def test_local_aws_refuses_body_of_unsigned_length(aws: LocalAws, s3: Any) -> None:
     place = {"Bucket": aws.bucket, "Key": "k", "ContentLength": 5}
     url = s3.generate_presigned_url("put_object", Params=place)
     for body in (b"four", b"sixsix", b""):
@@ -213,7 +211,7 @@ def test_a_signed_length_is_the_only_one(aws: LocalAws, s3: Any) -> None:
     assert put_to(url, b"fives")[0] == 200
 
 
-def test_a_body_that_ends_early_is_not_stored(aws: LocalAws, s3: Any) -> None:
+def test_local_aws_refuses_truncated_body(aws: LocalAws, s3: Any) -> None:
     checksum = sha256_of(b"half")
     place = {"Bucket": aws.bucket, "Key": "k", "ContentLength": 9, "ChecksumSHA256": checksum}
     url = s3.generate_presigned_url("put_object", Params=place)
@@ -229,7 +227,7 @@ def test_a_body_that_ends_early_is_not_stored(aws: LocalAws, s3: Any) -> None:
     assert s3.list_objects_v2(Bucket=aws.bucket)["KeyCount"] == 0
 
 
-def test_of_many_conditional_puts_at_once_one_wins(aws: LocalAws, s3: Any) -> None:
+def test_local_aws_conditional_put_race_has_one_winner(aws: LocalAws, s3: Any) -> None:
     place = {"Bucket": aws.bucket, "Key": "k", "IfNoneMatch": "*"}
     url = s3.generate_presigned_url("put_object", Params=place)
     bodies = [str(n).encode() * 50_000 for n in range(8)]
@@ -240,7 +238,7 @@ def test_of_many_conditional_puts_at_once_one_wins(aws: LocalAws, s3: Any) -> No
     assert content(s3, aws.bucket, "k") == bodies[results.index(200)]
 
 
-def test_a_copy_is_of_what_was_looked_at(aws: LocalAws, s3: Any) -> None:
+def test_local_aws_conditional_copy_checks_etag(aws: LocalAws, s3: Any) -> None:
     source = {"Bucket": aws.bucket, "Key": "a b/é"}
     etag = s3.put_object(**source, Body=b"first")["ETag"]
     copy = {"Bucket": aws.bucket, "Key": "copy", "CopySource": source, "CopySourceIfMatch": etag}
@@ -254,7 +252,7 @@ def test_a_copy_is_of_what_was_looked_at(aws: LocalAws, s3: Any) -> None:
     assert content(s3, aws.bucket, "copy") == b"first"
 
 
-def test_an_upload_of_before_a_restart_is_hashed_by_us(tmp_path: Path) -> None:
+def test_local_aws_upload_is_hashed_after_restart(tmp_path: Path) -> None:
     """Its checksum is not there any more: our own side reads the bytes."""
     upload, wrong = uuid.uuid4(), uuid.uuid4()
     digest = hashlib.sha256(b"bytes").digest()
@@ -279,13 +277,13 @@ def test_an_upload_of_before_a_restart_is_hashed_by_us(tmp_path: Path) -> None:
         assert not blobs.store_upload("acme", upload, "cid", uploaded_object.etag)
 
 
-def test_presigned_urls_work_without_a_client(aws: LocalAws, s3: Any) -> None:
+def test_local_aws_presigned_url_works_without_client(aws: LocalAws, s3: Any) -> None:
     # urllib calls the body a form, which moto alone would read away.
     fetch(presign(s3, aws, "put_object"), b"\x00a=b&c", "PUT")
     assert fetch(presign(s3, aws, "get_object")) == b"\x00a=b&c"
 
 
-def test_only_what_is_signed_and_in_time_is_served(aws: LocalAws, s3: Any) -> None:
+def test_local_aws_serves_only_signed_unexpired_urls(aws: LocalAws, s3: Any) -> None:
     s3.put_object(Bucket=aws.bucket, Key="tenant/a b", Body=b"private")
     good = presign(s3, aws, "get_object")
     bare = good.partition("?")[0]
@@ -302,7 +300,7 @@ def test_only_what_is_signed_and_in_time_is_served(aws: LocalAws, s3: Any) -> No
     assert content(s3, aws.bucket, "tenant/a b") == b"private"
 
 
-def test_a_stranger_with_another_key_is_refused(aws: LocalAws) -> None:
+def test_local_aws_refuses_other_access_key(aws: LocalAws) -> None:
     keys = {"aws_access_key_id": "strandline-local", "aws_secret_access_key": "guessed"}
     with closing(client("s3", **keys)) as stranger, pytest.raises(ClientError, match="Denied"):
         stranger.list_objects_v2(Bucket=aws.bucket)
@@ -311,7 +309,7 @@ def test_a_stranger_with_another_key_is_refused(aws: LocalAws) -> None:
         stranger.receive_message(QueueUrl=aws.work_queue_url)
 
 
-def test_the_queue_has_its_dead_letter_queue(aws: LocalAws) -> None:
+def test_local_aws_queue_has_dead_letter_queue(aws: LocalAws) -> None:
     with closing(client("sqs")) as sqs:
         queue_attributes = sqs.get_queue_attributes(
             QueueUrl=aws.work_queue_url, AttributeNames=["All"]
@@ -325,13 +323,13 @@ def test_the_queue_has_its_dead_letter_queue(aws: LocalAws) -> None:
     assert dead["Attributes"]["QueueArn"] in attributes["RedrivePolicy"]
 
 
-def test_the_state_machines_of_moto_sign_too(aws: LocalAws) -> None:
+def test_local_aws_signs_calls_of_moto_state_machines(aws: LocalAws) -> None:
     boto_client: Any = boto_client_for("us-east-1", "sqs")
     with closing(boto_client) as sqs:
         assert aws.work_queue_url in sqs.list_queues()["QueueUrls"]
 
 
-def test_the_environment_is_ours_and_then_given_back(
+def test_local_aws_sets_and_restores_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_PROFILE", "a-real-account")

@@ -101,7 +101,7 @@ def assert_error(answer: Answer, status: int, code: str) -> None:
     assert answer.headers["content-type"] == "application/json"
 
 
-def test_an_event_has_every_part_of_payload_format_1(port: int) -> None:
+def test_http_server_event_has_all_of_payload_format_1(port: int) -> None:
     event = event_of(port, "GET", "/api/v1/events/7?a=1&a=2&b=", None, {"X-Api-Key": "k"})
     assert event["resource"] == "/api/v1/events/{id}"
     assert event["path"] == "/api/v1/events/7"
@@ -117,7 +117,7 @@ def test_an_event_has_every_part_of_payload_format_1(port: int) -> None:
     assert "version" not in event
 
 
-def test_the_request_context_is_complete(port: int) -> None:
+def test_http_server_request_context_is_complete(port: int) -> None:
     context = event_of(port, "GET", "/api/v1/events/7")["requestContext"]
     assert context["stage"] == context["apiId"] == "local"
     assert context["resourcePath"] == "/api/v1/events/{id}"
@@ -133,14 +133,14 @@ def test_the_request_context_is_complete(port: int) -> None:
     assert context["extendedRequestId"]
 
 
-def test_what_is_absent_is_null(port: int) -> None:
+def test_http_server_absent_event_parts_are_null(port: int) -> None:
     event = event_of(port, "GET", "/echo")
     assert event["queryStringParameters"] is None
     assert event["multiValueQueryStringParameters"] is None
     assert event["pathParameters"] is None
 
 
-def test_the_context_counts_down_and_agrees_with_the_event(port: int) -> None:
+def test_http_server_lambda_context_counts_down(port: int) -> None:
     answer = call(port, "GET", "/echo")
     message = answer.json()
     assert 0 < message["remaining"] <= 1000
@@ -151,7 +151,7 @@ def test_the_context_counts_down_and_agrees_with_the_event(port: int) -> None:
     assert message["request_id"] == answer.headers["x-amzn-requestid"]
 
 
-def test_a_handler_of_a_function_folder_is_called_by_its_folder() -> None:
+def test_http_server_names_handler_by_its_folder() -> None:
     def lambda_handler(event: Event, context: LambdaContext) -> None: ...
 
     lambda_handler.__module__ = "functions.ingest.handler"
@@ -168,17 +168,17 @@ def test_a_handler_of_a_function_folder_is_called_by_its_folder() -> None:
         ("/", "root"),
     ],
 )
-def test_the_most_specific_resource_answers(port: int, path: str, name: str) -> None:
+def test_http_server_picks_most_specific_resource(port: int, path: str, name: str) -> None:
     assert call(port, "GET", path).body == name.encode()
 
 
-def test_a_greedy_resource_takes_the_rest_of_the_path(port: int) -> None:
+def test_http_server_greedy_resource_takes_rest_of_path(port: int) -> None:
     event = event_of(port, "GET", "/files/a/b/c.txt")
     assert event["resource"] == "/files/{proxy+}"
     assert event["pathParameters"] == {"proxy": "a/b/c.txt"}
 
 
-def test_paths_stay_encoded_and_queries_are_decoded(port: int) -> None:
+def test_http_server_keeps_paths_encoded_and_decodes_queries(port: int) -> None:
     event = event_of(port, "GET", "/echo/a%2Fb%20%C3%A9?q=a%2Fb+c%C3%A9")
     assert event["resource"] == "/echo/{id}"
     assert event["path"] == "/echo/a%2Fb%20%C3%A9"
@@ -186,7 +186,7 @@ def test_paths_stay_encoded_and_queries_are_decoded(port: int) -> None:
     assert event["queryStringParameters"] == {"q": "a/b cé"}
 
 
-def test_repeated_headers_keep_all_values(port: int) -> None:
+def test_http_server_repeated_headers_keep_all_values(port: int) -> None:
     request = b"GET /echo HTTP/1.1\r\nHost: x\r\nX-A: 1\r\nX-A: 2\r\nConnection: close\r\n\r\n"
     with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
         connection.sendall(request)
@@ -197,13 +197,13 @@ def test_repeated_headers_keep_all_values(port: int) -> None:
 
 
 @pytest.mark.parametrize("data", ["é{}".encode(), b"\xff\x00"])
-def test_bodies_come_as_base64(port: int, data: bytes) -> None:
+def test_http_server_passes_bodies_as_base64(port: int, data: bytes) -> None:
     event = event_of(port, "POST", "/echo", data)
     assert base64.b64decode(event["body"]) == data
     assert event["isBase64Encoded"] is True
 
 
-def test_an_answers_headers_and_binary_body_arrive(port: int) -> None:
+def test_http_server_sends_headers_and_binary_body(port: int) -> None:
     answer = call(port, "GET", "/many")
     assert answer.status == 201
     assert answer.body == b"\xff\x00"
@@ -212,20 +212,20 @@ def test_an_answers_headers_and_binary_body_arrive(port: int) -> None:
     assert answer.headers.get_all("content-length") == ["2"]
 
 
-def test_head_has_the_length_and_no_body(port: int) -> None:
+def test_http_server_head_has_length_and_no_body(port: int) -> None:
     answer = call(port, "HEAD", "/echo")
     assert answer.status == 200
     assert answer.body == b""
     assert int(answer.headers["content-length"]) > 100
 
 
-def test_no_content_has_no_length(port: int) -> None:
+def test_http_server_no_content_has_no_length(port: int) -> None:
     answer = call(port, "GET", "/empty")
     assert (answer.status, answer.body) == (204, b"")
     assert "content-length" not in answer.headers
 
 
-def test_an_unknown_path_is_404_and_a_known_one_405(port: int) -> None:
+def test_http_server_unknown_path_is_404_and_known_is_405(port: int) -> None:
     assert_error(call(port, "GET", "/api/v2/events"), 404, "route_not_found")
     assert_error(call(port, "GET", "/api/v1/events//"), 405, "method_not_allowed")
     refusal = call(port, "DELETE", "/api/v1/events/7")
@@ -234,9 +234,7 @@ def test_an_unknown_path_is_404_and_a_known_one_405(port: int) -> None:
 
 
 @pytest.mark.parametrize("is_chunked", [False, True])
-def test_a_body_over_10_mib_is_refused_and_one_of_10_mib_is_not(
-    port: int, is_chunked: bool
-) -> None:
+def test_http_server_refuses_body_over_10_mib(port: int, is_chunked: bool) -> None:
     def send(size: int) -> Answer:
         with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=20)) as connection:
             body: Any = iter([b"x" * MIB] * (size // MIB) + [b"x" * (size % MIB)])
@@ -249,14 +247,14 @@ def test_a_body_over_10_mib_is_refused_and_one_of_10_mib_is_not(
     assert_error(send(10 * MIB), 500, "internal_error")
 
 
-def test_a_body_far_over_the_limit_is_refused_unread(port: int) -> None:
+def test_http_server_refuses_huge_body_unread(port: int) -> None:
     with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
         connection.sendall(b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n")
         assert connection.recv(65536).startswith(b"HTTP/1.1 413 ")
 
 
 @pytest.mark.parametrize("length", [b"[5", b"-5", b"+5", b"", b"\xd9\xa5"])
-def test_a_content_length_that_is_no_number_is_refused(length: bytes) -> None:
+def test_http_server_refuses_invalid_content_length(length: bytes) -> None:
     answer = list[Message]()
 
     async def receive() -> Message:
@@ -275,13 +273,13 @@ def test_a_content_length_that_is_no_number_is_refused(length: bytes) -> None:
     )
 
 
-def test_an_answer_over_6_mib_is_a_failure(port: int) -> None:
+def test_http_server_answer_over_6_mib_fails(port: int) -> None:
     assert_error(call(port, "GET", "/large"), 500, "internal_error")
     assert_error(call(port, "GET", "/quotes"), 500, "internal_error")  # in JSON twice as long
     assert len(call(port, "GET", "/fits").body) == 6 * MIB - 100
 
 
-def test_a_raising_handler_is_502_and_logged(port: int, caplog: pytest.LogCaptureFixture) -> None:
+def test_http_server_raising_handler_is_502(port: int, caplog: pytest.LogCaptureFixture) -> None:
     answer = call(port, "GET", "/fails")
     assert_error(answer, 502, "internal_error")
     assert b"own" not in answer.body
@@ -291,19 +289,19 @@ def test_a_raising_handler_is_502_and_logged(port: int, caplog: pytest.LogCaptur
 
 
 @pytest.mark.parametrize("path", ["/none", "/statusless", "/splitting"])
-def test_an_unusable_answer_is_502(port: int, path: str) -> None:
+def test_http_server_unusable_answer_is_502(port: int, path: str) -> None:
     answer = call(port, "GET", path)
     assert_error(answer, 502, "internal_error")
     assert "set-cookie" not in answer.headers
 
 
-def test_a_handler_that_takes_too_long_is_504(port: int) -> None:
+def test_http_server_slow_handler_is_504(port: int) -> None:
     answer = call(port, "GET", "/slow")
     assert_error(answer, 504, "timeout")
     assert answer.json()["error"]["retryable"] is True
 
 
-def test_handlers_run_side_by_side() -> None:
+def test_http_server_runs_handlers_in_parallel() -> None:
     both = threading.Barrier(2, timeout=5)
 
     def meet(event: Event, context: LambdaContext) -> Event:
@@ -323,12 +321,12 @@ def test_handlers_run_side_by_side() -> None:
     assert statuses == [200, 200]
 
 
-def test_a_table_with_a_mistake_is_refused() -> None:
+def test_http_server_refuses_invalid_route_table() -> None:
     with pytest.raises(ValueError, match="not a route"):
         GatewayApp({"/api": echo})
 
 
-def test_a_request_that_waits_leaves_its_place_to_another() -> None:
+def test_http_server_waiting_request_frees_its_place() -> None:
     is_asleep, may_end = threading.Event(), threading.Event()
 
     def wait(event: Event, context: LambdaContext) -> Event:
@@ -366,7 +364,7 @@ HOSTS = ("localhost", "127.0.0.1", "::1", "memory.example", "*.lan.example")
         ("[::2]", 421),
     ],
 )
-def test_a_service_of_one_machine_answers_to_its_own_names_alone(host: str, status: int) -> None:
+def test_http_server_refuses_foreign_host(host: str, status: int) -> None:
     with serving_app(GatewayApp(ROUTES, hosts=HOSTS)) as port:
         for path in ("/echo", "/no-such-path"):
             answer = call(port, "GET", path, None, {"Host": host})

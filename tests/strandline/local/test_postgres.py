@@ -68,13 +68,13 @@ def await_end(data: Path) -> None:
         time.sleep(0.02)
 
 
-def test_pgvector_answers_over_tcp_and_over_the_socket(server: EmbeddedPostgres) -> None:
+def test_postgres_pgvector_answers_over_tcp_and_socket(server: EmbeddedPostgres) -> None:
     tell(server.dsn(), "CREATE EXTENSION vector")
     distance = "SELECT '[1,0]'::vector <-> '[1,2]'::vector"
     assert ask(server.dsn(), distance) == ask(server.socket_dsn(), distance) == 2.0
 
 
-def test_the_cluster_is_what_the_migrations_expect(server: EmbeddedPostgres) -> None:
+def test_postgres_cluster_fits_migrations(server: EmbeddedPostgres) -> None:
     assert str(ask(server.dsn(), "SHOW server_version")).startswith("18.")
     assert ask(server.dsn(), "SHOW server_encoding") == "UTF8"
     assert ask(server.dsn(), "SHOW max_connections") == "100"
@@ -84,15 +84,13 @@ def test_the_cluster_is_what_the_migrations_expect(server: EmbeddedPostgres) -> 
 
 @pytest.mark.parametrize("way", ["dsn", "socket_dsn"])
 @pytest.mark.parametrize("password", ["", "wrong"])
-def test_nobody_walks_in_without_the_password(
-    server: EmbeddedPostgres, way: str, password: str
-) -> None:
+def test_postgres_requires_password(server: EmbeddedPostgres, way: str, password: str) -> None:
     dsn = getattr(server, way)(password=password)
     with pytest.raises(psycopg.OperationalError, match="password"):
         psycopg.connect(dsn)
 
 
-def test_secrets_and_socket_are_private(server: EmbeddedPostgres) -> None:
+def test_postgres_secrets_and_socket_are_private(server: EmbeddedPostgres) -> None:
     secret = server.directory / "password"
     assert stat.S_IMODE(secret.stat().st_mode) == 0o600
     assert secret.read_text() == server.password
@@ -100,7 +98,7 @@ def test_secrets_and_socket_are_private(server: EmbeddedPostgres) -> None:
     assert stat.S_IMODE(server.socket_directory.stat().st_mode) == 0o700
 
 
-def test_a_clone_has_the_templates_rows_and_can_be_dropped(server: EmbeddedPostgres) -> None:
+def test_postgres_clone_has_template_rows_and_is_dropped(server: EmbeddedPostgres) -> None:
     tell(server.dsn(), 'CREATE DATABASE "odd template"')
     tell(server.dsn("odd template"), "CREATE TABLE kept AS SELECT 7 AS n")
     server.clone_database("odd template", "clone")
@@ -111,7 +109,7 @@ def test_a_clone_has_the_templates_rows_and_can_be_dropped(server: EmbeddedPostg
         psycopg.connect(server.dsn("clone"))
 
 
-def test_a_directory_in_use_is_refused(server: EmbeddedPostgres) -> None:
+def test_postgres_refuses_directory_in_use(server: EmbeddedPostgres) -> None:
     with pytest.raises(PostgresUnusable, match=f"in use by a server of process {os.getpid()}"):
         EmbeddedPostgres(server.directory).start()
     with pytest.raises(PostgresUnusable, match="in use"):
@@ -119,7 +117,7 @@ def test_a_directory_in_use_is_refused(server: EmbeddedPostgres) -> None:
     assert ask(server.dsn(), "SELECT 1") == 1
 
 
-def test_a_port_in_use_names_the_way_out(place: Path, server: EmbeddedPostgres) -> None:
+def test_postgres_refuses_port_in_use_naming_setting(place: Path, server: EmbeddedPostgres) -> None:
     other = EmbeddedPostgres(place / "other", port=server.port, durable=False)
     with pytest.raises(PostgresUnusable, match="STRANDLINE_PG_PORT"):
         other.start()
@@ -127,7 +125,7 @@ def test_a_port_in_use_names_the_way_out(place: Path, server: EmbeddedPostgres) 
         assert connection.getpeername()[1] == server.port
 
 
-def test_committed_rows_survive_a_stop_and_a_crash(place: Path) -> None:
+def test_postgres_rows_survive_stop_and_crash(place: Path) -> None:
     durable = EmbeddedPostgres(place / "durable", settings={"work_mem": "5MB"})
     durable.start()
     port = durable.port
@@ -148,7 +146,7 @@ def test_committed_rows_survive_a_stop_and_a_crash(place: Path) -> None:
         assert ask(durable.dsn(), "SHOW work_mem") == "5MB"
 
 
-def test_orphans_of_a_killed_server_do_not_block_the_next_start(place: Path) -> None:
+def test_postgres_starts_despite_orphans_of_killed_server(place: Path) -> None:
     crashed = EmbeddedPostgres(place / "orphans", durable=False).start()
     data = crashed.directory / "pgdata"
     postmaster = int((data / "postmaster.pid").read_text().splitlines()[0])
@@ -175,7 +173,7 @@ def test_orphans_of_a_killed_server_do_not_block_the_next_start(place: Path) -> 
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_the_server_dies_with_its_parent(place: Path, number: signal.Signals) -> None:
+def test_postgres_dies_with_its_parent(place: Path, number: signal.Signals) -> None:
     directory = place / "child"
     parent = subprocess.Popen(
         [sys.executable, "-c", PARENT, directory],
@@ -193,7 +191,7 @@ def test_the_server_dies_with_its_parent(place: Path, number: signal.Signals) ->
     assert log.rstrip().endswith("database system is shut down")
 
 
-def test_a_start_waits_for_a_server_that_is_stopping(place: Path) -> None:
+def test_postgres_start_waits_for_stopping_server(place: Path) -> None:
     directory = place / "child"
     command = [sys.executable, "-c", PARENT, directory]
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=ENVIRONMENT) as parent:
@@ -204,7 +202,7 @@ def test_a_start_waits_for_a_server_that_is_stopping(place: Path) -> None:
         assert ask(next_server.dsn(), "SELECT 1") == 1
 
 
-def test_processes_are_found_without_proc_too(
+def test_postgres_processes_are_found_without_proc(
     server: EmbeddedPostgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = server.directory / "pgdata"
@@ -214,7 +212,7 @@ def test_processes_are_found_without_proc_too(
     assert postgres_lock.server_processes(data.parent) == []
 
 
-def test_a_path_too_long_for_a_socket_gets_a_short_one(place: Path) -> None:
+def test_postgres_long_path_gets_short_socket(place: Path) -> None:
     with EmbeddedPostgres(place / ("long" * 30), durable=False) as server:
         assert len(os.fsencode(server.socket_directory)) < 40
         assert stat.S_IMODE(server.socket_directory.stat().st_mode) == 0o700
@@ -222,14 +220,14 @@ def test_a_path_too_long_for_a_socket_gets_a_short_one(place: Path) -> None:
     shutil.rmtree(server.socket_directory)
 
 
-def test_a_failed_start_says_what_the_server_said(place: Path) -> None:
+def test_postgres_failed_start_quotes_server(place: Path) -> None:
     wrong = EmbeddedPostgres(place / "wrong", durable=False, settings={"work_mem": "plenty"})
     with pytest.raises(PostgresUnusable, match="invalid value for parameter"):
         wrong.start()
     assert postgres_lock.server_processes(wrong.directory / "pgdata") == []
 
 
-def test_root_finds_another_place_for_what_only_root_enters(
+def test_postgres_as_root_leaves_closed_directory(
     place: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(postgres_installation, "FALLBACK_DIRECTORY", place / "shelter")
@@ -244,7 +242,7 @@ def test_root_finds_another_place_for_what_only_root_enters(
         assert server.directory == closed / "data"
 
 
-def test_binaries_out_of_reach_are_copied_once_and_work(
+def test_postgres_unreachable_binaries_are_copied_once(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(postgres_installation, "FALLBACK_DIRECTORY", place / "copies")

@@ -88,7 +88,7 @@ def stored_usage(service: RunningService) -> Any:
         return None
 
 
-def test_it_serves_survives_its_database_and_keeps_everything(shared_place: Path) -> None:
+def test_local_service_survives_database_and_keeps_data(shared_place: Path) -> None:
     with run_local_service(shared_place, 0) as service:
         agents, greeting = service.agents, format_greeting(service, 1.0)
         exports = f"export STRANDLINE_URL={service.url} STRANDLINE_API_KEY={agents.token}"
@@ -122,7 +122,7 @@ def test_it_serves_survives_its_database_and_keeps_everything(shared_place: Path
 
 
 @pytest.mark.proof
-def test_what_the_last_run_held_is_free_at_the_next(place: Path) -> None:
+def test_local_service_frees_leases_of_last_run(place: Path) -> None:
     """However it ended: nobody else works on this directory."""
     hold = (
         "insert into scope_work (tenant_id, scope_id, participants, due_at, leased_until)"
@@ -141,7 +141,7 @@ def test_what_the_last_run_held_is_free_at_the_next(place: Path) -> None:
 
 @pytest.mark.proof
 @pytest.mark.parametrize("where", ["file", "file/below"])
-def test_what_cannot_be_a_data_directory_is_named(tmp_path: Path, where: str) -> None:
+def test_local_service_names_invalid_data_directory(tmp_path: Path, where: str) -> None:
     (tmp_path / "file").write_text("")
     with (
         pytest.raises(Misconfigured, match=r"^STRANDLINE_DATA_DIR: .*/file.* cannot be"),
@@ -150,7 +150,7 @@ def test_what_cannot_be_a_data_directory_is_named(tmp_path: Path, where: str) ->
         pass
 
 
-def test_a_directory_of_another_history_is_refused_with_the_way_out(place: Path) -> None:
+def test_local_service_refuses_other_migration_history(place: Path) -> None:
     older = Migration(1, "0001_create_log.sql", "create table events (a int)")
     place.mkdir(mode=0o755)
     with EmbeddedPostgres(place / "postgres") as server:
@@ -170,7 +170,7 @@ def test_a_directory_of_another_history_is_refused_with_the_way_out(place: Path)
         assert call(service, "/api/v1/events", EVENT)["seq"] == 1
 
 
-def test_a_directory_of_an_older_release_starts_and_answers(place: Path) -> None:
+def test_local_service_starts_on_older_release_data(place: Path) -> None:
     """With its events, their vectors and its chain."""
     place.mkdir(mode=0o755)
     with EmbeddedPostgres(place / "postgres") as server:
@@ -188,7 +188,7 @@ def test_a_directory_of_an_older_release_starts_and_answers(place: Path) -> None
 
 
 @pytest.mark.proof
-def test_it_warns_of_a_synchronised_directory_and_logs_into_a_file(
+def test_local_service_warns_of_sync_and_logs_to_file(
     place: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (place.parent / ".stfolder").mkdir()
@@ -208,7 +208,7 @@ def test_it_warns_of_a_synchronised_directory_and_logs_into_a_file(
     assert '"request"' not in "".join(capfd.readouterr()), "the terminal stays quiet"
 
 
-def test_the_demo_answers_hides_states_and_erases(
+def test_local_service_demo_answers_hides_and_erases(
     shared_place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Into what is no terminal; and where the service refuses a call."""
@@ -225,7 +225,7 @@ def test_the_demo_answers_hides_states_and_erases(
 
 
 @pytest.mark.proof
-def test_the_demo_runs_again_and_notices_what_it_must_not_show(
+def test_local_service_demo_reruns_and_detects_leak(
     shared_place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with run_local_service(shared_place, 0):
@@ -282,7 +282,7 @@ def _copied_call(output: str, start: str) -> tuple[str, str]:
     return f"/api/v1/{path[1]}", key[1]
 
 
-def test_the_demo_without_a_service_says_how_to_start_one(
+def test_local_service_demo_without_service_says_how_to_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STRANDLINE_DATA_DIR", str(tmp_path))
@@ -296,13 +296,13 @@ def test_the_demo_without_a_service_says_how_to_start_one(
             tour.main()
 
 
-def test_the_graph_s_page_draws_the_fact_that_the_demo_states(repository: Path) -> None:
+def test_local_service_demo_fact_is_in_graph_docs(repository: Path) -> None:
     page = (repository / "docs" / "graph.md").read_text("utf-8")
     (picture,) = re.findall(r"```mermaid\n(.*?)```", page, re.DOTALL)
     assert all(text in picture for text in (tour.FACT, tour.FORMER_FACT, tour.REASON))
 
 
-def test_keys_are_made_listed_and_revoked(
+def test_local_service_keys_are_made_listed_and_revoked(
     shared_place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with run_local_service(shared_place, 0) as service:
@@ -341,7 +341,7 @@ def test_keys_are_made_listed_and_revoked(
 
 
 @pytest.mark.parametrize("text", ["abc", "99999", "-1"])
-def test_a_port_that_is_none_is_refused_by_name(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_local_service_refuses_invalid_port(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STRANDLINE_PORT", text)
     with pytest.raises(Misconfigured, match="STRANDLINE_PORT"):
         environment_port("STRANDLINE_PORT", 8080)

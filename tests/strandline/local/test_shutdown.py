@@ -146,7 +146,7 @@ def no_room(directory: Path, is_mounted: bool) -> Generator[None]:
 
 
 @pytest.mark.proof
-def test_a_full_disk_that_is_freed_needs_no_restart(
+def test_local_service_full_disk_needs_no_restart(
     fresh: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tries = Tries(monkeypatch)
@@ -165,7 +165,7 @@ def test_a_full_disk_that_is_freed_needs_no_restart(
         assert after["seq"] == len(remaining) + 1
 
 
-def test_what_a_failed_start_says_is_one_line() -> None:
+def test_local_service_failed_start_says_one_line() -> None:
     text = (
         "Postgres did not start in /data: 2026-01-01 00:00:00 UTC [7] LOG:  starting\n"
         '2026-01-01 00:00:00 UTC [7] FATAL:  could not write "postmaster.pid": No space left\n'
@@ -219,7 +219,7 @@ class Failing(EmbeddedPostgres):
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_a_start_is_tried_again_whatever_it_failed_with(
+def test_local_service_retries_database_start(
     error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(postgres_supervisor, "FIRST_PAUSE_SECONDS", 0.01)
@@ -229,7 +229,7 @@ def test_a_start_is_tried_again_whatever_it_failed_with(
     assert losses == []
 
 
-def test_a_directory_that_is_replaced_is_noticed_though_it_has_the_inode_of_before(
+def test_local_service_detects_replaced_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file system gives the next directory the inode of one that nobody has open."""
@@ -246,7 +246,7 @@ def test_a_directory_that_is_replaced_is_noticed_though_it_has_the_inode_of_befo
 
 
 @pytest.mark.proof
-def test_a_pid_file_that_is_no_text_needs_no_restart(
+def test_local_service_pid_file_without_text_needs_no_restart(
     fresh: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tries = Tries(monkeypatch)
@@ -259,7 +259,7 @@ def test_a_pid_file_that_is_no_text_needs_no_restart(
         until(lambda: append(service, "after"), 60)
 
 
-def test_a_start_that_may_not_create_makes_nothing(tmp_path: Path) -> None:
+def test_local_service_start_without_create_makes_nothing(tmp_path: Path) -> None:
     tmp_path.chmod(0o711)
     server = EmbeddedPostgres(tmp_path / "moved")
     with pytest.raises(PostgresUnusable, match="is gone"):
@@ -275,7 +275,7 @@ def test_a_start_that_may_not_create_makes_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("missing", ["", "blobs"])
 @pytest.mark.proof
-def test_files_that_go_stop_the_service_with_a_line(missing: str) -> None:
+def test_local_service_stops_when_files_are_gone(missing: str) -> None:
     with data_directory() as directory, started(RUN, directory) as program:
         program.wait_for(READY)
         new_directory = directory.with_name("moved")
@@ -349,7 +349,7 @@ def end_seconds(request: pytest.FixtureRequest) -> float:
     return 5.0 if request.config.getoption("--full") else WAIT_SECONDS
 
 
-def test_sigterm_ends_it_under_load_within_five_seconds(
+def test_shutdown_by_sigterm_under_load_ends_in_five_seconds(
     first_run: FirstRun, end_seconds: float
 ) -> None:
     program = first_run.program
@@ -370,7 +370,7 @@ def test_sigterm_ends_it_under_load_within_five_seconds(
     ],
 )
 @pytest.mark.proof
-def test_sigterm_ends_it_within_five_seconds(
+def test_shutdown_by_sigterm_ends_in_five_seconds(
     state: Callable[[Program, Path], None], place: Path, end_seconds: float
 ) -> None:
     end_database(place)
@@ -383,7 +383,7 @@ def test_sigterm_ends_it_within_five_seconds(
 
 @pytest.mark.parametrize("command", [RUN, (sys.executable, "-m", "strandline.local.run")])
 @pytest.mark.proof
-def test_sigterm_ends_it_whichever_thread_gets_it(
+def test_shutdown_by_sigterm_works_in_any_thread(
     command: Sequence[str], place: Path, end_seconds: float
 ) -> None:
     end_database(place)
@@ -395,7 +395,7 @@ def test_sigterm_ends_it_whichever_thread_gets_it(
 
 
 @pytest.mark.proof
-def test_sigterm_ends_it_on_a_full_disk(end_seconds: float) -> None:
+def test_shutdown_by_sigterm_works_on_full_disk(end_seconds: float) -> None:
     with data_directory() as directory, small_disk(directory, DISK_MEGABYTES) as mounted:
         with started(RUN, directory) as program:
             program.wait_for(READY)
@@ -408,7 +408,7 @@ def test_sigterm_ends_it_on_a_full_disk(end_seconds: float) -> None:
 
 
 @pytest.mark.proof
-def test_sigterm_ends_it_without_its_files(end_seconds: float) -> None:
+def test_shutdown_by_sigterm_works_without_files(end_seconds: float) -> None:
     with data_directory() as directory, started(RUN, directory) as program:
         program.wait_for(READY)
         shutil.rmtree(directory, ignore_errors=True)  # the server writes meanwhile
@@ -428,7 +428,7 @@ def _make(target: str) -> list[str]:
     ("target", "moments", "step"),
     [("run", 5.0, 4.0), ("demo", 1.2, 0.8), ("key", 1.2, 0.8)],
 )
-def test_ctrl_c_ends_it_at_any_moment_without_a_traceback(
+def test_shutdown_by_ctrl_c_leaves_no_traceback(
     target: str,
     moments: float,
     step: float,
@@ -450,7 +450,7 @@ def test_ctrl_c_ends_it_at_any_moment_without_a_traceback(
 
 
 @pytest.mark.proof
-def test_ctrl_c_ends_the_demo_in_its_middle(place: Path, end_seconds: float) -> None:
+def test_shutdown_by_ctrl_c_ends_demo(place: Path, end_seconds: float) -> None:
     with started(RUN, place) as service:
         service.wait_for(READY)
         with started(_make("demo"), place) as program:
@@ -463,7 +463,7 @@ def test_ctrl_c_ends_the_demo_in_its_middle(place: Path, end_seconds: float) -> 
         assert service.terminate() < end_seconds, "that goes on"
 
 
-def test_a_stop_that_the_program_does_not_get_is_repeated() -> None:
+def test_shutdown_repeats_lost_stop_signal() -> None:
     """As one is lost that comes while the shell's child is not the program yet."""
     deaf = 'trap "" TERM; sleep 1; trap - TERM; sleep 60; echo "not stopped"'
     command = ["sh", "layers/call.sh", "sh", "-c", deaf]
@@ -478,7 +478,7 @@ def test_a_stop_that_the_program_does_not_get_is_repeated() -> None:
 
 
 @pytest.mark.proof
-def test_ctrl_c_ends_the_set_up_too(
+def test_shutdown_by_ctrl_c_ends_setup(
     place: Path, tmp_path: Path, end_seconds: float, request: pytest.FixtureRequest
 ) -> None:
     """Making an environment: the interpreter's part of it, and the first packages."""
@@ -501,7 +501,7 @@ def test_ctrl_c_ends_the_set_up_too(
 
 
 @pytest.mark.proof
-def test_the_keys_are_the_same_at_each_start_until_they_are_no_use(fresh: Path) -> None:
+def test_local_service_keys_are_kept_while_valid(fresh: Path) -> None:
     with run_local_service(fresh, 0) as service:
         first, agents = service.key, service.agents.token
         assert "created just now" in service.admin.notice
@@ -534,14 +534,14 @@ def test_the_keys_are_the_same_at_each_start_until_they_are_no_use(fresh: Path) 
 
 
 @pytest.mark.parametrize("target", ["test", "layers", "synth"])
-def test_make_without_npm_says_so_first(target: str, tmp_path: Path) -> None:
+def test_local_make_without_npm_says_so_first(target: str, tmp_path: Path) -> None:
     output = _without(tmp_path, ["sh", "awk"], target)
     assert "Node.js" in output
     assert "install" in output
 
 
 @pytest.mark.parametrize("target", ["run", "demo", "key"])
-def test_make_without_python_says_so_first(target: str, tmp_path: Path) -> None:
+def test_local_make_without_python_says_so_first(target: str, tmp_path: Path) -> None:
     output = _without(tmp_path, ["sh", "awk", "dirname"], target, "LEAN=build/.never-there")
     assert "Python 3.13 is not here: install it" in output
 

@@ -49,7 +49,7 @@ class Functions:
         return Counter(event["verb"] for event in self.calls)
 
 
-def test_a_run_is_plan_shards_and_finish(aws: LocalAws) -> None:
+def test_state_machine_runs_plan_shards_and_finish(aws: LocalAws) -> None:
     one = Functions(aws, 3)
     with StateMachine(DEFINITION, aws.bucket, fast_retries=True) as machine:
         machine.serve({"one": one})
@@ -62,7 +62,7 @@ def test_a_run_is_plan_shards_and_finish(aws: LocalAws) -> None:
     assert sorted(shards) == [0, 1, 2]
 
 
-def test_nothing_to_do_ends_with_the_plan(aws: LocalAws) -> None:
+def test_state_machine_ends_after_empty_plan(aws: LocalAws) -> None:
     one = Functions(aws, 0)
     with StateMachine(DEFINITION, aws.bucket, fast_retries=True) as machine:
         machine.serve({"one": one})
@@ -70,7 +70,9 @@ def test_nothing_to_do_ends_with_the_plan(aws: LocalAws) -> None:
     assert one.verbs() == {"plan": 1}
 
 
-def test_runs_that_overlap_share_the_steps(aws: LocalAws, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_state_machine_runs_share_step_limit(
+    aws: LocalAws, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Else runs that are slow, of many tenants, take all of the database's connections."""
     monkeypatch.setattr(state_machine, "_MAX_INVOCATIONS", 3)
     one = Functions(aws, 6, seconds=0.05)
@@ -82,7 +84,7 @@ def test_runs_that_overlap_share_the_steps(aws: LocalAws, monkeypatch: pytest.Mo
     assert one.verbs() == {"plan": 4, "shard": 24, "finish": 4}
 
 
-def test_a_run_that_moto_lists_before_it_begins_is_running(
+def test_state_machine_run_listed_before_start_is_running(
     aws: LocalAws, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Anyone who looks at the runs in another thread may meet it just then."""
@@ -103,7 +105,7 @@ def test_a_run_that_moto_lists_before_it_begins_is_running(
     assert observations == [(True, True)]
 
 
-def test_only_the_latest_runs_are_kept(aws: LocalAws, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_state_machine_keeps_latest_runs(aws: LocalAws, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also of those that schedules and run requests start, through the API."""
     monkeypatch.setattr(state_machine, "_MAX_EXECUTIONS", 2)
     with (
@@ -124,7 +126,7 @@ def test_only_the_latest_runs_are_kept(aws: LocalAws, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.proof
-def test_a_plan_and_an_end_that_fail_for_minutes_are_tried_again(aws: LocalAws) -> None:
+def test_state_machine_retries_plan_and_finish(aws: LocalAws) -> None:
     """A run that breaks off requests no next one: nobody would come before the morning."""
     one, rest = Functions(aws, 1), {"plan": 5, "finish": 5}
 

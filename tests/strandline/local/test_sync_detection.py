@@ -21,7 +21,7 @@ NO_MOUNTS = Path("/no/such/file")
         ("Nextcloud", "Nextcloud"),
     ],
 )
-def test_a_clients_folder_is_known_by_its_name(tmp_path: Path, folder: str, client: str) -> None:
+def test_sync_detection_knows_folder_by_name(tmp_path: Path, folder: str, client: str) -> None:
     text = " ".join(find_risks(tmp_path / folder / "strandline", NO_MOUNTS))
     assert f"synchronised by {client}" in text
     assert "STRANDLINE_DATA_DIR" in text
@@ -36,9 +36,7 @@ def test_a_clients_folder_is_known_by_its_name(tmp_path: Path, folder: str, clie
         (".nextcloudsync.log", "Nextcloud"),
     ],
 )
-def test_a_clients_folder_is_known_by_what_it_leaves_there(
-    tmp_path: Path, mark: str, client: str
-) -> None:
+def test_sync_detection_knows_folder_by_marker(tmp_path: Path, mark: str, client: str) -> None:
     (tmp_path / mark).mkdir()
     inside = tmp_path / "deep" / "strandline"
     assert f"synchronised by {client}" in find_risks(inside, NO_MOUNTS)[0]
@@ -46,7 +44,7 @@ def test_a_clients_folder_is_known_by_what_it_leaves_there(
     assert len(find_risks(inside, NO_MOUNTS)) == 1
 
 
-def test_a_network_file_system_is_known_by_its_mount(tmp_path: Path) -> None:
+def test_sync_detection_knows_network_mount(tmp_path: Path) -> None:
     share = tmp_path / "my share"
     mounts = tmp_path / "mounts"
     lines = [f"/dev/sda1 {tmp_path} ext4 rw 0 0", "/dev/root / ext4 rw 0 0"]
@@ -58,6 +56,6 @@ def test_a_network_file_system_is_known_by_its_mount(tmp_path: Path) -> None:
         assert find_risks(tmp_path / "strandline", mounts) == []
 
 
-def test_an_ordinary_folder_is_not_warned_of(tmp_path: Path) -> None:
+def test_sync_detection_passes_ordinary_folder(tmp_path: Path) -> None:
     assert find_risks(tmp_path / "my-dropbox-notes", NO_MOUNTS) == []
     assert find_risks(tmp_path / "data") == []

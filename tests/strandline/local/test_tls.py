@@ -111,7 +111,7 @@ def tls_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TlsFiles:
     return tls_files
 
 
-def test_the_event_tells_of_the_peer_as_api_gateway_does(tls_files: TlsFiles) -> None:
+def test_tls_event_has_client_certificate(tls_files: TlsFiles) -> None:
     with serving(tls_files) as port:
         status, event = ask(port, tls_files.client_context())
         assert status == 200
@@ -131,7 +131,7 @@ def test_the_event_tells_of_the_peer_as_api_gateway_does(tls_files: TlsFiles) ->
     assert ssl.cert_time_to_seconds(text["validity"]["notBefore"]) < time.time() < ends
 
 
-def test_a_certificate_of_another_authority_ends_the_handshake(tls_files: TlsFiles) -> None:
+def test_tls_refuses_certificate_of_other_authority(tls_files: TlsFiles) -> None:
     with serving(tls_files) as port:
         with pytest.raises((ssl.SSLError, OSError, http.client.HTTPException)):
             ask(port, stranger(tls_files.authority))
@@ -140,7 +140,7 @@ def test_a_certificate_of_another_authority_ends_the_handshake(tls_files: TlsFil
         assert ask(port, tls_files.client_context())[0] == 200
 
 
-def test_a_server_that_asks_nobody_is_noticed(
+def test_tls_test_detects_unverified_client(
     tls_files: TlsFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A planted fault: the handshake verifies no one, and so the event tells of no one."""
@@ -148,10 +148,10 @@ def test_a_server_that_asks_nobody_is_noticed(
     lax = {"ssl_cert_reqs": ssl.CERT_NONE}
     monkeypatch.setattr(TlsFiles, "uvicorn_options", lambda secured: real(secured) | lax)  # pyright: ignore
     with pytest.raises((AssertionError, pytest.fail.Exception)):
-        test_a_certificate_of_another_authority_ends_the_handshake(tls_files)
+        test_tls_refuses_certificate_of_other_authority(tls_files)
 
 
-def test_what_was_issued_is_kept_and_is_its_owner_s(tls_files: TlsFiles, tmp_path: Path) -> None:
+def test_tls_files_are_kept_and_private(tls_files: TlsFiles, tmp_path: Path) -> None:
     assert load_configured_tls(tmp_path) == tls_files
     for key in (tls_files.key, tls_files.client_key):
         assert key is not None
@@ -165,7 +165,7 @@ def test_what_was_issued_is_kept_and_is_its_owner_s(tls_files: TlsFiles, tmp_pat
     ], "the authority's own key is nowhere"
 
 
-def test_one_s_own_certificate_is_served(
+def test_tls_serves_configured_certificate(
     tls_files: TlsFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A-09; without a client authority nobody is asked for a certificate."""
@@ -204,7 +204,7 @@ def place() -> Iterator[Path]:
 
 
 @pytest.mark.proof
-def test_the_whole_service_over_tls(
+def test_tls_secures_whole_service(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As `make run TLS=1` starts it: by key, by certificate, by neither, by a stranger's; and with

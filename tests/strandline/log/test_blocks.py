@@ -83,7 +83,7 @@ def story(gateway: Gateway, tell: Tell) -> Story:
     )
 
 
-def test_a_car_file_holds_what_a_block_rests_on(gateway: Gateway, story: Story) -> None:
+def test_block_car_file_holds_all_linked_blocks(gateway: Gateway, story: Story) -> None:
     whole = get(gateway, story.key, story.report, format="car")
     roots, pairs = read_car(data_of(whole))
     blocks = dict(pairs)
@@ -106,7 +106,7 @@ def test_a_car_file_holds_what_a_block_rests_on(gateway: Gateway, story: Story) 
         assert alone.headers["Etag"].startswith(f'W/"{scope}-')
 
 
-def test_a_path_leads_from_link_to_link(gateway: Gateway, story: Story) -> None:
+def test_block_path_follows_links(gateway: Gateway, story: Story) -> None:
     block = dag_cbor.decode(data_of(get(gateway, story.key, story.report)))
     targets = [edge["target"].encode("base32") for edge in cast("Any", block)["edges"]]
     place = targets.index(story.chart)
@@ -132,7 +132,7 @@ def test_a_path_leads_from_link_to_link(gateway: Gateway, story: Story) -> None:
     assert get(gateway, story.key, f"{story.report}/" + "edges/" * 65).status == 400
 
 
-def test_payloads_and_events_are_single_blocks(gateway: Gateway, story: Story) -> None:
+def test_block_raw_form_returns_payload_or_event(gateway: Gateway, story: Story) -> None:
     raw = get(gateway, story.key, story.payload, format="raw")
     assert (data_of(raw), raw.headers["Content-Type"]) == (PAYLOAD, RAW)
     assert raw.headers["Content-Disposition"] == f'attachment; filename="{story.payload}.bin"'
@@ -175,7 +175,7 @@ def test_payloads_and_events_are_single_blocks(gateway: Gateway, story: Story) -
         ("*/*", {"format": "car", "dag_scope": ["all", "block"]}, 422),
     ],
 )
-def test_the_form_is_negotiated(
+def test_block_format_is_negotiated(
     gateway: Gateway, tell: Tell, accept: str, query: dict[str, Any], kind: str | int
 ) -> None:
     key = gateway.key(user=ALICE)
@@ -190,13 +190,13 @@ def test_the_form_is_negotiated(
         assert field in ("Accept", *(name.replace("_", "-") for name in query))
 
 
-def test_a_single_block_has_no_path(gateway: Gateway, story: Story) -> None:
+def test_block_raw_form_refuses_path(gateway: Gateway, story: Story) -> None:
     for accept, query in ((RAW, {}), ("*/*", {"format": "raw"})):
         reply = get(gateway, story.key, f"{story.chart}/data/content", accept, **query)
         assert (reply.status, reply.error["details"]["field"]) == (400, "format")
 
 
-def test_others_see_no_block_and_no_payload(
+def test_block_and_payload_are_hidden_from_others(
     gateway: Gateway, scratch_db: ScratchDatabase, story: Story, tell: Tell
 ) -> None:
     stranger = gateway.key(user=BOB)
@@ -222,7 +222,9 @@ def test_others_see_no_block_and_no_payload(
     assert (reply.status, reply.error["code"]) == (410, "gone")
 
 
-def test_a_large_payload_is_a_redirect(gateway: Gateway, service: HttpService, tell: Tell) -> None:
+def test_block_of_large_payload_redirects(
+    gateway: Gateway, service: HttpService, tell: Tell
+) -> None:
     key = gateway.key(user=ALICE)
     data = bytes(MAX_BYTES + 1)
     upload = upload_file(gateway, key, data)
@@ -259,7 +261,9 @@ class Answer:
     headers: HTTPMessage
 
 
-def test_a_head_and_what_is_unchanged(gateway: Gateway, service: HttpService, story: Story) -> None:
+def test_block_head_has_length_and_unchanged_is_304(
+    gateway: Gateway, service: HttpService, story: Story
+) -> None:
     """Over HTTP: a HEAD has the length and no body; the same again is a 304, for readers alone."""
     address = urlsplit(service.url)
 

@@ -106,7 +106,7 @@ def union(row: Row) -> dict[str, object]:
 @example(row=Row(role="agent", content="said without parts"), edges=[])
 @example(row=Row(content="", occurred_at=EPOCH - timedelta(microseconds=1)), edges=[])
 @example(row=Row(content="", occurred_at=datetime.max.replace(tzinfo=UTC)), edges=[])
-def test_a_block_reads_as_the_memory_it_was_made_of(row: Row, edges: list[Edge]) -> None:
+def test_cid_block_reads_back_as_event(row: Row, edges: list[Edge]) -> None:
     memory = decode(encode_block(row, edges))
     assert memory["data"] == union(row)
     assert set(memory) == {"data", "edges"} | ({"timestamp"} if row.occurred_at else set())
@@ -116,18 +116,14 @@ def test_a_block_reads_as_the_memory_it_was_made_of(row: Row, edges: list[Edge])
 
 
 @given(row=rows(), edges=EDGES)
-def test_a_block_is_canonical_and_its_cid_is_the_other_implementations(
-    row: Row, edges: list[Edge]
-) -> None:
+def test_cid_and_block_match_other_implementation(row: Row, edges: list[Edge]) -> None:
     block = encode_block(row, edges)
     assert dag_cbor.encode(cast("Any", dag_cbor.decode(block))) == block
     assert block_cid(block) == str(other_cid(block, "dag-cbor"))
 
 
 @given(edges=EDGES, seed=st.randoms(use_true_random=False))
-def test_edges_are_links_with_float_weights_sorted_by_their_targets_bytes(
-    edges: list[Edge], seed: Any
-) -> None:
+def test_cid_block_edges_are_sorted_links(edges: list[Edge], seed: Any) -> None:
     shuffled = list(edges)
     seed.shuffle(shuffled)
     block = encode_block(Row(content="x"), edges)
@@ -141,7 +137,7 @@ def test_edges_are_links_with_float_weights_sorted_by_their_targets_bytes(
     assert results == sorted((edge.cid, float(edge.weight)) for edge in edges)
 
 
-def test_a_weight_of_negative_zero_is_zero() -> None:
+def test_cid_block_negative_zero_weight_is_zero() -> None:
     """The database gives it back as zero, and the block must still hash to its CID."""
     cid = str(other_cid(b"", "dag-cbor"))
     assert encode_block(Row(content="x"), [Edge(cid, -0.0)]) == encode_block(
@@ -150,7 +146,7 @@ def test_a_weight_of_negative_zero_is_zero() -> None:
 
 
 @given(data=st.binary(max_size=200))
-def test_a_blobs_cid_is_the_raw_hash_of_the_whole(data: bytes) -> None:
+def test_cid_of_blob_is_raw_hash(data: bytes) -> None:
     assert blob_cid(data) == str(other_cid(data, "raw"))
     assert cid_bytes(blob_cid(data)) == bytes(CID.decode(blob_cid(data)))
     digest = hashlib.sha256(data).digest()
@@ -158,7 +154,7 @@ def test_a_blobs_cid_is_the_raw_hash_of_the_whole(data: bytes) -> None:
     assert sha256_of_cid(blob_cid(data), "cid") == digest
 
 
-def test_a_memory_blocks_cid_is_no_payloads() -> None:
+def test_cid_of_event_block_is_refused_as_blob() -> None:
     for codec in ("dag-cbor", "dag-pb"):
         with pytest.raises(Invalid, match=r"^blob\.cid: ") as error:
             sha256_of_cid(str(other_cid(b"x", codec)), "blob.cid")
@@ -225,7 +221,7 @@ GOLDEN = [
 
 
 @pytest.mark.parametrize(("row", "edges", "block", "cid"), GOLDEN, ids=["other", "self", "file"])
-def test_blocks_stay_what_they_were(row: Row, edges: list[Edge], block: str, cid: str) -> None:
+def test_cid_blocks_are_frozen(row: Row, edges: list[Edge], block: str, cid: str) -> None:
     assert encode_block(row, edges).hex() == block
     assert (
         block_cid(bytes.fromhex(block)) == cid == str(other_cid(bytes.fromhex(block), "dag-cbor"))
@@ -252,7 +248,7 @@ GOOD = CID.decode(GOLDEN[2][0].blob_cid or "")
         "é" * 40,
     ],
 )
-def test_other_spellings_of_a_cid_are_refused_by_field(cid: str) -> None:
+def test_cid_other_spellings_are_refused_by_field(cid: str) -> None:
     with pytest.raises(Invalid) as error:
         cid_bytes(cid, "blob.cid")
     assert error.value.details["field"] == "blob.cid"
@@ -262,7 +258,7 @@ def test_other_spellings_of_a_cid_are_refused_by_field(cid: str) -> None:
     cid=st.text(max_size=80)
     | st.text("abcdefghijklmnopqrstuvwxyz234567", max_size=60).map("b".__add__)
 )
-def test_no_text_that_is_no_cid_breaks_the_reader(cid: str) -> None:
+def test_cid_reader_survives_any_text(cid: str) -> None:
     try:
         raw = cid_bytes(cid)
     except Invalid:
@@ -272,7 +268,7 @@ def test_no_text_that_is_no_cid_breaks_the_reader(cid: str) -> None:
 
 
 @pytest.mark.parametrize("role", ["user", "agent", "system"])
-def test_a_statement_is_encoded_as_a_message_of_its_role(role: str) -> None:
+def test_cid_of_statement_equals_message(role: str) -> None:
     blocks = {
         encode_block(Row(role=role, type=kind, speaker="who", content="Alice lives in Berlin."), [])
         for kind in ("message", "statement")

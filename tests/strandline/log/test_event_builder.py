@@ -63,14 +63,14 @@ def refusal_of(kind: type[Invalid | Forbidden], principal: Principal = ANYBODY, 
         ("system", "upload", ALICE, None, "user"),
     ],
 )
-def test_origin_and_speaker_follow_from_credential_role_and_type(
+def test_event_builder_derives_origin_and_speaker(
     role: str, kind: str, principal: Principal, speaker: str | None, origin: str
 ) -> None:
     event_draft = draft(principal, role=role, type=kind)
     assert (event_draft.speaker, event_draft.origin) == (speaker, origin)
 
 
-def test_nobody_is_made_the_speaker_where_several_could_be() -> None:
+def test_event_builder_leaves_ambiguous_speaker_empty() -> None:
     both = ["user:alice", "user:bob", "agent:helper", "agent:other"]
     assert draft(participants=both).speaker is None
     assert draft(participants=both, role="agent").speaker is None
@@ -78,12 +78,12 @@ def test_nobody_is_made_the_speaker_where_several_could_be() -> None:
     assert refusal_of(Invalid, ALICE, participants=both, role="agent") == "speaker"
 
 
-def test_a_speaker_is_normalised_like_a_participant() -> None:
+def test_event_builder_normalises_speaker() -> None:
     event_draft = draft(participants=["user:Zo\u00eb", "user:b"], speaker=" user:Zoe\u0308 ")
     assert event_draft.speaker == "user:Zo\u00eb"
 
 
-def test_a_speaker_is_one_of_the_participants_with_the_right_role() -> None:
+def test_event_builder_requires_speaker_of_right_role() -> None:
     assert refusal_of(Invalid, speaker="user:carol") == "speaker"
     assert refusal_of(Invalid, speaker="alice") == "speaker"
     assert refusal_of(Invalid, speaker="agent:helper") == "speaker"
@@ -91,14 +91,14 @@ def test_a_speaker_is_one_of_the_participants_with_the_right_role() -> None:
     assert refusal_of(Invalid, role="system", speaker="agent:helper") == "speaker"
 
 
-def test_a_bound_credential_writes_only_where_its_user_takes_part() -> None:
+def test_event_builder_bound_key_writes_where_user_takes_part() -> None:
     assert refusal_of(Forbidden, ALICE, participants=["user:bob", "agent:helper"]) == "participants"
     assert refusal_of(Forbidden, ALICE, participants=["user:Alice"]) == "participants"
     assert draft(participants=["user:bob"]).participants == ["user:bob"]
 
 
 @pytest.mark.parametrize("role", ["user", "system"])
-def test_a_bound_credential_speaks_as_nobody_else(role: str) -> None:
+def test_event_builder_bound_key_speaks_for_its_user_only(role: str) -> None:
     people = ["user:alice", "user:bob", "tool:clock"]
     for other in ("user:bob", "tool:clock"):
         with pytest.raises((Forbidden, Invalid)) as error:
@@ -107,7 +107,7 @@ def test_a_bound_credential_speaks_as_nobody_else(role: str) -> None:
     assert draft(ANYBODY, participants=people, role=role, speaker="user:bob").speaker == "user:bob"
 
 
-def test_a_body_may_repeat_the_credentials_ids_and_name_no_others() -> None:
+def test_event_builder_refuses_ids_of_others() -> None:
     assert draft(ALICE, tenant_id="acme", user_id="user:alice").origin == "user"
     assert draft(ALICE, user_id="alice").origin == "user"
     assert refusal_of(Forbidden, ALICE, tenant_id="other") == "tenant_id"
@@ -129,11 +129,11 @@ def test_a_body_may_repeat_the_credentials_ids_and_name_no_others() -> None:
         {"content": ..., "parts": [{"content": "x"}], "blob": {"cid": blob_cid(b"x")}},
     ],
 )
-def test_exactly_one_of_content_parts_and_blob_is_given(given_as: dict[str, Any]) -> None:
+def test_event_builder_takes_one_of_content_parts_and_blob(given_as: dict[str, Any]) -> None:
     assert refusal_of(Invalid, **given_as) == "content"
 
 
-def test_only_an_agent_speaks_in_parts() -> None:
+def test_event_builder_takes_parts_from_agents_only() -> None:
     parts = [{"content": "x"}]
     assert refusal_of(Invalid, content=..., parts=parts) == "parts"
     assert (
@@ -141,7 +141,7 @@ def test_only_an_agent_speaks_in_parts() -> None:
     )
 
 
-def test_parts_are_runs_of_characters_of_one_text() -> None:
+def test_event_builder_parts_split_one_text() -> None:
     parts = [{"content": "Grüße 🌊", "model": "m"}, {"content": ""}, {"content": "e\u0301"}]
     event_draft = draft(content=..., role="agent", parts=parts)
     assert event_draft.text == "Grüße 🌊e\u0301"
@@ -171,7 +171,7 @@ def test_parts_are_runs_of_characters_of_one_text() -> None:
         "65537 with a three at the end",
     ],
 )
-def test_content_over_64_kib_of_utf_8_becomes_a_payload(text: str, is_payload: bool) -> None:
+def test_event_builder_long_content_becomes_payload(text: str, is_payload: bool) -> None:
     event_draft = draft(content=text)
     assert event_draft.payload == (text.encode() if is_payload else None)
     assert event_draft.payload_cid == (blob_cid(text.encode()) if is_payload else None)
@@ -180,18 +180,18 @@ def test_content_over_64_kib_of_utf_8_becomes_a_payload(text: str, is_payload: b
     assert event.mime_type == ("text/plain; charset=utf-8" if is_payload else None)
 
 
-def test_a_cited_blob_has_a_cid() -> None:
+def test_event_builder_cited_blob_has_cid() -> None:
     assert refusal_of(Invalid, content=..., blob={"cid": "no-cid-at-all"}) == "blob.cid"
 
 
-def test_a_key_is_given_once() -> None:
+def test_event_builder_takes_key_once() -> None:
     assert draft().key is None
     assert draft(key="k").key == ("http", "k")
     assert draft(source_event_key="k", channel="slack").key == ("slack", "k")
     assert refusal_of(Invalid, key="k", source_event_key="k") == "source_event_key"
 
 
-def test_two_edges_that_mean_one_event_are_refused() -> None:
+def test_event_builder_refuses_duplicate_edges() -> None:
     edges = [{"event_id": str(FIRST)}, {"cid": blob_cid(b"x"), "weight": 0.5}]
     event_draft = draft(edges=edges)
     target = blob_cid(b"x")
@@ -224,7 +224,7 @@ def test_two_edges_that_mean_one_event_are_refused() -> None:
         ),
     ],
 )
-def test_requests_that_say_the_same_have_one_fingerprint(
+def test_event_builder_fingerprint_is_same_for_same_request(
     one: dict[str, Any], other: dict[str, Any]
 ) -> None:
     assert draft(**one).compute_fingerprint() == draft(**other).compute_fingerprint()
@@ -251,12 +251,12 @@ def test_requests_that_say_the_same_have_one_fingerprint(
         ),
     ],
 )
-def test_fingerprints_stay_what_they_were(body: dict[str, Any], fingerprint: str) -> None:
+def test_event_builder_fingerprints_are_frozen(body: dict[str, Any], fingerprint: str) -> None:
     """A key from before an upgrade has the fingerprint of its request."""
     assert draft(key="k", **body).compute_fingerprint() == fingerprint
 
 
-def test_requests_that_say_something_else_have_other_fingerprints() -> None:
+def test_event_builder_fingerprint_differs_for_other_request() -> None:
     numbers = [1, 1.5, True, "1", None, [1], {"a": 1}, 2**53, 2**53 + 1, 2**70]
     bodies: list[dict[str, Any]] = [{"metadata": {"a": number}} for number in numbers]
     bodies += [{}, {"content": "y"}, {"role": "agent"}, {"type": "thought"}, {"session_id": "s"}]
@@ -282,7 +282,7 @@ VALUES = st.recursive(
 
 
 @given(one=st.dictionaries(st.text(max_size=3), VALUES, max_size=3), other=VALUES)
-def test_metadata_has_one_fingerprint_however_its_numbers_are_spelled(one: Any, other: Any) -> None:
+def test_event_builder_fingerprint_ignores_number_spelling(one: Any, other: Any) -> None:
     same = json.loads(json.dumps(dict(reversed(one.items()))))
     assert draft(metadata=one).compute_fingerprint() == draft(metadata=same).compute_fingerprint()
     if json.dumps(one.get("x"), sort_keys=True) != json.dumps(other, sort_keys=True):
@@ -332,7 +332,7 @@ LONG, LONGER = "x" * 70_000, "x" * 70_001
         ({"edges": [{"event_id": str(FIRST)}]}, {"edges": [{"cid": blob_cid(b"x")}]}, ["edges"]),
     ],
 )
-def test_a_difference_is_named_as_the_caller_calls_it(
+def test_event_builder_names_differences_as_caller_does(
     first: dict[str, Any], second: dict[str, Any], names: list[str]
 ) -> None:
     was, now = said_by_agent(first), said_by_agent(second)

@@ -73,7 +73,7 @@ TEXTS = [
 ]
 
 
-def test_a_text_is_found_as_it_stands(gateway: Gateway, tell: Tell, settle: Settle) -> None:
+def test_exact_search_matches_text_literally(gateway: Gateway, tell: Tell, settle: Settle) -> None:
     """Case and composition do not matter; spaces and punctuation do, and nothing is a wildcard."""
     key = gateway.key(user=ALICE)
     for text in TEXTS:
@@ -83,7 +83,9 @@ def test_a_text_is_found_as_it_stands(gateway: Gateway, tell: Tell, settle: Sett
         assert contents(search(gateway, key, text)) == [TEXTS[n] for n in places], text
 
 
-def test_a_text_is_found_by_who_may_see_it(gateway: Gateway, tell: Tell, settle: Settle) -> None:
+def test_exact_search_finds_only_visible_events(
+    gateway: Gateway, tell: Tell, settle: Settle
+) -> None:
     key, other = gateway.key(), gateway.key("beta")
     tell(key, "alice's harbour", ALICE)
     tell(key, "bob's harbour", BOB)
@@ -102,7 +104,7 @@ def test_a_text_is_found_by_who_may_see_it(gateway: Gateway, tell: Tell, settle:
         assert set(contents(search(gateway, caller, "HARBOUR", **narrowing))) == expected
 
 
-def test_pages_go_from_the_newest_back(gateway: Gateway, tell: Tell, settle: Settle) -> None:
+def test_exact_search_pages_from_newest_back(gateway: Gateway, tell: Tell, settle: Settle) -> None:
     """The first page is what many events match; those far back are found by index."""
     key = gateway.key(user=ALICE)
     numbers = [*range(3), *range(20, 60)]
@@ -120,7 +122,7 @@ def test_pages_go_from_the_newest_back(gateway: Gateway, tell: Tell, settle: Set
     assert [int(text.split()[1]) for text in ids] == numbers[::-1]
 
 
-def test_a_cursor_is_of_one_mode(gateway: Gateway, tell: Tell) -> None:
+def test_exact_search_cursor_is_bound_to_its_mode(gateway: Gateway, tell: Tell) -> None:
     key = gateway.key(user=ALICE)
     for n in range(3):
         tell(key, f"harbour {n}", ALICE)
@@ -131,21 +133,19 @@ def test_a_cursor_is_of_one_mode(gateway: Gateway, tell: Tell) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "ab", "e\u0301a", None])
-def test_a_text_too_short_is_refused_by_its_name(gateway: Gateway, text: str | None) -> None:
+def test_exact_search_refuses_too_short_text_by_name(gateway: Gateway, text: str | None) -> None:
     reply = search(gateway, gateway.key(user=ALICE), text)
     assert (reply.status, reply.error["code"]) == (422, "invalid_field")
     assert reply.error["details"]["field"] == "text"
 
 
-def test_no_other_mode_is_known(gateway: Gateway) -> None:
+def test_exact_search_refuses_unknown_mode(gateway: Gateway) -> None:
     body = {"text": "harbour", "mode": "like"}
     reply = gateway.call("POST", "/api/v1/events/query", body, key=gateway.key(user=ALICE))
     assert (reply.status, reply.error["details"]["field"]) == (422, "mode")
 
 
-def test_a_payload_is_found_by_its_words_and_not_exactly(
-    gateway: Gateway, tell: Tell, settle: Settle
-) -> None:
+def test_exact_search_does_not_read_payloads(gateway: Gateway, tell: Tell, settle: Settle) -> None:
     """Content that moved to S3 is not in the log, so that no text can be compared with it."""
     key = gateway.key(user=ALICE)
     tell(key, "a harbour " * 10_000, ALICE, speaker=ALICE)
@@ -155,7 +155,7 @@ def test_a_payload_is_found_by_its_words_and_not_exactly(
     assert contents(search(gateway, key, "harbour")) == []
 
 
-def test_an_erased_event_is_not_found(
+def test_exact_search_omits_erased_event(
     gateway: Gateway, tell: Tell, settle: Settle, scratch_db: ScratchDatabase
 ) -> None:
     key = gateway.key(user=ALICE)
@@ -167,7 +167,7 @@ def test_an_erased_event_is_not_found(
     assert contents(search(gateway, key, "harbour")) == ["the new harbour"]
 
 
-def test_the_index_is_filled_in_batches_and_passes_over_what_has_no_text(
+def test_exact_search_index_fills_in_batches_without_payloads(
     gateway: Gateway, tell: Tell, scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(embed_scopes, "SUBSTRING_BATCH", 2)
@@ -184,7 +184,7 @@ def test_the_index_is_filled_in_batches_and_passes_over_what_has_no_text(
     assert scratch_db.rows("select count(*) from scope_work") == [(0,)]
 
 
-def test_what_no_row_of_work_names_is_indexed_by_the_next_sweep(
+def test_exact_search_index_fills_at_next_sweep_without_work(
     gateway: Gateway, tell: Tell, scratch_db: ScratchDatabase
 ) -> None:
     """As after the release that brings the index: the log is embedded and folded long since."""

@@ -18,7 +18,7 @@ TEXTS = st.builds("".join, st.lists(st.builds(str.__mul__, UNITS, st.integers(1,
 
 @given(TEXTS)
 @example("<!--")
-def test_no_run_over_the_limit_is_left(text: str) -> None:
+def test_fulltext_input_limits_joined_runs(text: str) -> None:
     parted = sanitize_for_parser(text)
     runs = RUN_ENDS.split(parted)
     assert max(sum(map(run.count, JOINERS)) for run in runs) <= MAX_JOINERS
@@ -27,7 +27,7 @@ def test_no_run_over_the_limit_is_left(text: str) -> None:
 
 
 @given(TEXTS)
-def test_characters_keep_their_places(text: str) -> None:
+def test_fulltext_input_keeps_character_positions(text: str) -> None:
     parted = sanitize_for_parser(text)
     assert len(parted) == len(text)
     changes = {(a, b) for a, b in zip(text, parted, strict=True) if a != b}
@@ -35,7 +35,7 @@ def test_characters_keep_their_places(text: str) -> None:
 
 
 @given(TEXTS)
-def test_what_was_parted_stays_as_it_is(text: str) -> None:
+def test_fulltext_input_is_idempotent(text: str) -> None:
     parted = sanitize_for_parser(text)
     assert sanitize_for_parser(parted) == parted
 
@@ -56,16 +56,16 @@ def test_what_was_parted_stays_as_it_is(text: str) -> None:
         "-" * MAX_JOINERS,
     ],
 )
-def test_everyday_text_is_left_as_it_is(text: str) -> None:
+def test_fulltext_input_leaves_everyday_text(text: str) -> None:
     assert sanitize_for_parser(text) == text
 
 
-def test_each_joiner_past_the_limit_parts_with_the_row_behind_it() -> None:
+def test_fulltext_input_parts_joiners_past_limit() -> None:
     one = "a-" * MAX_JOINERS
     assert sanitize_for_parser(f"{one}b-_-c{one}d_e") == f"{one}b   c{one}d e"
 
 
-def test_only_a_comment_without_an_end_is_blanked() -> None:
+def test_fulltext_input_blanks_only_unended_comment() -> None:
     filler = "word " * 20
     assert sanitize_for_parser(f"{filler}<!-- a --><!-- b") == f"{filler}<!-- a -->  -- b"
     assert sanitize_for_parser(f"{filler}<!-- a <!-- b -->") == f"{filler}<!-- a <!-- b -->"

@@ -29,7 +29,9 @@ def event(name: str, key: str) -> dict[str, Any]:
     return document
 
 
-def test_an_event_is_stored_and_acknowledged(gateway: Gateway, scratch_db: ScratchDatabase) -> None:
+def test_ingest_stores_and_acknowledges_event(
+    gateway: Gateway, scratch_db: ScratchDatabase
+) -> None:
     result = lambda_handler(event("ingest.json", gateway.key()), context())
     assert (result["statusCode"], result["isBase64Encoded"]) == (201, False)
     assert result["headers"] == {"Content-Type": "application/json"}
@@ -65,7 +67,7 @@ def test_an_event_is_stored_and_acknowledged(gateway: Gateway, scratch_db: Scrat
     ]
 
 
-def test_a_batch_stores_its_good_items_and_says_what_became_of_each(
+def test_ingest_batch_stores_good_items_and_reports_each(
     gateway: Gateway, scratch_db: ScratchDatabase
 ) -> None:
     result = lambda_handler(event("ingest_batch.json", gateway.key()), context())
@@ -79,7 +81,7 @@ def test_a_batch_stores_its_good_items_and_says_what_became_of_each(
     ]
 
 
-def test_the_same_event_delivered_twice_is_stored_once(
+def test_ingest_stores_event_delivered_twice_once(
     gateway: Gateway, scratch_db: ScratchDatabase
 ) -> None:
     proxied = event("ingest.json", gateway.key())
@@ -93,7 +95,7 @@ def test_the_same_event_delivered_twice_is_stored_once(
     assert scratch_db.rows("select count(*) from events") == [(1,)]
 
 
-def test_a_body_in_base64_is_read(gateway: Gateway, scratch_db: ScratchDatabase) -> None:
+def test_ingest_reads_base64_body(gateway: Gateway, scratch_db: ScratchDatabase) -> None:
     proxied = event("ingest.json", gateway.key())
     text = json.dumps(user_message("Grüße"), ensure_ascii=False)
     proxied["body"] = base64.b64encode(text.encode()).decode()
@@ -103,16 +105,16 @@ def test_a_body_in_base64_is_read(gateway: Gateway, scratch_db: ScratchDatabase)
 
 
 @pytest.mark.parametrize("body", ["{}", "e30", "e3=0", "e30=\u00e9"])
-def test_a_body_that_is_said_to_be_base64_and_is_none_is_refused(
-    gateway: Gateway, body: str
-) -> None:
+def test_ingest_refuses_invalid_base64_body(gateway: Gateway, body: str) -> None:
     proxied = event("ingest.json", gateway.key()) | {"body": body, "isBase64Encoded": True}
     answer = lambda_handler(proxied, context())
     assert answer["statusCode"] == 400
     assert json.loads(answer["body"])["error"]["details"] == {"field": "body"}
 
 
-def test_seq_counts_each_scope_without_a_gap(gateway: Gateway, scratch_db: ScratchDatabase) -> None:
+def test_ingest_seq_counts_each_scope_without_gap(
+    gateway: Gateway, scratch_db: ScratchDatabase
+) -> None:
     key = gateway.key()
     for n in range(6):
         who = ["user:alice"] if n % 2 else ["user:alice", "user:bob"]
@@ -121,7 +123,7 @@ def test_seq_counts_each_scope_without_a_gap(gateway: Gateway, scratch_db: Scrat
     assert scratch_db.rows("select last_seq from scopes") == [(3,), (3,)]
 
 
-def test_one_set_of_participants_is_one_scope_however_it_is_spelled(gateway: Gateway) -> None:
+def test_ingest_scope_is_same_for_any_participant_spelling(gateway: Gateway) -> None:
     key = gateway.key()
     spellings = [["user:Zo\u00eb", "agent:a"], [" agent:a", "user:Zoe\u0308", "agent:a"]]
     replies = [
@@ -152,7 +154,7 @@ def append_and_read(
     return append
 
 
-def test_origin_and_writer_follow_from_the_credential(
+def test_ingest_origin_and_writer_follow_credential(
     append_and_read: Callable[..., tuple[Reply, list[tuple[Any, ...]]]],
 ) -> None:
     alice = "user:alice"
@@ -172,7 +174,7 @@ def test_origin_and_writer_follow_from_the_credential(
         assert (reply.status, rows) == (201, [row]), more
 
 
-def test_a_bound_key_may_not_write_for_others(
+def test_ingest_bound_key_cannot_write_for_others(
     append_and_read: Callable[..., tuple[Reply, list[tuple[Any, ...]]]], scratch_db: ScratchDatabase
 ) -> None:
     for more, status, field in (
@@ -188,7 +190,7 @@ def test_a_bound_key_may_not_write_for_others(
     assert scratch_db.rows("select count(*) from events") == [(0,)]
 
 
-def test_a_body_may_repeat_the_ids_of_its_credential(
+def test_ingest_body_may_repeat_credential_ids(
     append_and_read: Callable[..., tuple[Reply, list[tuple[Any, ...]]]],
 ) -> None:
     for user_id in ("user:alice", "alice"):
@@ -199,7 +201,7 @@ def test_a_body_may_repeat_the_ids_of_its_credential(
 # sessions ----------------------------------------------------------------------------------------
 
 
-def test_a_session_has_one_set_of_participants(
+def test_ingest_session_has_one_set_of_participants(
     gateway: Gateway, scratch_db: ScratchDatabase
 ) -> None:
     key = gateway.key(user="user:alice")
@@ -211,7 +213,7 @@ def test_a_session_has_one_set_of_participants(
     assert scratch_db.rows("select last_seq from scopes") == [(2,)]
 
 
-def test_who_cannot_see_a_session_is_not_told_of_it(
+def test_ingest_session_is_not_revealed_to_others(
     gateway: Gateway, scratch_db: ScratchDatabase
 ) -> None:
     """Two people may call their sessions the same; neither learns of the other's."""
@@ -227,7 +229,7 @@ def test_who_cannot_see_a_session_is_not_told_of_it(
     ]
 
 
-def test_an_unbound_key_sees_every_session_of_its_tenant_and_of_no_other(gateway: Gateway) -> None:
+def test_ingest_unbound_key_sees_sessions_of_own_tenant_only(gateway: Gateway) -> None:
     for tenant, status in (("acme", 422), ("other", 201)):
         gateway.call(
             "POST", PATH, user_message("x", "user:alice", session_id="s"), key=gateway.key()

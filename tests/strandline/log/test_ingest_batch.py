@@ -57,7 +57,7 @@ def prepare_run(alice: Sender) -> None:
     assert alice.one(user_message("first", session_id="begun")).status == 201
 
 
-def test_each_item_has_the_status_and_error_that_it_would_have_alone(
+def test_ingest_batch_item_has_same_status_and_error_as_alone(
     alice: Sender, scratch_db: ScratchDatabase
 ) -> None:
     prepare_run(alice)
@@ -84,7 +84,7 @@ def test_each_item_has_the_status_and_error_that_it_would_have_alone(
         ({"log": ["ok", "a\0"]}, "metadata.log[1]", "U+0000 (NUL) at position 1"),
     ],
 )
-def test_a_character_that_cannot_be_stored_is_named_and_the_others_are_stored(
+def test_ingest_batch_names_unstorable_character_and_goes_on(
     alice: Sender, bad: object, name: str, character: str
 ) -> None:
     field = name.partition(".")[0]
@@ -98,7 +98,7 @@ def test_a_character_that_cannot_be_stored_is_named_and_the_others_are_stored(
     assert alice.one(item).error["message"] == error["message"]
 
 
-def test_a_batch_in_which_all_fail_is_still_an_answer(
+def test_ingest_batch_with_only_failures_is_answered(
     alice: Sender, scratch_db: ScratchDatabase
 ) -> None:
     reply = alice.batch(1, None, "x", [], {})
@@ -106,7 +106,7 @@ def test_a_batch_in_which_all_fail_is_still_an_answer(
     assert scratch_db.rows("select count(*) from scopes") == [(0,)]
 
 
-def test_a_failing_item_leaves_no_key_behind(alice: Sender, scratch_db: ScratchDatabase) -> None:
+def test_ingest_batch_failed_item_leaves_no_key(alice: Sender, scratch_db: ScratchDatabase) -> None:
     prepare_run(alice)
     for n, (body, _) in enumerate(bad_items()):
         if "source_event_key" in body:
@@ -120,7 +120,7 @@ def test_a_failing_item_leaves_no_key_behind(alice: Sender, scratch_db: ScratchD
     ) == [(len(bad_items()) - 1,)]
 
 
-def test_the_keys_of_a_batch_go_by_place(alice: Sender, scratch_db: ScratchDatabase) -> None:
+def test_ingest_batch_keys_go_by_position(alice: Sender, scratch_db: ScratchDatabase) -> None:
     events = [user_message("a"), user_message("b"), user_message("c")]
     first, second = alice.batch(*events, word="k"), alice.batch(*events, word="k")
     assert first.text == second.text
@@ -139,14 +139,12 @@ def test_the_keys_of_a_batch_go_by_place(alice: Sender, scratch_db: ScratchDatab
     assert (alone.status, alone.headers.get(REPLAY_HEADER)) == (201, "true")
 
 
-def test_an_item_with_a_key_of_its_own_cannot_be_in_a_batch_with_one(alice: Sender) -> None:
+def test_ingest_batch_with_key_refuses_item_with_own_key(alice: Sender) -> None:
     reply = alice.batch(user_message("a"), user_message("b", source_event_key="own"), word="k")
     assert statuses(reply) == [201, 422]
 
 
-def test_one_key_twice_in_a_batch_is_stored_once(
-    alice: Sender, scratch_db: ScratchDatabase
-) -> None:
+def test_ingest_batch_stores_repeated_key_once(alice: Sender, scratch_db: ScratchDatabase) -> None:
     same = user_message("a", source_event_key="k")
     reply = alice.batch(same, same, user_message("b", source_event_key="k"), user_message("c"))
     assert statuses(reply) == [201, 201, 409, 201]
@@ -157,13 +155,13 @@ def test_one_key_twice_in_a_batch_is_stored_once(
     assert scratch_db.rows("select seq, content from events order by seq") == [(1, "a"), (2, "c")]
 
 
-def test_a_batch_over_several_scopes_counts_each(alice: Sender) -> None:
+def test_ingest_batch_counts_seq_of_each_scope(alice: Sender) -> None:
     who = [["user:alice"], ["user:alice", "agent:a"], ["user:alice"]]
     reply = alice.batch(*(user_message("x", *members) for members in who))
     assert [item["event"]["seq"] for item in reply.body["results"]] == [1, 1, 2]
 
 
-def test_edges_of_several_items_reach_their_own_targets(
+def test_ingest_batch_edges_reach_their_own_targets(
     alice: Sender, scratch_db: ScratchDatabase
 ) -> None:
     targets = [alice.one(user_message(word)).body for word in "abcd"]
@@ -181,7 +179,7 @@ def test_edges_of_several_items_reach_their_own_targets(
     ) == [("1", ids[0], 1.0), ("1", ids[1], 0.5), ("3", ids[2], 0.25), ("4", ids[3], 1.0)]
 
 
-def test_a_session_that_a_refused_item_named_is_free_for_the_next(alice: Sender) -> None:
+def test_ingest_batch_session_of_refused_item_stays_free(alice: Sender) -> None:
     """As alone: what was never stored began no session."""
     refusal = user_message("x", edges=[{"cid": NO_CID}], session_id="new")
     fine = user_message("y", "user:alice", "user:bob", session_id="new")
@@ -199,7 +197,7 @@ def sizes(base: ScratchDatabase) -> list[tuple[Any, ...]]:
     )
 
 
-def test_an_atomic_batch_with_a_bad_item_stores_nothing_and_says_which(
+def test_ingest_batch_atomic_with_bad_item_stores_nothing(
     alice: Sender, scratch_db: ScratchDatabase
 ) -> None:
     prepare_run(alice)
@@ -217,7 +215,7 @@ def test_an_atomic_batch_with_a_bad_item_stores_nothing_and_says_which(
         assert (statuses(again), again.headers.get(REPLAY_HEADER)) == ([201, 201], None)
 
 
-def test_an_atomic_batch_of_good_items_is_stored_and_replayed(
+def test_ingest_batch_atomic_is_stored_and_replayed(
     alice: Sender, scratch_db: ScratchDatabase
 ) -> None:
     events = [user_message("a"), user_message("b")]
@@ -227,14 +225,14 @@ def test_an_atomic_batch_of_good_items_is_stored_and_replayed(
     assert scratch_db.rows("select count(*) from events") == [(2,)]
 
 
-def test_an_atomic_conflict_names_its_fields_like_any_other(alice: Sender) -> None:
+def test_ingest_batch_atomic_conflict_names_fields(alice: Sender) -> None:
     prepare_run(alice)
     reply = alice.batch(user_message("b", source_event_key="taken"), atomic=True)
     (item,) = reply.error["details"]["results"]
     assert item["error"]["details"]["fields"] == ["content"]
 
 
-def test_an_item_that_no_log_holds_fails_alone(
+def test_ingest_batch_item_with_unstorable_json_fails_alone(
     gateway: Gateway, scratch_db: ScratchDatabase
 ) -> None:
     good = json.dumps(user_message("fine"))
@@ -253,7 +251,7 @@ def test_an_item_that_no_log_holds_fails_alone(
     assert scratch_db.rows("select count(*) from events") == [(2,)]
 
 
-def test_a_users_session_takes_no_name_from_the_others(gateway: Gateway) -> None:
+def test_ingest_session_name_of_user_blocks_no_other(gateway: Gateway) -> None:
     """Nobody can stop another's conversation by using its name, before or after."""
     service, bob = gateway.key(), gateway.key(user="user:bob")
     theirs = user_message("turn", "user:alice", "agent:helper", session_id="s")

@@ -46,7 +46,7 @@ def without_id(reply: Reply) -> tuple[int, dict[str, Any]]:
 # claim check -------------------------------------------------------------------------------------
 
 
-def test_content_over_64_kib_of_utf_8_lies_in_the_payload_store(
+def test_ingest_blob_holds_content_over_64_kib(
     gateway: Gateway, scratch_db: ScratchDatabase, aws: LocalAws
 ) -> None:
     key = gateway.key("claims")
@@ -79,7 +79,7 @@ def test_content_over_64_kib_of_utf_8_lies_in_the_payload_store(
     assert len(stored_rows) == 3
 
 
-def test_parts_that_are_large_together_become_one_payload(
+def test_ingest_blob_holds_parts_large_together(
     gateway: Gateway, scratch_db: ScratchDatabase
 ) -> None:
     parts = [{"content": "a" * 40_000, "model": "m"}, {"content": "b" * 40_000}]
@@ -94,7 +94,7 @@ def test_parts_that_are_large_together_become_one_payload(
 # who may cite a blob -----------------------------------------------------------------------------
 
 
-def test_a_blob_is_cited_by_who_uploaded_it_or_sees_it(gateway: Gateway) -> None:
+def test_ingest_blob_is_cited_by_uploader_or_viewer(gateway: Gateway) -> None:
     alice, bob = gateway.key(user="user:alice"), gateway.key(user="user:bob")
     anybody = gateway.key()
     own = user_message("own " + "x" * 70_000, "user:alice")
@@ -116,7 +116,7 @@ def test_a_blob_is_cited_by_who_uploaded_it_or_sees_it(gateway: Gateway) -> None
             assert reply.body["blob"]["size"] > 70_000
 
 
-def test_anothers_blob_is_answered_like_one_that_there_is_not(
+def test_ingest_blob_of_other_equals_unknown_blob(
     gateway: Gateway, scratch_db: ScratchDatabase, aws: LocalAws
 ) -> None:
     text = "a secret of alice " + "x" * 70_000
@@ -156,7 +156,7 @@ def test_anothers_blob_is_answered_like_one_that_there_is_not(
 VIEW = {"participants": "user:bob"}
 
 
-def test_knowing_a_payloads_bytes_is_having_it(gateway: Gateway) -> None:
+def test_ingest_blob_of_same_bytes_belongs_to_each_uploader(gateway: Gateway) -> None:
     """Who uploads the same bytes has them as its own, and still sees nothing of the other's."""
     text = "x" * 70_000
     alice, bob = gateway.key(user="user:alice"), gateway.key(user="user:bob")
@@ -172,7 +172,7 @@ def test_knowing_a_payloads_bytes_is_having_it(gateway: Gateway) -> None:
 # edges -------------------------------------------------------------------------------------------
 
 
-def test_an_edge_names_its_target_by_id_or_by_cid(
+def test_ingest_edge_names_target_by_id_or_cid(
     gateway: Gateway, scratch_db: ScratchDatabase
 ) -> None:
     key = gateway.key()
@@ -192,7 +192,7 @@ def test_an_edge_names_its_target_by_id_or_by_cid(
     assert scratch_db.rows("select count(*) from memory_edges") == [(3,)]
 
 
-def test_a_cid_means_the_earliest_event_that_every_reader_sees(
+def test_ingest_edge_cid_means_earliest_commonly_seen_event(
     gateway: Gateway, scratch_db: ScratchDatabase
 ) -> None:
     key = gateway.key()
@@ -207,7 +207,7 @@ def test_a_cid_means_the_earliest_event_that_every_reader_sees(
     assert scratch_db.rows("select cited_id::text from memory_edges") == [(wide["event_id"],)]
 
 
-def test_an_edge_that_not_every_reader_may_follow_is_refused(
+def test_ingest_edge_refuses_target_hidden_from_reader(
     gateway: Gateway, scratch_db: ScratchDatabase
 ) -> None:
     key = gateway.key()
@@ -241,7 +241,7 @@ def test_an_edge_that_not_every_reader_may_follow_is_refused(
     assert scratch_db.rows("select count(*) from events") == [(2,)]
 
 
-def test_one_target_twice_is_422_however_it_is_named(
+def test_ingest_edge_refuses_target_named_twice(
     gateway: Gateway, scratch_db: ScratchDatabase
 ) -> None:
     key = gateway.key()
@@ -306,9 +306,7 @@ def cids(gateway: Gateway) -> list[str]:
     return results
 
 
-def test_every_stored_block_hashes_to_its_cid_and_is_canonical(
-    gateway: Gateway, cids: list[str]
-) -> None:
+def test_ingest_block_hashes_to_its_cid_and_is_canonical(gateway: Gateway, cids: list[str]) -> None:
     key = gateway.key(user="user:alice")
     for cid in cids:
         reply = gateway.call("GET", f"/ipfs/{cid}", key=key)
@@ -323,7 +321,7 @@ def test_every_stored_block_hashes_to_its_cid_and_is_canonical(
         } | set(cids)
 
 
-def test_every_row_encodes_to_its_cid(
+def test_ingest_block_of_each_row_encodes_to_its_cid(
     gateway: Gateway, scratch_db: ScratchDatabase, cids: list[str]
 ) -> None:
     rows = scratch_db.rows(
@@ -334,7 +332,7 @@ def test_every_row_encodes_to_its_cid(
         assert other_cid(row_as_block(tuple(row)), "dag-cbor") == cid
 
 
-def test_what_an_agent_said_is_in_its_block(gateway: Gateway) -> None:
+def test_ingest_block_holds_agent_message(gateway: Gateway) -> None:
     """With or without parts: two agents' messages that differ have different CIDs."""
     key = gateway.key(user="user:alice")
     requests = [user_message(word, role="agent") for word in ("yes", "no")]

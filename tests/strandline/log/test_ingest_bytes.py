@@ -30,7 +30,7 @@ def size(text: str, metadata: object = None) -> int:
     ("text", "metadata"),
     [("Plain.", {}), ("Grüße, 海", {"wörter": ["ü", 1.5, None]}), ("", {"a": {"b": [1, 2]}})],
 )
-def test_content_and_metadata_count(
+def test_ingest_bytes_count_content_and_metadata(
     gateway: Gateway, scratch_db: ScratchDatabase, text: str, metadata: dict[str, Any]
 ) -> None:
     reply = gateway.call("POST", PATH, user_message(text, metadata=metadata), key=gateway.key())
@@ -38,7 +38,7 @@ def test_content_and_metadata_count(
     assert count(scratch_db) == size(text, metadata)
 
 
-def test_a_replay_and_a_conflict_count_nothing(
+def test_ingest_bytes_skip_replay_and_conflict(
     gateway: Gateway, scratch_db: ScratchDatabase
 ) -> None:
     key, first = gateway.key(), user_message("Once.", source_event_key="1")
@@ -49,7 +49,7 @@ def test_a_replay_and_a_conflict_count_nothing(
 
 
 @pytest.mark.parametrize("atomic", [False, True])
-def test_of_a_batch_only_what_is_created_counts(
+def test_ingest_bytes_of_batch_count_only_created_events(
     gateway: Gateway, scratch_db: ScratchDatabase, atomic: bool
 ) -> None:
     """A new event, a double of it, two in another scope, and one that cites what does not exist."""
@@ -69,7 +69,7 @@ def test_of_a_batch_only_what_is_created_counts(
     assert by_scope == ({} if atomic else {"agent:helper": size("New."), "user:bob": there})
 
 
-def test_a_payload_counts_for_the_request_that_brings_it(
+def test_ingest_bytes_count_payload_for_bringing_request(
     gateway: Gateway, scratch_db: ScratchDatabase
 ) -> None:
     key, text = gateway.key(), "long " * 20_000
@@ -86,7 +86,7 @@ def test_a_payload_counts_for_the_request_that_brings_it(
     assert count(scratch_db) == len(text) + 2 * EMPTY
 
 
-def test_a_payload_that_many_events_of_a_request_bring_counts_once(
+def test_ingest_bytes_count_payload_of_many_events_once(
     gateway: Gateway, scratch_db: ScratchDatabase
 ) -> None:
     key, text = gateway.key(), "long " * 20_000
@@ -97,7 +97,7 @@ def test_a_payload_that_many_events_of_a_request_bring_counts_once(
     assert count(scratch_db) == len(text) + 80_000 + 5 * EMPTY
 
 
-def test_what_is_refused_leaves_no_payload_behind(gateway: Gateway, aws: LocalAws) -> None:
+def test_ingest_bytes_of_refused_event_leave_no_payload(gateway: Gateway, aws: LocalAws) -> None:
     key = gateway.key("refusals")
     for event in (
         user_message("First.", source_event_key="k"),
@@ -120,7 +120,7 @@ def test_what_is_refused_leaves_no_payload_behind(gateway: Gateway, aws: LocalAw
     assert objects(aws, "refusals/") == before
 
 
-def test_a_replay_of_a_large_event_is_answered_again(gateway: Gateway) -> None:
+def test_ingest_bytes_replay_of_large_event_is_answered(gateway: Gateway) -> None:
     key, large = gateway.key(), user_message("large " * 20_000, source_event_key="k")
     first, again = (gateway.call("POST", PATH, large, key=key) for _ in range(2))
     assert (first.status, again.status) == (201, 201)

@@ -38,9 +38,7 @@ def with_field(field: str) -> str:
     return f"{TEXT[:-1]}, {field}}}"
 
 
-def test_a_body_that_is_not_well_formed_is_refused_and_nothing_is_stored(
-    gateway: Gateway, scratch_db: ScratchDatabase
-) -> None:
+def test_ingest_json_refuses_malformed_body(gateway: Gateway, scratch_db: ScratchDatabase) -> None:
     key = gateway.key()
     for raw in (
         b"",
@@ -58,7 +56,7 @@ def test_a_body_that_is_not_well_formed_is_refused_and_nothing_is_stored(
     assert nothing_stored(scratch_db)
 
 
-def test_what_json_can_say_and_a_log_cannot_hold_is_refused_at_its_place(
+def test_ingest_json_refuses_unstorable_value_by_place(
     gateway: Gateway, scratch_db: ScratchDatabase
 ) -> None:
     key = gateway.key()
@@ -78,9 +76,7 @@ def test_what_json_can_say_and_a_log_cannot_hold_is_refused_at_its_place(
     assert nothing_stored(scratch_db)
 
 
-def test_a_body_deeper_than_its_limit_is_refused_however_deep(
-    gateway: Gateway, scratch_db: ScratchDatabase
-) -> None:
+def test_ingest_json_refuses_too_deep_body(gateway: Gateway, scratch_db: ScratchDatabase) -> None:
     key = gateway.key()
     for levels in (33, 10_000, 1_000_000):
         for path in (EVENTS, BATCH):
@@ -92,14 +88,12 @@ def test_a_body_deeper_than_its_limit_is_refused_however_deep(
     assert nothing_stored(scratch_db)
 
 
-def test_metadata_may_be_as_deep_as_a_body(gateway: Gateway) -> None:
+def test_ingest_json_metadata_may_be_as_deep_as_body(gateway: Gateway) -> None:
     raw = with_field('"metadata": ' + '{"a":' * 30 + "[]" + "}" * 30).encode()
     assert gateway.call("POST", EVENTS, raw=raw, key=gateway.key()).status == 201
 
 
-def test_a_body_over_4_mib_is_413_and_names_the_limit(
-    gateway: Gateway, scratch_db: ScratchDatabase
-) -> None:
+def test_ingest_json_body_over_4_mib_is_413(gateway: Gateway, scratch_db: ScratchDatabase) -> None:
     key = gateway.key()
     for path, raw in ((EVENTS, b'"' + b"x" * (MAX - 1) + b'"'), (BATCH, b"\xff" * (MAX + 1))):
         assert len(raw) == MAX + 1
@@ -110,7 +104,7 @@ def test_a_body_over_4_mib_is_413_and_names_the_limit(
     assert nothing_stored(scratch_db)
 
 
-def test_a_body_of_exactly_4_mib_is_taken(gateway: Gateway) -> None:
+def test_ingest_json_body_of_exactly_4_mib_is_taken(gateway: Gateway) -> None:
     room = MAX - len(json.dumps(user_message("")))
     raw = json.dumps(user_message("x" * room)).encode()
     assert len(raw) == MAX
@@ -118,7 +112,7 @@ def test_a_body_of_exactly_4_mib_is_taken(gateway: Gateway) -> None:
     assert (reply.status, reply.body["blob"]["size"]) == (201, room)
 
 
-def test_a_body_that_is_no_object_is_refused(gateway: Gateway, scratch_db: ScratchDatabase) -> None:
+def test_ingest_json_refuses_non_object_body(gateway: Gateway, scratch_db: ScratchDatabase) -> None:
     key = gateway.key()
     bodies: list[object] = [[], "x", 1, True, [user_message("x")]]
     for body in bodies:
@@ -127,7 +121,9 @@ def test_a_body_that_is_no_object_is_refused(gateway: Gateway, scratch_db: Scrat
     assert nothing_stored(scratch_db)
 
 
-def test_every_limit_is_kept_and_named(gateway: Gateway, scratch_db: ScratchDatabase) -> None:
+def test_ingest_json_limits_are_kept_and_named(
+    gateway: Gateway, scratch_db: ScratchDatabase
+) -> None:
     key = gateway.key()
     for field, value, limit in (
         ("metadata", {"a": "x" * 16_400}, "16384"),
@@ -155,7 +151,9 @@ def test_every_limit_is_kept_and_named(gateway: Gateway, scratch_db: ScratchData
     assert nothing_stored(scratch_db)
 
 
-def test_the_longest_of_everything_is_stored(gateway: Gateway, scratch_db: ScratchDatabase) -> None:
+def test_ingest_json_stores_longest_value_of_every_field(
+    gateway: Gateway, scratch_db: ScratchDatabase
+) -> None:
     """Every limit at once, in characters of four bytes that do not compress."""
 
     def longest(length: int, seed: int) -> str:
@@ -184,7 +182,7 @@ def test_the_longest_of_everything_is_stored(gateway: Gateway, scratch_db: Scrat
     assert (read.status, read.body["metadata"]) == (200, body["metadata"])
 
 
-def test_a_refusal_is_never_longer_than_an_answer_may_be(gateway: Gateway) -> None:
+def test_ingest_json_refusal_fits_answer_size(gateway: Gateway) -> None:
     huge = {"n" * 1_300_000 + str(n): 1 for n in range(3)}
     many = {"events": [{f"🌊{'🌊' * 150}{n}": 1 for n in range(12)} for _ in range(500)]}
     for path, body in ((EVENTS, huge), (BATCH, huge), (BATCH, many)):
@@ -282,7 +280,9 @@ def check(gateway: Gateway) -> Callable[[str, object], None]:
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(body=BODIES)
-def test_no_body_makes_the_service_fail(check: Callable[[str, object], None], body: object) -> None:
+def test_ingest_json_body_never_fails_service(
+    check: Callable[[str, object], None], body: object
+) -> None:
     check(EVENTS, body)
 
 
@@ -290,13 +290,13 @@ def test_no_body_makes_the_service_fail(check: Callable[[str, object], None], bo
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(bodies=st.lists(BODIES, min_size=1, max_size=4), atomic=st.booleans())
-def test_no_batch_makes_the_service_fail(
+def test_ingest_json_batch_never_fails_service(
     check: Callable[[str, object], None], bodies: list[object], atomic: bool
 ) -> None:
     check(BATCH, {"events": bodies, "atomic": atomic})
 
 
-def test_a_query_parameter_that_no_route_knows_is_refused(
+def test_ingest_json_refuses_unknown_query_parameter(
     gateway: Gateway, scratch_db: ScratchDatabase
 ) -> None:
     key = gateway.key()

@@ -46,7 +46,7 @@ def key_header(key: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("way", ["header", "field"])
-def test_a_replay_gives_the_first_answer_and_says_so(
+def test_idempotency_key_replay_repeats_first_answer(
     gateway: Gateway, scratch_db: ScratchDatabase, way: str
 ) -> None:
     key = gateway.key()
@@ -58,7 +58,7 @@ def test_a_replay_gives_the_first_answer_and_says_so(
     assert scratch_db.rows("select count(*), max(seq) from events") == [(1, 1)]
 
 
-def test_a_replay_of_a_large_content_says_the_same(gateway: Gateway) -> None:
+def test_idempotency_key_replays_large_content(gateway: Gateway) -> None:
     body = user_message("x" * 70_000, name="big.txt", source_event_key="k")
     first, second = (gateway.call("POST", PATH, body, key=gateway.key()) for _ in range(2))
     assert (first.text, second.headers.get(REPLAY_HEADER)) == (second.text, "true")
@@ -76,7 +76,7 @@ def first_and_second(field: str) -> tuple[dict[str, Any], dict[str, Any], list[s
     return first, second, names
 
 
-def test_every_field_is_read_back_as_it_was_sent(gateway: Gateway) -> None:
+def test_ingest_keeps_every_event_field(gateway: Gateway) -> None:
     """By every way into the log. Its parts are in another test, of which `model` is short."""
     key, headers = (
         gateway.key(user="user:alice"),
@@ -92,7 +92,7 @@ def test_every_field_is_read_back_as_it_was_sent(gateway: Gateway) -> None:
         assert {name: read[name] for name in headers} == headers
 
 
-def test_a_key_used_for_another_request_is_a_conflict_that_names_the_field(
+def test_idempotency_key_conflict_names_changed_field(
     gateway: Gateway, scratch_db: ScratchDatabase
 ) -> None:
     # A payload and edges have tests of their own; of the others no column is made.
@@ -114,7 +114,7 @@ def test_a_key_used_for_another_request_is_a_conflict_that_names_the_field(
     assert scratch_db.rows("select count(*) from events") == [(len(CHANGES),)]
 
 
-def test_changed_edges_are_a_conflict_that_names_them(gateway: Gateway) -> None:
+def test_idempotency_key_conflict_names_changed_edges(gateway: Gateway) -> None:
     key = gateway.key()
     bodies = [gateway.call("POST", PATH, user_message(word), key=key).body for word in ("a", "b")]
     one = {"event_id": bodies[0]["event_id"], "weight": 0.5}
@@ -131,7 +131,7 @@ def test_changed_edges_are_a_conflict_that_names_them(gateway: Gateway) -> None:
         assert (reply.status, reply.error["details"].get("fields")) == (409, ["edges"])
 
 
-def test_a_cited_blob_that_changed_is_named(gateway: Gateway) -> None:
+def test_idempotency_key_conflict_names_changed_blob(gateway: Gateway) -> None:
     key = gateway.key()
     cids = [
         gateway.call("POST", PATH, user_message(c * 70_000), key=key).body["blob"]["cid"]
@@ -147,9 +147,7 @@ def test_a_cited_blob_that_changed_is_named(gateway: Gateway) -> None:
     assert statuses == [(201, None), (409, ["blob"])]
 
 
-def test_the_channel_is_part_of_a_source_event_key(
-    gateway: Gateway, scratch_db: ScratchDatabase
-) -> None:
+def test_source_event_key_is_per_channel(gateway: Gateway, scratch_db: ScratchDatabase) -> None:
     key = gateway.key()
     for channel in ("slack", "mail", "slack"):
         body = user_message("x", channel=channel, source_event_key="k")
@@ -157,21 +155,23 @@ def test_the_channel_is_part_of_a_source_event_key(
     assert scratch_db.rows("select channel from events order by seq") == [("slack",), ("mail",)]
 
 
-def test_an_idempotency_key_is_a_key_of_the_channel_http(gateway: Gateway) -> None:
+def test_idempotency_key_belongs_to_channel_http(gateway: Gateway) -> None:
     key = gateway.key()
     first = gateway.call("POST", PATH, user_message("x", source_event_key="k"), key=key)
     second = gateway.call("POST", PATH, user_message("x"), key=key, headers=key_header("k"))
     assert (second.text, second.headers.get(REPLAY_HEADER)) == (first.text, "true")
 
 
-def test_one_request_has_one_key(gateway: Gateway, scratch_db: ScratchDatabase) -> None:
+def test_idempotency_key_excludes_source_event_key(
+    gateway: Gateway, scratch_db: ScratchDatabase
+) -> None:
     body = user_message("x", source_event_key="k")
     reply = gateway.call("POST", PATH, body, key=gateway.key(), headers=key_header("k"))
     assert (reply.status, reply.error["details"]["field"]) == (422, "source_event_key")
     assert scratch_db.rows("select count(*) from event_keys") == [(0,)]
 
 
-def test_an_unbound_caller_who_might_not_see_the_event_is_told_nothing_of_it(
+def test_idempotency_key_conflict_hides_unseen_event(
     gateway: Gateway,
 ) -> None:
     key = gateway.key()
@@ -190,7 +190,9 @@ def test_an_unbound_caller_who_might_not_see_the_event_is_told_nothing_of_it(
     assert part.error["details"]["event_id"] == body["event_id"]
 
 
-def test_one_users_keys_tell_another_nothing(gateway: Gateway, scratch_db: ScratchDatabase) -> None:
+def test_idempotency_key_is_per_user_and_tenant(
+    gateway: Gateway, scratch_db: ScratchDatabase
+) -> None:
     """Not of another bound user, not of unbound keys, not of another tenant: each has its own."""
     callers = [gateway.key(user="user:alice"), gateway.key(user="user:bob"), gateway.key()]
     callers.append(gateway.key("other"))
@@ -201,7 +203,9 @@ def test_one_users_keys_tell_another_nothing(gateway: Gateway, scratch_db: Scrat
     assert scratch_db.rows("select count(*), count(distinct content) from events") == [(4, 4)]
 
 
-def test_two_keys_of_one_user_are_one_writer(gateway: Gateway, scratch_db: ScratchDatabase) -> None:
+def test_idempotency_key_is_shared_by_api_keys_of_user(
+    gateway: Gateway, scratch_db: ScratchDatabase
+) -> None:
     for _ in range(2):
         key = gateway.key(user="user:alice")
         assert (
@@ -211,7 +215,7 @@ def test_two_keys_of_one_user_are_one_writer(gateway: Gateway, scratch_db: Scrat
     assert scratch_db.rows("select count(*) from events") == [(1,)]
 
 
-def test_without_a_key_the_same_words_are_two_events(
+def test_idempotency_key_omitted_stores_two_events(
     gateway: Gateway, scratch_db: ScratchDatabase
 ) -> None:
     key = gateway.key()
@@ -220,7 +224,7 @@ def test_without_a_key_the_same_words_are_two_events(
     assert scratch_db.rows("select count(*), count(distinct cid) from events") == [(2, 1)]
 
 
-def test_a_refused_request_leaves_no_key_behind(gateway: Gateway) -> None:
+def test_idempotency_key_is_not_kept_by_refused_request(gateway: Gateway) -> None:
     key = gateway.key()
     bad = user_message(
         "x", edges=[{"cid": "bafyreihyrpefhacm6kkp4ql6j6udakdit7g3dmkzfriqfykhjw6cad5lrm"}]

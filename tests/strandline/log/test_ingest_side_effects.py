@@ -62,9 +62,7 @@ def receive_messages(aws: LocalAws) -> list[tuple[str, str]]:
     return results
 
 
-def test_a_message_is_sent_when_a_scope_turns_dirty_and_none_while_it_is(
-    gateway: Gateway, aws: LocalAws
-) -> None:
+def test_ingest_sends_one_message_per_dirty_scope(gateway: Gateway, aws: LocalAws) -> None:
     receive_messages(aws)
     key = gateway.key("hinted")
     scope = gateway.call("POST", PATH, user_message("one"), key=key).body["scope_id"]
@@ -80,7 +78,7 @@ def test_a_message_is_sent_when_a_scope_turns_dirty_and_none_while_it_is(
     assert receive_messages(aws) == [("hinted", scope)]
 
 
-def test_a_batch_sends_each_scope_once_and_a_replay_none(gateway: Gateway, aws: LocalAws) -> None:
+def test_ingest_batch_sends_one_message_per_scope(gateway: Gateway, aws: LocalAws) -> None:
     receive_messages(aws)
     key = gateway.key()
     batch = {"events": [user_message("x", f"user:{n % 12}") for n in range(24)]}
@@ -94,7 +92,7 @@ def test_a_batch_sends_each_scope_once_and_a_replay_none(gateway: Gateway, aws: 
 
 
 @pytest.mark.parametrize("death", ["nobody listens", "nobody answers", "no such queue", "no URL"])
-def test_a_dead_queue_neither_fails_nor_delays_an_append(
+def test_ingest_survives_dead_queue_without_delay(
     gateway: Gateway,
     aws: LocalAws,
     log: io.StringIO,
@@ -125,7 +123,7 @@ def test_a_dead_queue_neither_fails_nor_delays_an_append(
     assert read.body["content"] == CANARY
 
 
-def test_a_message_for_later_comes_later(aws: LocalAws) -> None:
+def test_ingest_work_queue_delays_later_message(aws: LocalAws) -> None:
     receive_messages(aws)
     waits = {uuid.uuid4(): seconds for seconds in (0.2, 59.0, 3600.0, *range(1, 20))}
     WorkQueue(aws.work_queue_url).send_later("acme", waits)
@@ -162,7 +160,7 @@ def telling(**more: object) -> dict[str, Any]:
     return {**body, **event, **more}
 
 
-def test_no_log_line_holds_a_word_of_memory(
+def test_ingest_logs_no_memory_text(
     gateway: Gateway,
     log: io.StringIO,
     monkeypatch: pytest.MonkeyPatch,
@@ -213,7 +211,7 @@ def test_no_log_line_holds_a_word_of_memory(
         assert key not in text
 
 
-def test_a_fault_of_the_databases_is_logged_without_its_row(
+def test_ingest_logs_database_error_without_row(
     gateway: Gateway, log: io.StringIO, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A real one: a database error quotes the row that it is about."""
@@ -230,9 +228,7 @@ def test_a_fault_of_the_databases_is_logged_without_its_row(
     assert CANARY not in lines + reply.text
 
 
-def test_a_request_is_one_line_with_its_id_route_status_and_time(
-    gateway: Gateway, log: io.StringIO
-) -> None:
+def test_ingest_logs_one_line_per_request(gateway: Gateway, log: io.StringIO) -> None:
     reply = gateway.call("POST", PATH, {}, key=gateway.key())
     lines = [json.loads(line) for line in log.getvalue().splitlines() if line.startswith("{")]
     (line,) = [line for line in lines if line["message"] == "request"]
@@ -276,7 +272,7 @@ def refusing(monkeypatch: pytest.MonkeyPatch) -> Callable[..., WorkQueue]:
 
 
 @pytest.mark.parametrize("partly", [True, False])
-def test_a_message_that_was_not_taken_is_sent_again(
+def test_ingest_resends_message_not_taken(
     gateway: Gateway,
     aws: LocalAws,
     log: io.StringIO,
@@ -293,7 +289,7 @@ def test_a_message_that_was_not_taken_is_sent_again(
 
 
 @pytest.mark.parametrize("partly", [True, False])
-def test_where_no_message_is_taken_a_sweep_is_requested(
+def test_ingest_requests_sweep_when_queue_refuses(
     gateway: Gateway,
     aws: LocalAws,
     log: io.StringIO,
@@ -321,7 +317,7 @@ def test_where_no_message_is_taken_a_sweep_is_requested(
     assert (requests, receive_messages(aws)) == (["sweeper"], [])
 
 
-def test_where_nobody_can_be_told_the_next_append_tells(
+def test_ingest_next_append_sends_unsent_message(
     gateway: Gateway,
     aws: LocalAws,
     refusing: Callable[..., WorkQueue],

@@ -77,7 +77,7 @@ def blobs() -> BlobStore:
 # asking ------------------------------------------------------------------------------------------
 
 
-def test_a_recorded_request_is_told_where_to_put_its_payload(
+def test_upload_recorded_request_returns_put_url(
     gateway: Gateway, scratch_db: ScratchDatabase
 ) -> None:
     event = json.loads((EVENTS / "ingest_upload.json").read_text())
@@ -102,7 +102,7 @@ def test_a_recorded_request_is_told_where_to_put_its_payload(
     assert rows == [("acme", "*", document["cid"], data["size"], data["mime_type"], data["name"])]
 
 
-def test_a_payload_is_named_by_its_hash_or_by_its_cid(gateway: Gateway) -> None:
+def test_upload_takes_sha256_or_cid(gateway: Gateway) -> None:
     key, cid = gateway.key(), cid_of(DATA)
     by_hash = begin(gateway, key, DATA)
     upper = asking(DATA) | {"sha256": str(asking(DATA)["sha256"]).upper()}
@@ -131,7 +131,7 @@ def test_a_payload_is_named_by_its_hash_or_by_its_cid(gateway: Gateway) -> None:
         ({"tenant": "other"}, "tenant"),
     ],
 )
-def test_what_is_no_request_for_an_upload_is_422(
+def test_upload_refuses_malformed_request(
     gateway: Gateway, scratch_db: ScratchDatabase, change: dict[str, object], field: str
 ) -> None:
     reply = gateway.call("POST", UPLOADS, asking(DATA) | change, key=gateway.key())
@@ -139,12 +139,12 @@ def test_what_is_no_request_for_an_upload_is_422(
     assert scratch_db.rows("select count(*) from uploads") == [(0,)]
 
 
-def test_a_reader_may_not_upload(gateway: Gateway) -> None:
+def test_upload_refuses_read_only_key(gateway: Gateway) -> None:
     reply = gateway.call("POST", UPLOADS, asking(DATA), key=gateway.key(rights=("read",)))
     assert reply.status == 403
 
 
-def test_more_than_is_allowed_is_413_with_the_limit_and_the_way_out(
+def test_upload_over_size_limit_returns_413(
     gateway: Gateway, scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STRANDLINE_UPLOAD_MAX_BYTES", str(len(DATA)))
@@ -159,13 +159,13 @@ def test_more_than_is_allowed_is_413_with_the_limit_and_the_way_out(
     assert scratch_db.rows("select count(*) from uploads") == [(1,)]
 
 
-def test_content_larger_than_a_request_is_told_of_uploads(gateway: Gateway) -> None:
+def test_upload_is_suggested_for_oversized_content(gateway: Gateway) -> None:
     reply = gateway.call("POST", EVENTS_PATH, user_message("x" * 4_200_000), key=gateway.key())
     assert reply.status == 413
     assert "POST /api/v1/uploads" in reply.error["message"]
 
 
-def test_an_upload_begun_spends_the_tenants_stored_bytes_once(
+def test_upload_spends_stored_bytes_quota_once(
     gateway: Gateway, scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = gateway.key()
@@ -180,7 +180,7 @@ def test_an_upload_begun_spends_the_tenants_stored_bytes_once(
 # putting -----------------------------------------------------------------------------------------
 
 
-def test_only_the_announced_bytes_can_be_put_and_only_once(gateway: Gateway, aws: LocalAws) -> None:
+def test_upload_url_takes_announced_bytes_once(gateway: Gateway, aws: LocalAws) -> None:
     key = gateway.key()
     upload = begin(gateway, key, DATA)
     wrong, shorter = DATA[:-1] + b"!", DATA[:-1]
@@ -202,7 +202,7 @@ def test_only_the_announced_bytes_can_be_put_and_only_once(gateway: Gateway, aws
     assert objects(aws) == {pending_key("acme", upload): DATA}
 
 
-def test_a_fresh_url_leads_to_the_same_place(
+def test_upload_repeated_request_keeps_upload_id(
     gateway: Gateway, scratch_db: ScratchDatabase, aws: LocalAws
 ) -> None:
     key = gateway.key()
@@ -215,9 +215,7 @@ def test_a_fresh_url_leads_to_the_same_place(
     assert scratch_db.rows("select count(*) from uploads") == [(1,)]
 
 
-def test_an_upload_about_to_be_removed_is_not_offered_again(
-    gateway: Gateway, scratch_db: ScratchDatabase
-) -> None:
+def test_upload_near_removal_is_not_reused(gateway: Gateway, scratch_db: ScratchDatabase) -> None:
     """No URL outlives what it is for, so that nothing is put where nobody looks any more."""
     key = gateway.key()
     first = begin(gateway, key, DATA)
@@ -225,7 +223,9 @@ def test_an_upload_about_to_be_removed_is_not_offered_again(
     assert begin(gateway, key, DATA)["upload_id"] != first["upload_id"]
 
 
-def test_a_stored_payload_needs_no_upload(gateway: Gateway, scratch_db: ScratchDatabase) -> None:
+def test_upload_is_skipped_for_stored_payload(
+    gateway: Gateway, scratch_db: ScratchDatabase
+) -> None:
     alice, anybody = gateway.key(user=ALICE), gateway.key()
     text = "x" * 70_000
     blob = gateway.call("POST", EVENTS_PATH, user_message(text, ALICE, BOB), key=alice).body["blob"]
@@ -249,7 +249,7 @@ def test_a_stored_payload_needs_no_upload(gateway: Gateway, scratch_db: ScratchD
 
 
 @pytest.mark.parametrize("user", [None, ALICE])
-def test_an_upload_becomes_the_payload_of_the_event_that_cites_it(
+def test_upload_becomes_payload_of_citing_event(
     gateway: Gateway, scratch_db: ScratchDatabase, aws: LocalAws, user: str | None
 ) -> None:
     key, reader = gateway.key(user=user), gateway.key(user=ALICE)
@@ -276,7 +276,7 @@ def test_an_upload_becomes_the_payload_of_the_event_that_cites_it(
     assert block.status == 200, "the block says name and type too"
 
 
-def test_what_the_event_says_of_its_payload_comes_first(gateway: Gateway) -> None:
+def test_upload_name_and_type_yield_to_event(gateway: Gateway) -> None:
     key = gateway.key()
     upload = upload_file(gateway, key, DATA, mime_type="image/png", name="a.png")
     reply = cite(gateway, key, upload["cid"], mime_type="image/jpeg", name="b.jpg")
@@ -286,7 +286,7 @@ def test_what_the_event_says_of_its_payload_comes_first(gateway: Gateway) -> Non
     assert (second.body["blob"]["mime_type"], second.body["blob"]["name"]) == ("image/png", "a.png")
 
 
-def test_an_upload_is_cited_twice_in_one_batch_and_again_later(
+def test_upload_is_cited_twice_in_batch_and_later(
     gateway: Gateway, scratch_db: ScratchDatabase
 ) -> None:
     key = gateway.key(user=ALICE)
@@ -300,7 +300,7 @@ def test_an_upload_is_cited_twice_in_one_batch_and_again_later(
 
 
 @pytest.mark.parametrize("path", [EVENTS_PATH, BATCH])
-def test_anothers_upload_is_answered_like_one_that_there_is_not(
+def test_upload_of_another_user_looks_absent(
     gateway: Gateway, scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     upload = upload_file(gateway, gateway.key(user=ALICE), DATA, mime_type="text/plain")
@@ -328,7 +328,7 @@ def test_anothers_upload_is_answered_like_one_that_there_is_not(
     assert scratch_db.rows("select count(*) from events") == [(0,)]
 
 
-def test_nothing_was_put_there(
+def test_upload_without_bytes_is_missing(
     gateway: Gateway, scratch_db: ScratchDatabase, aws: LocalAws
 ) -> None:
     key = gateway.key()
@@ -346,7 +346,7 @@ def test_nothing_was_put_there(
 
 
 @pytest.mark.parametrize("there", [b"something else", DATA[:-1] + b"!", DATA + b"more", b""])
-def test_what_a_careless_store_took_is_found_out_before_it_is_cited(
+def test_upload_with_wrong_bytes_is_mismatch(
     gateway: Gateway, scratch_db: ScratchDatabase, aws: LocalAws, there: bytes
 ) -> None:
     """A store that verifies nothing: our own side hashes, and makes room for the right bytes."""
@@ -370,9 +370,7 @@ def test_what_a_careless_store_took_is_found_out_before_it_is_cited(
     assert cite(gateway, key, upload["cid"]).status == 201
 
 
-def test_right_bytes_announced_with_a_wrong_length_are_a_mismatch(
-    gateway: Gateway, aws: LocalAws
-) -> None:
+def test_upload_with_wrong_length_is_mismatch(gateway: Gateway, aws: LocalAws) -> None:
     key = gateway.key()
     body = gateway.call("POST", UPLOADS, asking(DATA) | {"size": 7}, key=key).body
     put_unchecked(aws, pending_key("acme", body), DATA)
@@ -381,9 +379,7 @@ def test_right_bytes_announced_with_a_wrong_length_are_a_mismatch(
     assert details["found_size"] == len(DATA)
 
 
-def test_of_several_uploads_of_one_payload_the_one_that_was_put_counts(
-    gateway: Gateway, aws: LocalAws
-) -> None:
+def test_upload_citation_picks_upload_with_bytes(gateway: Gateway, aws: LocalAws) -> None:
     key = gateway.key()
     first = begin(gateway, key, DATA, name="first.bin")
     second = begin(gateway, key, DATA, name="second.bin")
@@ -396,7 +392,7 @@ def test_of_several_uploads_of_one_payload_the_one_that_was_put_counts(
     assert [item["event"]["blob"]["name"] for item in reply.body["results"]] == ["first.bin"] * 2
 
 
-def test_a_store_that_tells_no_checksum_is_read(
+def test_upload_without_stored_checksum_is_read(
     gateway: Gateway, aws: LocalAws, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = gateway.key()
@@ -408,14 +404,14 @@ def test_a_store_that_tells_no_checksum_is_read(
     assert cite(gateway, key, upload["cid"]).status == 201
 
 
-def test_what_cannot_be_read_in_time_is_not_cited(gateway: Gateway, aws: LocalAws) -> None:
+def test_upload_read_timeout_prevents_citation(gateway: Gateway, aws: LocalAws) -> None:
     upload = begin(gateway, gateway.key(), DATA)
     put_unchecked(aws, pending_key("acme", upload), DATA)
     with pytest.raises(Unavailable, match="too slow"):
         blobs().inspect_upload("acme", UUID(upload["upload_id"]), deadline=0.0)
 
 
-def test_an_upload_past_its_time_is_like_none_before_and_after_it_is_removed(
+def test_upload_expired_looks_absent_and_is_removed(
     gateway: Gateway, scratch_db: ScratchDatabase, aws: LocalAws
 ) -> None:
     key = gateway.key()
@@ -430,7 +426,7 @@ def test_an_upload_past_its_time_is_like_none_before_and_after_it_is_removed(
 
 
 @pytest.mark.parametrize("atomic", [False, True])
-def test_a_bad_citation_fails_alone_or_stops_an_atomic_batch(
+def test_upload_bad_citation_fails_item_or_atomic_batch(
     gateway: Gateway, scratch_db: ScratchDatabase, aws: LocalAws, atomic: bool
 ) -> None:
     key = gateway.key(user=ALICE)
@@ -452,7 +448,7 @@ def test_a_bad_citation_fails_alone_or_stops_an_atomic_batch(
     assert (f"acme/{good['cid']}" in objects(aws)) is not atomic
 
 
-def test_a_replay_says_the_same_when_the_upload_is_long_gone(
+def test_upload_replay_outlives_removed_upload(
     gateway: Gateway, scratch_db: ScratchDatabase
 ) -> None:
     key = gateway.key(user=ALICE)
@@ -487,9 +483,7 @@ TEXT = ("calm water and no wind today 🌊 " * 4000 + "then a zephyr came").enco
 
 
 @pytest.mark.parametrize("kind", ["text/markdown", "application/ld+json", "application/xml"])
-def test_uploaded_text_is_found_by_its_words_and_cited_by_range(
-    gateway: Gateway, kind: str
-) -> None:
+def test_upload_text_is_searchable_and_cited_by_range(gateway: Gateway, kind: str) -> None:
     key = gateway.key(user=ALICE)
     upload = upload_file(gateway, key, TEXT, mime_type=kind, name="logbook of the harbour")
     body = cite(gateway, key, upload["cid"], ALICE).body
@@ -505,7 +499,7 @@ def test_uploaded_text_is_found_by_its_words_and_cited_by_range(
     assert hit_list["piece"]["start_char"] == 0
 
 
-def test_the_event_says_what_is_text(gateway: Gateway) -> None:
+def test_upload_text_type_comes_from_event(gateway: Gateway) -> None:
     key = gateway.key(user=ALICE)
     silent = upload_file(gateway, key, b"the silent zephyr")
     # Sessions of their own: an event is found by the words of the one before it, too.
@@ -540,13 +534,11 @@ def test_the_event_says_what_is_text(gateway: Gateway) -> None:
         (None, False),
     ],
 )
-def test_what_is_text(mime_type: str | None, expected: bool) -> None:
+def test_upload_mime_type_decides_text(mime_type: str | None, expected: bool) -> None:
     assert is_text(mime_type) is expected
 
 
-def test_nul_bad_bytes_and_a_cut_character_break_nothing(
-    gateway: Gateway, scratch_db: ScratchDatabase
-) -> None:
+def test_upload_text_tolerates_bad_bytes(gateway: Gateway, scratch_db: ScratchDatabase) -> None:
     key = gateway.key(user=ALICE)
     filler = b"a" * 1024 * 1024
     for data in (
@@ -568,7 +560,7 @@ def test_nul_bad_bytes_and_a_cut_character_break_nothing(
     assert scratch_db.rows("select count(*) from event_vectors") == [(5,)]
 
 
-def test_a_stored_text_is_indexed_for_whoever_cites_it_and_read_by_nobody_else(
+def test_upload_stored_text_is_indexed_for_citer_only(
     gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alice, bob = gateway.key(user=ALICE), gateway.key(user=BOB)
@@ -583,7 +575,7 @@ def test_a_stored_text_is_indexed_for_whoever_cites_it_and_read_by_nobody_else(
     assert read == []
 
 
-def test_a_text_that_goes_while_it_is_read_is_to_be_sent_again(
+def test_upload_removed_during_read_is_retryable(
     gateway: Gateway, scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A sweep or another PUT may remove an upload after it was looked at."""
@@ -602,7 +594,7 @@ def test_a_text_that_goes_while_it_is_read_is_to_be_sent_again(
     assert gateway.call("POST", EVENTS_PATH, citing(upload["cid"], ALICE), key=key).status == 201
 
 
-def test_one_request_indexes_no_more_text_than_it_could_bring(
+def test_upload_text_index_is_limited_per_request(
     gateway: Gateway, scratch_db: ScratchDatabase
 ) -> None:
     key = gateway.key(user=ALICE)
@@ -622,7 +614,7 @@ def test_one_request_indexes_no_more_text_than_it_could_bring(
 # the end -----------------------------------------------------------------------------------------
 
 
-def test_what_is_past_its_time_goes_and_what_is_cited_stays(
+def test_upload_sweep_removes_expired_and_keeps_cited(
     gateway: Gateway, scratch_db: ScratchDatabase, aws: LocalAws
 ) -> None:
     keys = [gateway.key(), gateway.key(user=ALICE), gateway.key("other", ALICE)]
@@ -647,7 +639,7 @@ def test_what_is_past_its_time_goes_and_what_is_cited_stays(
     assert objects(aws) == before
 
 
-def test_one_tenants_failure_stops_no_other(
+def test_upload_sweep_failure_stays_in_one_tenant(
     gateway: Gateway, scratch_db: ScratchDatabase, aws: LocalAws, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for tenant in ("acme", "broken", "zebra"):
@@ -669,7 +661,7 @@ def test_one_tenants_failure_stops_no_other(
     assert (scratch_db.rows("select count(*) from uploads"), objects(aws)) == ([(0,)], {})
 
 
-def test_a_row_stays_until_its_object_is_gone(
+def test_upload_sweep_keeps_row_until_object_is_gone(
     gateway: Gateway, scratch_db: ScratchDatabase, aws: LocalAws, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     upload = upload_file(gateway, gateway.key(), DATA)
@@ -686,7 +678,7 @@ def test_a_row_stays_until_its_object_is_gone(
     assert scratch_db.rows("select count(*) from uploads") == [(1,)]
 
 
-def test_a_sweep_is_bounded_and_the_next_goes_on(
+def test_upload_sweep_is_bounded(
     gateway: Gateway, scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = gateway.key()
@@ -699,7 +691,7 @@ def test_a_sweep_is_bounded_and_the_next_goes_on(
         assert scratch_db.rows("select count(*) from uploads") == [(uploads_left,)]
 
 
-def test_nobody_sees_anothers_upload(gateway: Gateway, scratch_db: ScratchDatabase) -> None:
+def test_upload_is_invisible_to_other_users(gateway: Gateway, scratch_db: ScratchDatabase) -> None:
     del scratch_db
     begin(gateway, gateway.key(user=ALICE), DATA)
     for caller, result in (

@@ -261,7 +261,7 @@ def _params(ask: Ask) -> dict[str, object]:
     }
 
 
-def test_every_list_is_what_a_plain_statement_says(
+def test_list_results_match_plain_query(
     scratch_db: ScratchDatabase, marks: list[str], proof_size: Callable[[int], int]
 ) -> None:
     draws = [ask for draw in (asks, searches) for ask in draw(scratch_db, marks, proof_size(4000))]
@@ -336,15 +336,13 @@ def find_unnoticed(
 
 
 @pytest.mark.proof
-def test_a_list_that_is_wrong_is_noticed(scratch_db: ScratchDatabase, marks: list[str]) -> None:
+def test_list_test_detects_wrong_result(scratch_db: ScratchDatabase, marks: list[str]) -> None:
     assert list(find_unnoticed(scratch_db, asks(scratch_db, marks, 400), _FAULTS)) == []
     draw = searches(scratch_db, marks, 1200)
     assert list(find_unnoticed(scratch_db, draw, _FAULTS_OF_SEARCHES)) == []
 
 
-def test_every_list_of_scopes_is_what_a_plain_statement_says(
-    scratch_db: ScratchDatabase, marks: list[str]
-) -> None:
+def test_list_of_scopes_matches_plain_query(scratch_db: ScratchDatabase, marks: list[str]) -> None:
     del marks
     reference = (
         "select scope_id from scopes where tenant_id = 'acme' and participants @> %s::text[]"

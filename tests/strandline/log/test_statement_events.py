@@ -76,7 +76,7 @@ def only(results: Sequence[AppendResult]) -> AppendResult:
 # appending ---------------------------------------------------------------------------------------
 
 
-def test_a_statement_is_stored_with_its_operation(
+def test_statement_is_stored_with_operation(
     scratch_db: ScratchDatabase, database: Database
 ) -> None:
     operation = {"op": "create", "nodes": [{"kind": "fact", "name": FACT}]}
@@ -115,7 +115,7 @@ def test_a_statement_is_stored_with_its_operation(
         (None, {}, (ALICE, "user", "*")),
     ],
 )
-def test_the_credential_decides_its_origin(
+def test_statement_origin_follows_credential(
     scratch_db: ScratchDatabase,
     database: Database,
     user: str | None,
@@ -126,7 +126,7 @@ def test_the_credential_decides_its_origin(
     assert scratch_db.rows("select speaker, origin, writer from events") == [row]
 
 
-def test_it_commits_with_the_rows_that_cite_it_or_not_at_all(
+def test_statement_commits_with_citing_rows(
     scratch_db: ScratchDatabase, database: Database
 ) -> None:
     who = make_principal()
@@ -142,7 +142,7 @@ def test_it_commits_with_the_rows_that_cite_it_or_not_at_all(
     assert count(scratch_db) == [(2, 1)]
 
 
-def test_a_replay_gives_the_first_receipt_and_another_request_is_a_conflict(
+def test_statement_replay_gives_first_receipt(
     scratch_db: ScratchDatabase, database: Database
 ) -> None:
     statements = [make_statement(FACT, key="k#0"), make_statement("It rains.", key="k#1")]
@@ -159,9 +159,7 @@ def test_a_replay_gives_the_first_receipt_and_another_request_is_a_conflict(
     assert count(scratch_db) == [(2, 2)]
 
 
-def test_a_statement_and_a_message_under_one_key_are_a_conflict(
-    gateway: Gateway, database: Database
-) -> None:
+def test_statement_conflicts_with_message_of_same_key(gateway: Gateway, database: Database) -> None:
     state(database, [make_statement(FACT, key="k")])
     body = {"participants": [ALICE, HELPER], "role": "user", "content": FACT}
     body |= {"metadata": {"graph": {"op": "create", "fact": FACT}}}
@@ -182,7 +180,7 @@ def test_a_statement_and_a_message_under_one_key_are_a_conflict(
         ({"participants": ["user:bob"]}, Forbidden, "participants"),
     ],
 )
-def test_what_is_wrong_with_one_is_said_by_field(
+def test_statement_refusal_names_field(
     fields: dict[str, Any], error: type[Invalid | Forbidden], field: str
 ) -> None:
     fields = {"content": FACT, "participants": [ALICE, HELPER], **fields}
@@ -192,7 +190,7 @@ def test_what_is_wrong_with_one_is_said_by_field(
     assert failure.value.details["field"] == field
 
 
-def test_the_longest_statement_is_no_payload(
+def test_statement_of_longest_text_is_no_payload(
     scratch_db: ScratchDatabase, database: Database
 ) -> None:
     text = "\U0001f30a" * MAX_STATEMENT_CHARS
@@ -200,7 +198,7 @@ def test_the_longest_statement_is_no_payload(
     assert scratch_db.rows("select content = %s, blob_cid from events", text) == [(True, None)]
 
 
-def test_statements_are_charged_and_replays_are_not(
+def test_statement_is_charged_and_replay_is_not(
     scratch_db: ScratchDatabase, database: Database
 ) -> None:
     settings = ServiceSettings(
@@ -227,7 +225,7 @@ def test_statements_are_charged_and_replays_are_not(
     assert count(scratch_db) == [(1, 1)]
 
 
-def test_a_failure_of_its_rows_stores_and_costs_nothing(
+def test_statement_of_failed_rows_is_neither_stored_nor_charged(
     scratch_db: ScratchDatabase, database: Database
 ) -> None:
     quotas, who = QuotaManager(database, NO_LIMITS_SETTINGS), make_principal()
@@ -246,7 +244,7 @@ def test_a_failure_of_its_rows_stores_and_costs_nothing(
 # the index of words ------------------------------------------------------------------------------
 
 
-def test_no_statement_is_before_a_message_and_none_after_one(
+def test_statement_is_no_neighbour_of_message(
     scratch_db: ScratchDatabase, gateway: Gateway, database: Database
 ) -> None:
     key = gateway.key()
@@ -279,9 +277,7 @@ def test_no_statement_is_before_a_message_and_none_after_one(
     ]
 
 
-def test_the_database_keeps_statements_out_of_sessions(
-    scratch_db: ScratchDatabase, database: Database
-) -> None:
+def test_statement_has_no_session(scratch_db: ScratchDatabase, database: Database) -> None:
     state(database, [make_statement(FACT)])
     with pytest.raises(Exception, match="events_statement_check"):
         scratch_db.rows("update events set session_id = 's-1'")
@@ -369,7 +365,7 @@ SCRIPTS = (
         *(pytest.param(script, True, marks=pytest.mark.proof) for script in SCRIPTS[2:]),
     ],
 )
-def test_a_conversation_is_folded_as_if_nothing_was_stated_in_it(
+def test_statement_does_not_change_fold(
     scratch_db: ScratchDatabase,
     gateway: Gateway,
     database: Database,
@@ -400,7 +396,7 @@ def test_a_conversation_is_folded_as_if_nothing_was_stated_in_it(
     assert bool(list_chains(scratch_db, ALICE)) == is_said
 
 
-def test_thousands_between_two_messages_cost_no_lane_anything(
+def test_statement_flood_costs_lanes_nothing(
     scratch_db: ScratchDatabase,
     gateway: Gateway,
     database: Database,
@@ -431,7 +427,7 @@ def test_thousands_between_two_messages_cost_no_lane_anything(
     ]
 
 
-def test_an_idle_lane_is_closed_although_something_is_stated_later(
+def test_statement_does_not_keep_idle_lane_open(
     scratch_db: ScratchDatabase, gateway: Gateway, database: Database, worker: WorkerResources
 ) -> None:
     talk(gateway, database, "hah", ALICE, HELPER)
@@ -447,7 +443,7 @@ def test_an_idle_lane_is_closed_although_something_is_stated_later(
 
 
 @pytest.mark.proof
-def test_dropped_and_folded_again_the_chains_are_the_same(
+def test_statement_refold_gives_same_chains(
     scratch_db: ScratchDatabase, gateway: Gateway, database: Database, worker: WorkerResources
 ) -> None:
     talker, key = EventGenerator(seed=3), gateway.key()
@@ -480,7 +476,7 @@ def test_dropped_and_folded_again_the_chains_are_the_same(
         assert dump_state(scratch_db) == before
 
 
-def test_a_statement_that_repeats_a_recall_is_no_echo_but_gives_one(
+def test_statement_repeating_recall_is_no_echo_but_gives_one(
     scratch_db: ScratchDatabase,
     gateway: Gateway,
     database: Database,

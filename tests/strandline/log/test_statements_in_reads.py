@@ -52,7 +52,7 @@ def call(gateway: Gateway, key: str, method: str, path: str, body: Any = None, *
 
 
 @pytest.mark.parametrize("path", ["/api/v1/events", "/api/v1/sessions/s/events", "/api/v1/insert"])
-def test_no_route_appends_one(
+def test_statement_cannot_be_appended(
     gateway: Gateway, scratch_db: ScratchDatabase, key: str, path: str
 ) -> None:
     session = {"session_id": "s", "participants": [ALICE, HELPER]}
@@ -67,7 +67,9 @@ def test_no_route_appends_one(
     assert scratch_db.rows("select count(*) from events") == [(0,)]
 
 
-def test_in_a_batch_it_fails_alone(gateway: Gateway, scratch_db: ScratchDatabase, key: str) -> None:
+def test_statement_in_batch_fails_alone(
+    gateway: Gateway, scratch_db: ScratchDatabase, key: str
+) -> None:
     events = [user_message(STATEMENT), user_message(FACT, type="statement")]
     answer = call(gateway, key, "POST", "/api/v1/events/batch", {"events": events})
     assert [item["status"] for item in answer["results"]] == [201, 422]
@@ -75,7 +77,7 @@ def test_in_a_batch_it_fails_alone(gateway: Gateway, scratch_db: ScratchDatabase
     assert scratch_db.rows("select type from events") == [("message",)]
 
 
-def test_the_description_names_it_where_it_is_read_and_not_where_it_is_refused(
+def test_statement_type_is_in_openapi_only_for_reading(
     gateway: Gateway,
 ) -> None:
     schemas = gateway.call("GET", "/openapi.json").body["components"]["schemas"]
@@ -97,7 +99,7 @@ def test_the_description_names_it_where_it_is_read_and_not_where_it_is_refused(
 # reading -----------------------------------------------------------------------------------------
 
 
-def test_it_is_read_like_any_event(gateway: Gateway, key: str, statement_id: str) -> None:
+def test_statement_is_read_like_event(gateway: Gateway, key: str, statement_id: str) -> None:
     event = call(gateway, key, "GET", f"/api/v1/events/{statement_id}")
     assert (event["type"], event["role"], event["origin"], event["session_id"]) == (
         "statement", "user", "user", None,
@@ -111,7 +113,7 @@ def test_it_is_read_like_any_event(gateway: Gateway, key: str, statement_id: str
     assert gateway.call("GET", f"/api/v1/events/{statement_id}", key=stranger).status == 404
 
 
-def test_lists_show_it_and_filter_by_its_type(
+def test_statement_is_listed_and_filtered_by_type(
     gateway: Gateway, key: str, statement_id: str
 ) -> None:
     def texts(**query: str) -> list[str]:
@@ -127,7 +129,9 @@ def test_lists_show_it_and_filter_by_its_type(
 
 
 @pytest.mark.parametrize("is_embedded", [False, True])
-def test_recall_finds_it(gateway: Gateway, key: str, statement_id: str, is_embedded: bool) -> None:
+def test_statement_is_found_by_recall(
+    gateway: Gateway, key: str, statement_id: str, is_embedded: bool
+) -> None:
     if is_embedded:
         gateway.sweep()
     for body in ({}, {"type": "statement"}, {"metadata": {"graph": {"op": "create"}}}):
@@ -143,7 +147,7 @@ def test_recall_finds_it(gateway: Gateway, key: str, statement_id: str, is_embed
     assert hit["text"] == STATEMENT
 
 
-def test_what_is_near_a_message_is_told_without_statements(
+def test_statement_is_no_neighbour_of_messages(
     gateway: Gateway, key: str, database: Database
 ) -> None:
     """Two messages are neighbours although something was stated between them."""
@@ -163,7 +167,7 @@ def test_what_is_near_a_message_is_told_without_statements(
         assert near["cosine_before"] == near["cosine_after"] == 0
 
 
-def test_provenance_knows_it(
+def test_statement_has_provenance(
     gateway: Gateway, scratch_db: ScratchDatabase, key: str, statement_id: str
 ) -> None:
     gateway.sweep()
@@ -175,7 +179,7 @@ def test_provenance_knows_it(
 # what is made of conversations -------------------------------------------------------------------
 
 
-def test_short_term_memory_leaves_it_out(
+def test_statement_is_left_out_of_short_term_memory(
     gateway: Gateway, scratch_db: ScratchDatabase, key: str, database: Database
 ) -> None:
     session = {"session_id": "s", "participants": [ALICE, HELPER]}
@@ -198,7 +202,7 @@ def test_short_term_memory_leaves_it_out(
     assert [len(topic["event_ids"]) for topic in topics["topics"]] == [3]
 
 
-def test_scopes_where_much_is_stated_do_not_crowd_out_those_where_somebody_talks(
+def test_statement_scopes_do_not_crowd_out_context(
     gateway: Gateway, key: str, database: Database
 ) -> None:
     assert gateway.call("POST", "/api/v1/events", user_message(STATEMENT), key=key).status == 201
@@ -208,7 +212,7 @@ def test_scopes_where_much_is_stated_do_not_crowd_out_those_where_somebody_talks
     assert STATEMENT in block["text"]
 
 
-def test_a_short_answer_comes_with_the_message_before_it(
+def test_statement_is_skipped_before_short_answer(
     gateway: Gateway, scratch_db: ScratchDatabase, key: str, database: Database
 ) -> None:
     """Not with a statement; and a short statement comes with nothing."""
@@ -228,7 +232,7 @@ def test_a_short_answer_comes_with_the_message_before_it(
     assert ask("13 letters") == {"Stated after 13 letters."}
 
 
-def test_the_block_for_a_prompt_has_it_where_it_answers(
+def test_statement_is_in_context_where_it_answers(
     gateway: Gateway, key: str, statement_id: str
 ) -> None:
     gateway.sweep()
@@ -240,7 +244,7 @@ def test_the_block_for_a_prompt_has_it_where_it_answers(
     assert statement_id in [citation["event_id"] for citation in block["citations"]]
 
 
-def test_the_topic_index_leaves_it_out(
+def test_statement_is_left_out_of_topic_index(
     gateway: Gateway, scratch_db: ScratchDatabase, key: str, statement_id: str
 ) -> None:
     gateway.sweep()
@@ -252,7 +256,7 @@ def test_the_topic_index_leaves_it_out(
         assert FACT not in call(gateway, key, "POST", path, {**body, "format": "text"})["text"]
 
 
-def test_a_session_that_ends_keeps_its_events_alone(
+def test_statement_is_not_counted_by_ended_session(
     gateway: Gateway, key: str, database: Database
 ) -> None:
     session = {"session_id": "s", "participants": [ALICE, HELPER]}
@@ -264,7 +268,7 @@ def test_a_session_that_ends_keeps_its_events_alone(
     assert reply.body["events_kept"] == 1
 
 
-def test_the_chain_of_a_message_warms_and_a_statement_has_none(
+def test_statement_recall_warms_no_chain(
     gateway: Gateway, scratch_db: ScratchDatabase, key: str, statement_id: str
 ) -> None:
     (message,) = scratch_db.rows("select event_id::text from events where type = 'message'")[0]

@@ -65,9 +65,7 @@ def unstorable_arguments(tool: Tool) -> Iterator[tuple[str, object]]:
                 yield name, value
 
 
-def test_text_that_cannot_be_stored_is_refused_wherever_it_stands(
-    gateway: Gateway, key: str
-) -> None:
+def test_mcp_arguments_refuse_unstorable_text(gateway: Gateway, key: str) -> None:
     calls = calls_of(prepare(gateway, key))
     for tool in TOOLS:
         whole = calls[tool.name][0][0]
@@ -91,7 +89,7 @@ def test_text_that_cannot_be_stored_is_refused_wherever_it_stands(
         assert "surrogate" in reply.body["error"]["message"]
 
 
-def test_what_the_service_refuses_bears_the_id_of_the_request(gateway: Gateway, key: str) -> None:
+def test_mcp_refusal_bears_request_id(gateway: Gateway, key: str) -> None:
     del key
     bob = gateway.key(user="user:bob")
     body = json.dumps({"jsonrpc": "2.0", "id": "q-9", "method": "ping"}).encode()
@@ -108,7 +106,7 @@ OPTIONAL = [(tool, name) for tool in TOOLS for name in tool.properties if name n
 
 
 @pytest.mark.parametrize(("tool", "name"), OPTIONAL, ids=[f"{t.name}-{n}" for t, n in OPTIONAL])
-def test_null_is_what_is_left_out(tool: Tool, name: str) -> None:
+def test_mcp_arguments_treat_null_as_omitted(tool: Tool, name: str) -> None:
     needed = {one: example_of(tool.properties[one]) for one in tool.required}
     assert tool.read_arguments({**needed, name: None}) == tool.read_arguments(needed)
     given = {**needed, name: example_of(tool.properties[name])}
@@ -129,7 +127,7 @@ def example_of(schema: Schema) -> object:
             return examples[kind]
 
 
-def test_every_tool_takes_null_for_all_that_it_does_not_need(gateway: Gateway, key: str) -> None:
+def test_mcp_arguments_take_null_in_every_tool(gateway: Gateway, key: str) -> None:
     for tool, calls in calls_of(prepare(gateway, key)).items():
         properties = next(one for one in TOOLS if one.name == tool).properties
         for arguments, expected in calls:
@@ -149,7 +147,7 @@ def test_every_tool_takes_null_for_all_that_it_does_not_need(gateway: Gateway, k
     assert not is_error, answer
 
 
-def test_a_message_may_have_null_for_parameters_and_arguments(gateway: Gateway, key: str) -> None:
+def test_mcp_message_takes_null_params_and_arguments(gateway: Gateway, key: str) -> None:
     options: dict[str, Any] = {"key": key, "query": {"participants": [ALICE]}}
 
     def send(method: str, **members: object) -> Any:
@@ -168,7 +166,7 @@ def test_a_message_may_have_null_for_parameters_and_arguments(gateway: Gateway, 
     assert send("tools/call", params=None)["error"]["code"] == -32602
 
 
-def test_a_wrong_type_is_taken_where_its_meaning_is_plain() -> None:
+def test_mcp_arguments_convert_plain_types() -> None:
     """Each that is, and beside it what is refused."""
     accepted: list[tuple[Schema, object, object]] = [
         (whole(""), "10", 10),
@@ -215,7 +213,7 @@ def test_a_wrong_type_is_taken_where_its_meaning_is_plain() -> None:
         assert (actual, type(actual)) == (expected, type(expected)), (schema, value)
 
 
-def test_no_tool_erases_or_changes_rights() -> None:
+def test_mcp_tools_never_erase_or_change_rights() -> None:
     """Nothing that a model meant otherwise can cost memory or open it."""
     operations: Any = importlib.import_module("functions.mcp.handler").OPERATIONS
     assert not [name for name in operations if operations[name].right in ("erase", "operator")]
@@ -244,7 +242,7 @@ WRITES: list[tuple[str, dict[str, Any]]] = [
         ([ALICE, HELPER], HELPER, (HELPER, "agent", "agent")),
     ],
 )
-def test_what_is_stored_is_the_agents_unless_a_speaker_is_named(
+def test_mcp_arguments_speaker_defaults_to_agent(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
     user: str | None,
@@ -274,7 +272,7 @@ def test_what_is_stored_is_the_agents_unless_a_speaker_is_named(
     ) == [expected]
 
 
-def test_who_may_not_speak_is_told(gateway: Gateway, scratch_db: ScratchDatabase) -> None:
+def test_mcp_arguments_refuse_wrong_speaker(gateway: Gateway, scratch_db: ScratchDatabase) -> None:
     alice = gateway.key(user=ALICE)
     both = [ALICE, "user:bob", HELPER]
     cases: list[tuple[dict[str, Any], str]] = [
@@ -291,7 +289,7 @@ def test_who_may_not_speak_is_told(gateway: Gateway, scratch_db: ScratchDatabase
     assert scratch_db.rows("select count(*) from events") == [(0,)]
 
 
-def test_over_http_a_statement_is_a_users_by_default_and_an_agents_on_request(
+def test_http_arguments_speaker_defaults_to_user(
     gateway: Gateway, scratch_db: ScratchDatabase
 ) -> None:
     alice = gateway.key(user=ALICE)

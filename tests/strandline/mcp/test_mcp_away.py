@@ -35,7 +35,7 @@ def list_tools(gateway: Gateway, key: str) -> list[dict[str, Any]]:
     return post(gateway, "tools/list", key=key, toolsets=EVERYTHING).body["result"]["tools"]
 
 
-def test_a_new_process_lists_the_tools_that_read(
+def test_mcp_outage_new_process_lists_reading_tools(
     gateway: Gateway, lose_database: Callable[[], None]
 ) -> None:
     key = gateway.key(user=ALICE)
@@ -57,7 +57,7 @@ def test_a_new_process_lists_the_tools_that_read(
         assert post(gateway, "tools/list", key=forged).status == 401
 
 
-def test_a_process_that_knew_the_credential_lists_as_before(
+def test_mcp_outage_keeps_tool_list_of_known_key(
     gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Within its time, however long the database lets it wait."""
@@ -82,7 +82,7 @@ def test_a_process_that_knew_the_credential_lists_as_before(
     assert list_tools(gateway, key) == before
 
 
-def test_a_revoked_key_is_not_remembered(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mcp_outage_forgets_revoked_key(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
     new = gateway.new_key(user=ALICE)
     monkeypatch.setattr("strandline.auth.ttl_cache._TTL_SECONDS", 0.0)
     assert list_tools(gateway, new.token)

@@ -30,7 +30,7 @@ def call(front: Gateway, key: str, tool: str, **arguments: Any) -> tuple[str, bo
     return call_tool(front, tool, arguments, key=key, participants=[ALICE, HELPER])
 
 
-def test_answers_are_data_with_the_events_that_they_rest_on(
+def test_mcp_persona_answers_cite_events(
     front: Gateway, provider: ModelServer, key: str, tell: Tell, scratch_db: ScratchDatabase
 ) -> None:
     event_id = tell(key, "The buoy goes out on Friday.", ALICE, HELPER)["event_id"]
@@ -49,7 +49,7 @@ def test_answers_are_data_with_the_events_that_they_rest_on(
     assert f"The answer is event {answer}." in text
 
 
-def test_a_sona_has_the_weight_that_a_call_gives_it(
+def test_mcp_persona_call_weights_sona(
     front: Gateway,
     provider: ModelServer,
     key: str,
@@ -72,7 +72,7 @@ def test_a_sona_has_the_weight_that_a_call_gives_it(
     assert (is_error, text.startswith("sona_weight: ")) == (True, True), text
 
 
-def test_what_is_late_or_fails_is_told_with_what_to_do(
+def test_mcp_persona_late_or_failed_answer_tells_next_call(
     front: Gateway,
     provider: ModelServer,
     key: str,
@@ -100,9 +100,7 @@ def test_what_is_late_or_fails_is_told_with_what_to_do(
     assert rows == [(1,)]
 
 
-def test_a_thread_is_continued_after_the_head_that_is_told(
-    front: Gateway, key: str, tell: Tell
-) -> None:
+def test_mcp_persona_act_continues_after_head(front: Gateway, key: str, tell: Tell) -> None:
     events = [tell(key, f"Step {n}.", ALICE, HELPER)["event_id"] for n in range(3)]
     fields = {"name": "Harbour master"}
     sona = front.call("POST", "/api/v1/sonas", fields, key=key).body["uuid"]
@@ -132,7 +130,7 @@ def test_a_thread_is_continued_after_the_head_that_is_told(
         assert ("Harbour master" in str(reply)) is is_there
 
 
-def test_a_stream_that_may_not_wait_says_when_to_call_again(
+def test_mcp_persona_stream_tells_when_to_call_again(
     front: Gateway, key: str, scratch_db: ScratchDatabase
 ) -> None:
     sona = make_sona(front, key)

@@ -47,7 +47,7 @@ def length(text: str) -> int:
 TEXTS = {"prose": prose, "noise": noise, "chinese": chinese}
 
 
-def test_no_answer_is_too_long_for_a_client(gateway: Gateway, key: str) -> None:
+def test_mcp_size_of_answers_fits_client_limit(gateway: Gateway, key: str) -> None:
     ids = store(gateway, key)
     calls: list[tuple[str, dict[str, Any]]] = [
         (tool, {**arguments, "format": form})
@@ -83,7 +83,7 @@ def test_no_answer_is_too_long_for_a_client(gateway: Gateway, key: str) -> None:
         assert sorted(found) == sorted(ids), form
 
 
-def test_lines_and_json_are_cut_with_a_mark() -> None:
+def test_mcp_size_cut_lines_and_json_are_marked() -> None:
     for kind in TEXTS.values():
         lines = [f"- event {n}: {kind(1500, n)}" for n in range(200)]
         text = fence_lines(lines)
@@ -110,7 +110,7 @@ def store(gateway: Gateway, key: str) -> list[str]:
     return ids
 
 
-def test_a_long_text_is_read_in_pieces(gateway: Gateway, key: str) -> None:
+def test_mcp_size_long_text_is_read_in_pieces(gateway: Gateway, key: str) -> None:
     content = "\n".join(f"Line {n}: the buoy is at {n * 7919}." for n in range(12_000))
     for text in (content[:60_000], content):
         body = {"participants": [ALICE], "role": "user", "content": text}
@@ -130,7 +130,7 @@ def test_a_long_text_is_read_in_pieces(gateway: Gateway, key: str) -> None:
         assert re.sub(r"\s", "", "".join(lines)) == re.sub(r"\s", "", text)
 
 
-def test_a_file_is_a_resource_in_pieces(gateway: Gateway, key: str) -> None:
+def test_mcp_size_file_resource_comes_in_pieces(gateway: Gateway, key: str) -> None:
     content = "\n".join(f"Line {n}: the buoy is at {n * 7919}." for n in range(12_000))
     body = {"participants": [ALICE], "role": "user", "content": content}
     cid = gateway.call("POST", "/api/v1/events", body, key=key).body["blob"]["cid"]
@@ -155,7 +155,7 @@ def test_a_file_is_a_resource_in_pieces(gateway: Gateway, key: str) -> None:
     assert length(json.dumps(reply.body)) < CLIENT_TOKENS
 
 
-def test_the_graphs_lists_are_short_too(gateway: Gateway, key: str) -> None:
+def test_mcp_size_graph_lists_fit_client_limit(gateway: Gateway, key: str) -> None:
     members = {"participants": [ALICE]}
     nodes = [{"type": "fact", "content": f"buoy {n} {noise(1400, n)}"} for n in range(50)]
     body = {**members, "nodes": nodes}
@@ -175,7 +175,7 @@ def test_the_graphs_lists_are_short_too(gateway: Gateway, key: str) -> None:
         assert (is_error, length(text) < CLIENT_TOKENS, "Cut" in text) == (False, True, True)
 
 
-def test_tokens_are_counted_rather_too_high() -> None:
+def test_mcp_size_token_count_errs_high() -> None:
     """Against what a tokenizer of large models makes of such texts: 4.4 characters of prose a
     token, 1.35 of base64, 0.9 of Chinese."""
     for kind, characters in (("prose", 4.4), ("noise", 1.35), ("chinese", 0.9)):

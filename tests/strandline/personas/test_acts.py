@@ -38,7 +38,7 @@ def following(gateway: Gateway, key: str, sona: str, after: str | None = None) -
     return reply.body
 
 
-def test_a_thread_grows_at_its_head_alone(
+def test_acts_thread_grows_only_at_its_head(
     gateway: Gateway, key: str, sona: str, tell: Tell
 ) -> None:
     events = [tell(key, f"Step {n}.", ALICE)["event_id"] for n in range(4)]
@@ -67,7 +67,7 @@ def test_a_thread_grows_at_its_head_alone(
     assert place["memories"] == 3, "the sona was active in what its acts are tied to"
 
 
-def test_nothing_is_pushed_that_its_pusher_does_not_see(
+def test_acts_push_refuses_event_out_of_view(
     gateway: Gateway, tell: Tell, key: str, sona: str
 ) -> None:
     bob = gateway.key(user=BOB)
@@ -80,7 +80,7 @@ def test_nothing_is_pushed_that_its_pusher_does_not_see(
     assert push(gateway, bob, bobs, own, None).status == 201, "the refused push left no trace"
 
 
-def test_a_step_is_seen_where_its_memory_is(
+def test_acts_are_visible_where_their_event_is(
     gateway: Gateway, key: str, sona: str, tell: Tell
 ) -> None:
     """And all see one order, with the opaque id of the head."""
@@ -101,7 +101,7 @@ def test_a_step_is_seen_where_its_memory_is(
     assert following(gateway, key, sona, act_id)["act"] is None
 
 
-def test_a_stream_goes_on_from_its_cursor(
+def test_acts_stream_continues_from_cursor(
     gateway: Gateway, key: str, sona: str, tell: Tell
 ) -> None:
     """Page by page, also after the steps that the reader does not see; and waits for the next."""
@@ -131,7 +131,7 @@ def test_a_stream_goes_on_from_its_cursor(
 
 
 @pytest.mark.parametrize("field", ["cursor", "wait", "limit"])
-def test_a_wrong_parameter_of_a_stream_is_named(
+def test_acts_stream_names_wrong_parameter(
     gateway: Gateway, key: str, sona: str, field: str
 ) -> None:
     other = gateway.call("POST", SONAS, {"name": "Gardener"}, key=key).body["uuid"]
@@ -145,7 +145,7 @@ def test_a_wrong_parameter_of_a_stream_is_named(
     )
 
 
-def test_the_thread_of_a_merged_sona_ends(
+def test_acts_thread_ends_when_sona_is_merged(
     gateway: Gateway, key: str, sona: str, tell: Tell
 ) -> None:
     other = gateway.call("POST", SONAS, {"name": "Gardener"}, key=key).body["uuid"]
@@ -158,7 +158,7 @@ def test_the_thread_of_a_merged_sona_ends(
     assert push(gateway, key, sona, event, None).status == 201
 
 
-def test_racers_never_fork_a_thread(
+def test_acts_thread_never_forks_under_racing_pushes(
     gateway: Gateway, key: str, sona: str, tell: Tell, proof_size: Callable[[int], int]
 ) -> None:
     """Fifty at full size: each pushes its own memory until it wins, as a reader follows."""

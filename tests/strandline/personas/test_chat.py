@@ -64,7 +64,7 @@ def list_texts(gateway: Gateway, key: str) -> list[str]:
     return [one["content"] for one in reversed(page["events"])]
 
 
-def test_ten_turns_cite_what_was_shown(
+def test_chat_ten_turns_cite_shown_events(
     front: Gateway, provider: ModelServer, key: str, facts: list[str]
 ) -> None:
     """Each citation is a stored event whose words stood in the prompt under its number; the reply's
@@ -101,7 +101,7 @@ class Kill(BaseException):
     """The process is gone: nothing catches it."""
 
 
-def test_killed_between_message_and_reply_it_has_one_of_each(
+def test_chat_killed_midway_has_one_message_and_one_reply(
     front: Gateway, key: str, facts: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def die(*_: object) -> None:
@@ -120,7 +120,7 @@ def test_killed_between_message_and_reply_it_has_one_of_each(
     assert len(list_texts(front, key)) == len(facts) + 2
 
 
-def test_the_same_request_at_once_has_one_reply(front: Gateway, key: str, facts: list[str]) -> None:
+def test_chat_concurrent_repeats_have_one_reply(front: Gateway, key: str, facts: list[str]) -> None:
     def race(_: int) -> Reply:
         return chat(front, key, "And the dog?", *WHO, once="k-1")
 
@@ -141,7 +141,7 @@ def test_the_same_request_at_once_has_one_reply(front: Gateway, key: str, facts:
         ([says("From nowhere.", 99)] * 2, "invalid_output"),
     ],
 )
-def test_a_model_that_fails_leaves_the_message_and_is_told(
+def test_chat_model_failure_keeps_message_and_is_reported(
     front: Gateway,
     provider: ModelServer,
     key: str,
@@ -163,7 +163,7 @@ def test_a_model_that_fails_leaves_the_message_and_is_told(
     assert (failed.status, failed.error["details"]) == (503, {"reason": reason})
 
 
-def test_a_wrong_key_of_the_model_is_named_everywhere(
+def test_chat_wrong_model_key_is_reported_everywhere(
     front: Gateway, provider: ModelServer, key: str, facts: list[str]
 ) -> None:
     def health() -> Any:
@@ -190,7 +190,7 @@ def test_a_wrong_key_of_the_model_is_named_everywhere(
     assert "HTTP 401" in state["warnings"][0]
 
 
-def test_a_model_that_rests_says_what_broke_it_and_when_it_is_tried_again(
+def test_chat_open_breaker_names_cause_and_retry_time(
     front: Gateway, provider: ModelServer, key: str, facts: list[str]
 ) -> None:
     del facts
@@ -206,7 +206,7 @@ def test_a_model_that_rests_says_what_broke_it_and_when_it_is_tried_again(
     assert 50 < int(seconds[1]) <= 60
 
 
-def test_a_query_answers_and_stores_nothing(
+def test_chat_query_answers_and_stores_nothing(
     front: Gateway, provider: ModelServer, key: str, facts: list[str], scratch_db: ScratchDatabase
 ) -> None:
     provider.otherwise = lambda request: says("On Friday.", *list(shown_lines(request))[:1])
@@ -220,7 +220,7 @@ def test_a_query_answers_and_stores_nothing(
     assert scratch_db.rows("select from turns") == []
 
 
-def test_what_nobody_told_is_not_remembered(
+def test_chat_without_memory_says_not_remembered(
     front: Gateway, provider: ModelServer, key: str, facts: list[str]
 ) -> None:
     """A query without memory asks no model; a model may say so, too."""
@@ -240,7 +240,7 @@ def test_what_nobody_told_is_not_remembered(
     assert "No event clearly answers the question." in provider.prompt_text()
 
 
-def test_without_a_model_it_says_what_to_configure(gateway: Gateway, tell: Tell) -> None:
+def test_chat_without_model_says_how_to_configure(gateway: Gateway, tell: Tell) -> None:
     """And gives the block that would have been sent; nothing is stored."""
     key = gateway.key(user=ALICE)
     tell(key, FACTS[0], *WHO)
@@ -257,7 +257,7 @@ def test_without_a_model_it_says_what_to_configure(gateway: Gateway, tell: Tell)
     assert gateway.call("GET", "/sonas/list", key=key).body["sonas"] == []
 
 
-def test_a_late_answer_is_a_turn_to_poll(
+def test_chat_late_answer_is_polled_as_turn(
     front: Gateway,
     provider: ModelServer,
     key: str,
@@ -306,7 +306,7 @@ def test_a_late_answer_is_a_turn_to_poll(
     assert [front.call("GET", path, key=key).status for path in paths] == [404, 404]
 
 
-def test_a_turn_that_fails_three_times_is_told_as_failed(
+def test_chat_turn_fails_after_three_attempts(
     front: Gateway,
     provider: ModelServer,
     key: str,
@@ -324,7 +324,7 @@ def test_a_turn_that_fails_three_times_is_told_as_failed(
     assert (reply["state"], reply["reason"], reply["text"]) == ("failed", "unavailable", None)
 
 
-def test_a_turn_whose_message_is_lost_is_found_by_a_sweep(
+def test_chat_turn_with_lost_message_is_found_by_sweep(
     front: Gateway,
     key: str,
     facts: list[str],
@@ -370,7 +370,7 @@ def test_a_turn_whose_message_is_lost_is_found_by_a_sweep(
     assert scratch_db.rows("select from turns") == []
 
 
-def test_what_was_added_later_is_told_as_such(
+def test_chat_prompt_marks_events_added_later(
     front: Gateway, provider: ModelServer, key: str, tell: Tell
 ) -> None:
     tell(key, "The buoy goes out on Friday.", *WHO)
@@ -384,7 +384,7 @@ def test_what_was_added_later_is_told_as_such(
     assert "remembered later" not in plain.body["text"].lower()
 
 
-def test_only_what_all_participants_see_is_recalled(
+def test_chat_recalls_only_events_all_participants_see(
     front: Gateway, provider: ModelServer, tell: Tell
 ) -> None:
     """No matter who asks: the reply is read by all of them."""
@@ -403,7 +403,7 @@ def test_only_what_all_participants_see_is_recalled(
     assert chat(front, front.key(rights=("read",)), "Hello?", *WHO).status == 403
 
 
-def test_a_chat_in_a_sona_is_its_memory(
+def test_chat_in_sona_becomes_its_memory(
     front: Gateway, provider: ModelServer, key: str, facts: list[str]
 ) -> None:
     """Both events are; the model is told in whose name it replies."""
@@ -426,7 +426,7 @@ def test_a_chat_in_a_sona_is_its_memory(
     assert (unknown.status, unknown.error["details"]["field"]) == (422, "sona")
 
 
-def test_nobody_elses_sona_and_no_other_body_under_a_key(
+def test_chat_refuses_foreign_sona_and_other_body_under_key(
     front: Gateway, provider: ModelServer, key: str, facts: list[str]
 ) -> None:
     """An id of another writer or tenant is as one that nobody has. A key stands for one request,
@@ -490,7 +490,7 @@ def test_nobody_elses_sona_and_no_other_body_under_a_key(
         (CHAT, {"message": "x", "participants": [*WHO], "sona": "   "}, "sona"),
     ],
 )
-def test_what_is_not_acceptable_is_named(
+def test_chat_refuses_invalid_field_by_name(
     front: Gateway, key: str, path: str, body: dict[str, Any], field: str
 ) -> None:
     reply = front.call("POST", path, body, key=key)

@@ -59,7 +59,7 @@ def hanging(
 
 
 @pytest.mark.parametrize("hold", [stay_silent, pytest.param(drip, marks=pytest.mark.proof)])
-def test_a_model_that_hangs_in_a_conversation_loses_and_doubles_nothing(
+def test_chat_hang_of_model_loses_and_doubles_nothing(
     front: Gateway,
     provider: ModelServer,
     key: str,
@@ -97,7 +97,7 @@ def test_a_model_that_hangs_in_a_conversation_loses_and_doubles_nothing(
     assert (roles.count("user"), roles.count("agent")) == (5, 5)
 
 
-def test_while_a_call_hangs_nobody_else_asks(
+def test_chat_hang_keeps_others_from_asking_model(
     front: Gateway,
     provider: ModelServer,
     key: str,
@@ -140,7 +140,7 @@ def test_while_a_call_hangs_nobody_else_asks(
     assert [role for role, _ in turn_states(scratch_db)] == ["user", "user", "agent"]
 
 
-def test_a_query_whose_model_hangs_is_told_as_failed(
+def test_chat_hang_of_model_fails_query(
     front: Gateway,
     provider: ModelServer,
     key: str,

@@ -56,7 +56,7 @@ def ask_chat(gateway: Gateway, key: str, **more: Any) -> Reply:
 ASKS = (ask_query, ask_chat)
 
 
-def test_the_weight_of_a_sona_chooses_what_is_shown(
+def test_chat_sona_weight_chooses_shown_memories(
     front: Gateway, provider: ModelServer, key: str, tell: Tell
 ) -> None:
     """And without it both sonas are shown the same."""
@@ -75,7 +75,7 @@ def test_the_weight_of_a_sona_chooses_what_is_shown(
     assert all(lines == plain[0] for lines in plain)
 
 
-def test_a_late_answer_has_the_weight_of_its_request(
+def test_chat_sona_weight_applies_to_late_answer(
     front: Gateway,
     provider: ModelServer,
     key: str,
@@ -96,13 +96,13 @@ def test_a_late_answer_has_the_weight_of_its_request(
             assert shown_memories(provider) == {name}
 
 
-def test_a_chat_that_was_stored_before_there_were_weights_is_read() -> None:
+def test_chat_sona_weight_is_optional_in_stored_chat() -> None:
     fields = ChatParameters("k", WHO, HELPER, None, 500, None, None, None).to_json()
     assert "weights" not in fields
     assert ChatParameters.from_json(fields).weights is None
 
 
-def test_without_a_model_the_block_has_the_weight_too(gateway: Gateway, tell: Tell) -> None:
+def test_chat_sona_weight_applies_without_model(gateway: Gateway, tell: Tell) -> None:
     """And no sona is made for it."""
     key = gateway.key(user=ALICE)
     sonas = tell_roles(gateway, key, tell)
@@ -117,7 +117,7 @@ def test_without_a_model_the_block_has_the_weight_too(gateway: Gateway, tell: Te
     assert sorted(names) == [[name] for name in sorted(ROLES)]
 
 
-def test_anothers_sona_has_no_weight(
+def test_chat_sona_of_other_user_has_no_weight(
     front: Gateway, provider: ModelServer, key: str, tell: Tell
 ) -> None:
     """It is refused as one that is not there; and the same weights of an own one show nothing of
@@ -146,7 +146,7 @@ def test_anothers_sona_has_no_weight(
         (0.5, "weights"),
     ],
 )
-def test_a_wrong_weight_is_named(
+def test_chat_sona_weight_refuses_wrong_value_by_name(
     front: Gateway, key: str, path: str, weights: object, field: str
 ) -> None:
     body = {QUERY: {"query": "x"}, CHAT: {"message": "x", "participants": [*WHO]}}[path]
@@ -154,7 +154,7 @@ def test_a_wrong_weight_is_named(
     assert (reply.status, reply.error["details"]["field"]) == (422, field)
 
 
-def test_a_late_answer_for_the_whole_tenant_is_for_who_sees_all_of_it(
+def test_chat_late_answer_for_everybody_needs_whole_view(
     front: Gateway,
     provider: ModelServer,
     tell: Tell,

@@ -40,7 +40,7 @@ def list_ids(gateway: Gateway, key: str, **query: Any) -> list[str]:
     return [one["names"][0] for one in page["sonas"]]
 
 
-def test_a_name_leads_to_one_sona(gateway: Gateway, key: str) -> None:
+def test_sona_is_found_by_name_or_meaning(gateway: Gateway, key: str) -> None:
     """Exactly, whatever its case and spaces; else by meaning; else it is new."""
     first = find(gateway, key, "The accountant")
     assert (first["found_by"], first["names"]) == ("new", ["The accountant"])
@@ -66,7 +66,7 @@ def without_vector(*_: object) -> tuple[None, list[str]]:
     return None, []
 
 
-def test_without_the_embedding_model_names_count_exactly(
+def test_sona_without_embedding_model_needs_exact_name(
     gateway: Gateway, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And are compared by meaning once it is back."""
@@ -77,7 +77,7 @@ def test_without_the_embedding_model_names_count_exactly(
     assert find(gateway, key, "The accountants")["found_by"] == "meaning"
 
 
-def test_sonas_are_their_writers(gateway: Gateway, key: str) -> None:
+def test_sona_belongs_to_its_writer(gateway: Gateway, key: str) -> None:
     """A bound user's, or of all unbound credentials together; every way to another's is as to
     none."""
     own = find(gateway, key, "Accountant")["uuid"]
@@ -98,7 +98,7 @@ def test_sonas_are_their_writers(gateway: Gateway, key: str) -> None:
             assert gateway.call(method, path, body, key=stranger, query=query).status == 404, path
 
 
-def test_a_key_without_the_right_to_read_learns_no_name(gateway: Gateway, key: str) -> None:
+def test_sona_names_need_read_right(gateway: Gateway, key: str) -> None:
     uuid = find(gateway, key, "The accountant")["uuid"]
     other = find(gateway, key, "Dungeon master")["uuid"]
     writer = gateway.key(user=ALICE, rights=["write"])
@@ -114,7 +114,7 @@ def test_a_key_without_the_right_to_read_learns_no_name(gateway: Gateway, key: s
     assert list_ids(gateway, key) == ["Dungeon master", "The accountant"]
 
 
-def test_a_sona_is_renamed(gateway: Gateway, key: str) -> None:
+def test_sona_is_renamed(gateway: Gateway, key: str) -> None:
     uuid = find(gateway, key, "Accountant")["uuid"]
     find(gateway, key, "Dungeon master")
     path = f"{SONAS}/{uuid}"
@@ -130,7 +130,7 @@ def test_a_sona_is_renamed(gateway: Gateway, key: str) -> None:
     assert sona(gateway, key, uuid)["names"] == ["Bookkeeper", "Treasurer"]
 
 
-def test_the_list_has_pages_as_they_were_at_the_first(gateway: Gateway, key: str) -> None:
+def test_sona_list_pages_are_stable(gateway: Gateway, key: str) -> None:
     names = ["Accountant", "Dungeon master", "Lighthouse keeper", "Gardener"]
     for name in names[:3]:
         find(gateway, key, name)
@@ -143,7 +143,7 @@ def test_the_list_has_pages_as_they_were_at_the_first(gateway: Gateway, key: str
     assert gateway.call("GET", "/sonas/list", key=gateway.key(user=BOB), query=more).status == 400
 
 
-def test_its_place_is_the_mean_of_what_is_in_view(
+def test_sona_centroid_is_mean_of_visible_memories(
     gateway: Gateway, tell: Tell, scratch_db: ScratchDatabase
 ) -> None:
     """Of an unbound credential's sona: each reader gets the mean of the events that it sees, and a
@@ -180,9 +180,7 @@ def test_its_place_is_the_mean_of_what_is_in_view(
     assert (plain["memories"], plain["centroid"]) == (3, None)
 
 
-def test_an_event_names_only_a_sona_of_its_own_writer(
-    gateway: Gateway, key: str, tell: Tell
-) -> None:
+def test_sona_is_named_only_by_events_of_its_writer(gateway: Gateway, key: str, tell: Tell) -> None:
     uuid = find(gateway, key, "Gardener")["uuid"]
     tell(gateway.key(), "Planted by another.", ALICE, metadata={"sona": uuid})
     gateway.sweep()
@@ -192,7 +190,7 @@ def test_an_event_names_only_a_sona_of_its_own_writer(
     assert sona(gateway, key, uuid)["memories"] == 1
 
 
-def test_memories_are_added_where_all_are_in_view(gateway: Gateway, key: str, tell: Tell) -> None:
+def test_sona_memories_must_all_be_in_view(gateway: Gateway, key: str, tell: Tell) -> None:
     uuid = find(gateway, key, "Gardener")["uuid"]
     own = tell(key, "The roses are cut.", ALICE)["event_id"]
     bobs = tell(gateway.key(user=BOB), "The roses are bob's.", BOB)["event_id"]
@@ -202,7 +200,7 @@ def test_memories_are_added_where_all_are_in_view(gateway: Gateway, key: str, te
     assert sona(gateway, key, uuid)["memories"] == 0
 
 
-def test_a_merged_sona_is_the_other_one(gateway: Gateway, tell: Tell) -> None:
+def test_sona_merge_joins_names_and_memories(gateway: Gateway, tell: Tell) -> None:
     """Its names and its memories, each once; also for what is told of it later."""
     key = gateway.key()
     a, b = (find(gateway, key, name)["uuid"] for name in ("Accountant", "Dungeon master"))
@@ -231,7 +229,7 @@ def test_a_merged_sona_is_the_other_one(gateway: Gateway, tell: Tell) -> None:
     assert (nowhere.status, nowhere.error["details"]["field"]) == (422, "into")
 
 
-def test_a_sona_orders_hits_and_hides_none(gateway: Gateway, key: str, tell: Tell) -> None:
+def test_sona_orders_recall_and_hides_no_hit(gateway: Gateway, key: str, tell: Tell) -> None:
     """Only where it is weighted: what answers at all stays the same."""
     work, play = (find(gateway, key, name)["uuid"] for name in ("Accountant", "Dungeon master"))
     for uuid, text in (

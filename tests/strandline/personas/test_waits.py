@@ -56,9 +56,7 @@ def assert_refused(reply: Reply, seconds: float) -> None:
     assert (reply.body["acts"], bool(reply.body["cursor"])) == ([], True)
 
 
-def test_a_tenant_has_two_waits_and_its_neighbour_has_its_own(
-    gateway: Gateway, scratch_db: ScratchDatabase
-) -> None:
+def test_wait_limit_is_two_per_tenant(gateway: Gateway, scratch_db: ScratchDatabase) -> None:
     key, other_key = gateway.key(), gateway.key("other")
     sona, other_sona = make_sona(gateway, key), make_sona(gateway, other_key)
     with waiting(gateway, scratch_db, key, sona, 2) as first:
@@ -74,7 +72,7 @@ def test_a_tenant_has_two_waits_and_its_neighbour_has_its_own(
     assert scratch_db.rows("select count(*) from waits") == [(0,)]
 
 
-def test_an_act_that_comes_meanwhile_is_told_to_those_who_wait_and_to_those_who_ask_again(
+def test_wait_delivers_act_to_waiting_and_retrying(
     gateway: Gateway, scratch_db: ScratchDatabase, tell: Any
 ) -> None:
     key = gateway.key()
@@ -88,7 +86,7 @@ def test_an_act_that_comes_meanwhile_is_told_to_those_who_wait_and_to_those_who_
     assert [act["event_id"] for act in again.body["acts"]] == [event]
 
 
-def test_a_lease_of_a_killed_instance_expires(
+def test_wait_lease_of_killed_instance_expires(
     gateway: Gateway, scratch_db: ScratchDatabase
 ) -> None:
     key = gateway.key()
@@ -104,7 +102,7 @@ def test_a_lease_of_a_killed_instance_expires(
     assert scratch_db.rows("select count(*) from waits") == [(0,)], "what expired is removed"
 
 
-def test_many_that_begin_at_once_are_no_more_than_the_limit(
+def test_wait_limit_holds_for_concurrent_requests(
     gateway: Gateway, scratch_db: ScratchDatabase
 ) -> None:
     key = gateway.key()
@@ -120,7 +118,7 @@ def test_many_that_begin_at_once_are_no_more_than_the_limit(
     assert [reply.body["retry_after"] for reply in replies].count(None) == 2
 
 
-def test_a_failed_wait_gives_its_lease_back(
+def test_wait_failure_returns_lease(
     gateway: Gateway, scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = gateway.key()

@@ -15,18 +15,18 @@ def make_sample(count: int, mean: float = 0.8, deviation: float = 0.03) -> list[
     return [chance.gauss(mean, deviation) for _ in range(count)]
 
 
-def test_a_cosine_counts_in_deviations_from_the_mean() -> None:
+def test_cosine_scale_counts_deviations_from_mean() -> None:
     assert CosineScale(0.8, 0.05).standardize(0.9) == pytest.approx(2.0)
     assert CosineScale(0.8, 0.05).standardize(0.8) == 0.0
 
 
-def test_a_view_of_thirty_events_has_a_scale_of_its_own() -> None:
+def test_cosine_scale_is_own_from_thirty_events() -> None:
     for count in (30, 80):
         sample = make_sample(count)
         assert measure_scale(sample, USUAL) == pytest.approx((fmean(sample), pstdev(sample)))
 
 
-def test_a_smaller_view_is_mixed_with_the_space_s_scale_by_its_size() -> None:
+def test_cosine_scale_of_small_view_is_mixed() -> None:
     sample = make_sample(15)
     mean, deviation = measure_scale(sample, USUAL)
     assert mean == pytest.approx((fmean(sample) + USUAL.mean) / 2)
@@ -37,11 +37,11 @@ def test_a_smaller_view_is_mixed_with_the_space_s_scale_by_its_size() -> None:
 
 
 @pytest.mark.parametrize("sample", [[], [0.4], [0.4] * 80, [0.4] * 79 + [0.4 + 1e-6]])
-def test_without_a_deviation_the_space_s_scale_counts_alone(sample: list[float]) -> None:
+def test_cosine_scale_without_deviation_is_of_space(sample: list[float]) -> None:
     assert measure_scale(sample, USUAL) == USUAL
 
 
-def test_a_scale_does_not_depend_on_the_embedding_space() -> None:
+def test_cosine_scale_is_independent_of_embedding_space() -> None:
     """A space whose cosines are narrower and higher gives every event the same deviation."""
     sample = make_sample(50, 0.1, 0.12)
     narrow = [0.8 + 0.3 * cosine for cosine in sample]

@@ -39,9 +39,7 @@ def edge(receipt: Any, weight: float = 1.0) -> dict[str, object]:
     return {"event_id": receipt["event_id"], "weight": weight}
 
 
-def test_what_the_best_hits_rest_on_is_added_by_weight(
-    gateway: Gateway, key: str, tell: Tell
-) -> None:
+def test_recall_expand_adds_cited_events_by_weight(gateway: Gateway, key: str, tell: Tell) -> None:
     deep = tell(key, "Deep.", ALICE)
     chain = tell(key, "Third.", ALICE, edges=[edge(deep)])
     second = tell(key, "Second.", ALICE, edges=[edge(chain)])
@@ -59,7 +57,7 @@ def test_what_the_best_hits_rest_on_is_added_by_weight(
     assert recall(gateway, key, expand=1, include="full")[1]["event"]["cid"] == heavy["cid"]
 
 
-def test_a_context_shows_what_the_best_events_rest_on(
+def test_recall_expand_works_in_context_by_http_and_mcp(
     gateway: Gateway, key: str, tell: Tell
 ) -> None:
     """By HTTP and by MCP, where it is asked for."""
@@ -82,7 +80,9 @@ def test_a_context_shows_what_the_best_events_rest_on(
     assert (refused.status, refused.error["details"]["field"]) == (422, "expand")
 
 
-def test_only_some_edges_of_each_are_followed(gateway: Gateway, key: str, tell: Tell) -> None:
+def test_recall_expand_follows_only_five_edges_per_event(
+    gateway: Gateway, key: str, tell: Tell
+) -> None:
     receipts = [tell(key, f"No. {n}.", ALICE) for n in range(9)]
     edges = [edge(one, n / 10) for n, one in enumerate(receipts)]
     tell(key, HIT, ALICE, edges=edges)
@@ -90,7 +90,7 @@ def test_only_some_edges_of_each_are_followed(gateway: Gateway, key: str, tell: 
     assert texts(hits)[1:] == [f"No. {n}." for n in (8, 7, 6, 5, 4)]
 
 
-def test_what_is_found_is_not_added_again(gateway: Gateway, key: str, tell: Tell) -> None:
+def test_recall_expand_adds_no_hit_twice(gateway: Gateway, key: str, tell: Tell) -> None:
     receipt = tell(key, "A zyzzyva is a weevil.", ALICE)
     tell(key, HIT, ALICE, edges=[edge(receipt)])
     hits = recall(gateway, key, limit=10, expand=50)
@@ -98,7 +98,7 @@ def test_what_is_found_is_not_added_again(gateway: Gateway, key: str, tell: Tell
     assert all(hit["relevance"] is not None for hit in hits)
 
 
-def test_nothing_is_added_that_the_reader_cannot_see(
+def test_recall_expand_adds_no_event_out_of_view(
     gateway: Gateway, tell: Tell, scratch_db: ScratchDatabase
 ) -> None:
     """Neither through an edge that the API would refuse, nor one of another tenant's."""
@@ -117,7 +117,7 @@ def test_nothing_is_added_that_the_reader_cannot_see(
     assert recall(gateway, gateway.key("globex", user=ALICE), expand=50) == []
 
 
-def test_filters_and_erasure_hold(
+def test_recall_expand_respects_filters_and_erasure(
     gateway: Gateway, key: str, tell: Tell, scratch_db: ScratchDatabase
 ) -> None:
     one = tell(key, "In the session.", ALICE, session_id="s-1")
@@ -131,7 +131,7 @@ def test_filters_and_erasure_hold(
     assert texts(recall(gateway, key, session_id="s-1", expand=9)) == [HIT, "In the session."]
 
 
-def test_one_statement_follows_all_edges(
+def test_recall_expand_follows_all_edges_in_one_statement(
     gateway: Gateway, key: str, tell: Tell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     receipt: Any = None
@@ -153,7 +153,9 @@ def test_one_statement_follows_all_edges(
     assert not any("memory_edges" in statement for statement in statements)
 
 
-def test_in_order_of_time_what_is_cited_comes_first(gateway: Gateway, key: str, tell: Tell) -> None:
+def test_recall_expand_in_time_order_puts_cited_first(
+    gateway: Gateway, key: str, tell: Tell
+) -> None:
     """Even if it happened later than what cites it, by the callers' clocks."""
     late = tell(key, "Late.", ALICE, occurred_at="2026-05-09T12:00:00Z")
     old = tell(key, "Old.", ALICE, occurred_at="2026-05-01T12:00:00Z")
@@ -164,7 +166,7 @@ def test_in_order_of_time_what_is_cited_comes_first(gateway: Gateway, key: str, 
     assert texts(recall(gateway, key, limit=2, expand=9))[0] == HIT
 
 
-def test_a_budget_is_spent_on_the_best_first(gateway: Gateway, key: str, tell: Tell) -> None:
+def test_recall_expand_spends_budget_on_best_first(gateway: Gateway, key: str, tell: Tell) -> None:
     long = tell(key, "Long and on. " * 50, ALICE)
     short = tell(key, "Short.", ALICE)
     tell(key, HIT, ALICE, edges=[edge(long, 0.9), edge(short, 0.1)])
@@ -175,7 +177,7 @@ def test_a_budget_is_spent_on_the_best_first(gateway: Gateway, key: str, tell: T
     assert len(recall(gateway, key, expand=9, max_tokens=1000)) == 3
 
 
-def test_what_was_added_warms_nothing(
+def test_recall_expand_warms_no_added_event(
     gateway: Gateway, key: str, tell: Tell, scratch_db: ScratchDatabase
 ) -> None:
     """It was given, though: what says it again is an echo."""
@@ -206,7 +208,9 @@ def test_what_was_added_warms_nothing(
         ("order", "age"),
     ],
 )
-def test_a_refusal_names_the_option(gateway: Gateway, key: str, field: str, value: object) -> None:
+def test_recall_expand_refusal_names_option(
+    gateway: Gateway, key: str, field: str, value: object
+) -> None:
     body = {"query": QUESTION, field: value}
     reply = gateway.call("POST", "/api/v1/recall", body, key=key)
     assert (reply.status, reply.error["details"]["field"]) == (422, field)
@@ -228,7 +232,7 @@ def make_hit(at: int, text: str = "") -> Hit:
     )
 
 
-def test_the_order_is_one_whatever_order_hits_come_in() -> None:
+def test_recall_expand_time_order_ignores_input_order() -> None:
     hits = [make_hit(at) for at in (5, 1, 4, 1, 3)]
     citations = {hits[1].event_id: [hits[0].event_id], hits[2].event_id: [uuid.uuid4()]}
     scope, recorded_at = uuid.uuid4(), datetime(2026, 5, 9, tzinfo=UTC)
@@ -247,7 +251,7 @@ def test_the_order_is_one_whatever_order_hits_come_in() -> None:
     assert sort(same[::-1]) == same, "of one time: the order of the log, not of random ids"
 
 
-def test_without_a_budget_all_fit() -> None:
+def test_recall_expand_without_budget_keeps_all_hits() -> None:
     hits = [make_hit(0, "x" * 1000) for _ in range(3)]
     assert fit_to_budget(hits, None) == hits
     assert fit_to_budget(hits, 500) == hits[:2]
@@ -255,16 +259,16 @@ def test_without_a_budget_all_fit() -> None:
     assert not fit_to_budget([make_hit(0, "éé€")], 1)
 
 
-def test_a_walk_without_bounds_is_noticed(
+def test_recall_expand_depth_fault_is_noticed(
     gateway: Gateway, key: str, tell: Tell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Planted."""
     monkeypatch.setattr(hit_postprocessing, "_MAX_DEPTH", 9)
     with pytest.raises(AssertionError):
-        test_what_the_best_hits_rest_on_is_added_by_weight(gateway, key, tell)
+        test_recall_expand_adds_cited_events_by_weight(gateway, key, tell)
 
 
-def test_weights_next_to_nothing_are_followed_last(gateway: Gateway, key: str, tell: Tell) -> None:
+def test_recall_expand_follows_tiny_weights_last(gateway: Gateway, key: str, tell: Tell) -> None:
     """Their product is too small for a double."""
     deep = tell(key, "Deep.", ALICE)
     faint = tell(key, "Faint.", ALICE, edges=[edge(deep, 1e-200)])

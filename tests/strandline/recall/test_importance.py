@@ -11,7 +11,7 @@ from strandline.recall.importance import WINDOW_DAYS, compute_importance, comput
 DAY = timedelta(days=1)
 
 
-def test_importance_is_a_moving_average_of_daily_use() -> None:
+def test_importance_is_moving_average_of_daily_use() -> None:
     assert compute_importance([]) == 0
     assert compute_importance([(n, 1.0) for n in range(WINDOW_DAYS)]) == pytest.approx(1.0)
     today = compute_importance([(0, 1.0)])
@@ -26,7 +26,7 @@ def test_importance_is_a_moving_average_of_daily_use() -> None:
     assert compute_importance(days_ago) == pytest.approx(average / (1 - 0.9**30))
 
 
-def test_more_use_is_never_less_important_and_order_does_not_matter() -> None:
+def test_importance_never_falls_with_more_use() -> None:
     chance = random.Random(1)
     for _ in range(200):
         uses = [(day, chance.random()) for day in chance.sample(range(WINDOW_DAYS), 12)]
@@ -36,7 +36,7 @@ def test_more_use_is_never_less_important_and_order_does_not_matter() -> None:
         assert compute_importance(uses) == pytest.approx(value, abs=1e-12)
 
 
-def test_recency_fades_slower_for_the_important() -> None:
+def test_importance_slows_recency_decay() -> None:
     assert compute_recency(timedelta(0), 0.0) == 1.0
     assert compute_recency(-3 * DAY, 0.0) == 1.0, "what is yet to happen counts as now"
     assert compute_recency(30 * DAY, 0.0) == pytest.approx(1 / math.e)

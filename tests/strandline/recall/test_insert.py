@@ -64,7 +64,7 @@ def dog(gateway: Gateway, key: str, tell: Tell) -> Any:
     return receipt
 
 
-def test_an_insert_is_linked_to_what_recall_finds(gateway: Gateway, key: str, dog: Any) -> None:
+def test_insert_links_to_recall_hits(gateway: Gateway, key: str, dog: Any) -> None:
     text = "The vet says that the dog is well."
     hits = gateway.call("POST", "/api/v1/recall", {"query": text}, key=key).body["hits"]
     receipt = insert_text(gateway, key, text)
@@ -79,7 +79,7 @@ def test_an_insert_is_linked_to_what_recall_finds(gateway: Gateway, key: str, do
     }
 
 
-def test_the_block_holds_the_edges(gateway: Gateway, key: str, dog: Any) -> None:
+def test_insert_block_holds_edges(gateway: Gateway, key: str, dog: Any) -> None:
     """Its CID is the hash of a block in which the found event's CID stands."""
     receipt = insert_text(gateway, key, "The vet says that the dog is well.")
     reply = gateway.call("GET", f"/ipfs/{receipt['cid']}", key=key)
@@ -93,7 +93,7 @@ def test_the_block_holds_the_edges(gateway: Gateway, key: str, dog: Any) -> None
     assert gateway.call("POST", EVENTS, body, key=key).body["cid"] == receipt["cid"]
 
 
-def test_nothing_is_linked_that_one_participant_cannot_see(
+def test_insert_links_only_events_all_participants_see(
     gateway: Gateway, tell: Tell, scratch_db: ScratchDatabase
 ) -> None:
     """Neither where the tenant's agents share: they are listeners of what is linked."""
@@ -115,7 +115,7 @@ def test_nothing_is_linked_that_one_participant_cannot_see(
             assert not set(cited_ids(receipt)) & {*values.values()} - visible, who
 
 
-def test_a_finder_that_sees_too_much_links_no_more(
+def test_insert_rechecks_visibility_of_found_events(
     gateway: Gateway, tell: Tell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Planted: it recalls for the writer, or for all. The append looks by itself."""
@@ -136,7 +136,7 @@ def test_a_finder_that_sees_too_much_links_no_more(
         viewers.pop()
 
 
-def test_a_caller_inserts_only_where_it_may_append(gateway: Gateway) -> None:
+def test_insert_needs_permission_to_append(gateway: Gateway) -> None:
     bound = gateway.key(user=ALICE)
     assert insert(gateway, bound, "For bob.", BOB).status == 403
     assert insert(gateway, bound, "As bob.", ALICE, BOB, speaker=BOB).status == 403
@@ -146,9 +146,7 @@ def test_a_caller_inserts_only_where_it_may_append(gateway: Gateway) -> None:
     assert insert(gateway, gateway.key(rights=("read", "write")), "I may.").status == 201
 
 
-def test_edges_are_few_and_those_of_the_body_come_first(
-    gateway: Gateway, key: str, tell: Tell
-) -> None:
+def test_insert_limits_edges_and_keeps_own_first(gateway: Gateway, key: str, tell: Tell) -> None:
     receipts = [tell(key, f"The buoy at pier {n} is red.", ALICE) for n in range(8)]
     gateway.sweep()
     text = "A buoy is red."
@@ -165,7 +163,7 @@ def test_edges_are_few_and_those_of_the_body_come_first(
     assert set(cited_ids(receipt)) == {receipts[0]["event_id"], receipts[1]["event_id"]}
 
 
-def test_the_same_words_in_the_same_memory_find_the_same(gateway: Gateway, tell: Tell) -> None:
+def test_insert_finds_same_edges_in_equal_memories(gateway: Gateway, tell: Tell) -> None:
     """In two tenants alike, whatever their ids."""
     results: list[list[int]] = []
     for tenant in ("acme", "globex"):
@@ -180,7 +178,7 @@ def test_the_same_words_in_the_same_memory_find_the_same(gateway: Gateway, tell:
     assert len(results[0]) == 4
 
 
-def test_a_replay_answers_the_first_event_with_its_first_edges(
+def test_insert_replay_returns_first_edges(
     gateway: Gateway, key: str, dog: Any, tell: Tell
 ) -> None:
     text = "The vet says that the dog is well."
@@ -198,9 +196,7 @@ def test_a_replay_answers_the_first_event_with_its_first_edges(
     assert body == first.body, "an Idempotency-Key is a key of the channel http"
 
 
-def test_another_request_with_the_same_key_is_a_conflict(
-    gateway: Gateway, key: str, dog: Any
-) -> None:
+def test_insert_key_conflicts_with_other_request(gateway: Gateway, key: str, dog: Any) -> None:
     text = "The vet says that the dog is well."
     assert insert(gateway, key, text, headers=KEY_HEADER).status == 201
     own = [{"event_id": dog["event_id"], "weight": 0.1}]
@@ -217,7 +213,7 @@ def test_another_request_with_the_same_key_is_a_conflict(
     assert (plain.status, plain.error["details"]["fields"]) == (409, ["edges"])
 
 
-def test_an_insert_is_no_replay_of_a_plain_append(gateway: Gateway, key: str, dog: Any) -> None:
+def test_insert_is_no_replay_of_plain_append(gateway: Gateway, key: str, dog: Any) -> None:
     """Who asks for links and gets none would not know it."""
     text = "The vet says that the dog is well."
     response = gateway.call("POST", EVENTS, user_message(text, ALICE), key=key, headers=KEY_HEADER)
@@ -227,7 +223,7 @@ def test_an_insert_is_no_replay_of_a_plain_append(gateway: Gateway, key: str, do
     assert dog["event_id"] in cited_ids(insert_text(gateway, key, text))
 
 
-def test_a_fingerprint_over_what_was_found_is_noticed(
+def test_insert_fingerprint_with_found_edges_is_detected(
     gateway: Gateway, key: str, dog: Any, tell: Tell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Planted: then a replay would be a conflict as soon as recall finds more."""
@@ -239,10 +235,10 @@ def test_a_fingerprint_over_what_was_found_is_noticed(
 
     monkeypatch.setattr(EventDraft, "compute_fingerprint", over_all)
     with pytest.raises(AssertionError):
-        test_a_replay_answers_the_first_event_with_its_first_edges(gateway, key, dog, tell)
+        test_insert_replay_returns_first_edges(gateway, key, dog, tell)
 
 
-def test_without_the_model_words_alone_find_edges(
+def test_insert_without_model_links_by_words(
     gateway: Gateway, key: str, dog: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     away = WordEmbedder()
@@ -258,7 +254,7 @@ def test_without_the_model_words_alone_find_edges(
     assert again.text == first.text, "a replay tells how it was"
 
 
-def test_no_transaction_is_open_while_the_model_works(
+def test_insert_holds_no_transaction_during_embedding(
     gateway: Gateway, key: str, dog: Any, scratch_db: ScratchDatabase, monkeypatch: Any
 ) -> None:
     open_counts: list[int] = []
@@ -276,7 +272,7 @@ def test_no_transaction_is_open_while_the_model_works(
     assert open_counts == [0]
 
 
-def test_an_event_erased_meanwhile_is_left_out(
+def test_insert_omits_event_erased_meanwhile(
     gateway: Gateway, key: str, dog: Any, scratch_db: ScratchDatabase, monkeypatch: Any
 ) -> None:
     """Between the search and the append: the caller's own request is right, and is stored."""
@@ -295,7 +291,7 @@ def test_an_event_erased_meanwhile_is_left_out(
     assert (reply.status, reply.error["details"]["field"]) == (422, "edges")
 
 
-def test_how_it_was_linked_is_stored_with_the_event(
+def test_insert_stores_link_decision_with_event(
     gateway: Gateway, key: str, dog: Any, scratch_db: ScratchDatabase, monkeypatch: Any
 ) -> None:
     """In one transaction, once; a plain append stores nothing of it."""
@@ -317,9 +313,7 @@ def test_how_it_was_linked_is_stored_with_the_event(
     assert "Nothing is stored by half." not in {event["content"] for event in page["events"]}
 
 
-def test_a_long_text_and_a_payload_are_linked_by_their_beginning(
-    gateway: Gateway, key: str, dog: Any
-) -> None:
+def test_insert_links_long_text_by_its_beginning(gateway: Gateway, key: str, dog: Any) -> None:
     text = "The vet says that the dog is well. " + "And on and on it went. " * 4000
     receipt = insert_text(gateway, key, text)
     assert receipt["blob"]["size"] == len(text)
@@ -344,12 +338,12 @@ def test_a_long_text_and_a_payload_are_linked_by_their_beginning(
         ([], "recall"),
     ],
 )
-def test_a_refusal_names_the_option(gateway: Gateway, key: str, options: Any, field: str) -> None:
+def test_insert_refusal_names_option(gateway: Gateway, key: str, options: Any, field: str) -> None:
     reply = insert(gateway, key, "The buoy.", recall=options)
     assert (reply.status, reply.error["details"]["field"]) == (422, field)
 
 
-def test_what_an_append_refuses_an_insert_refuses(gateway: Gateway, key: str) -> None:
+def test_insert_refuses_same_bodies_as_append(gateway: Gateway, key: str) -> None:
     bodies: list[object] = [
         {"participants": [ALICE], "role": "user"},
         {"role": "user", "content": "Who?"},
@@ -366,7 +360,7 @@ def test_what_an_append_refuses_an_insert_refuses(gateway: Gateway, key: str) ->
     assert (wider.status, wider.error["details"]["field"]) == (422, "session_id")
 
 
-def test_an_insert_counts_as_an_append(gateway: Gateway, key: str, monkeypatch: Any) -> None:
+def test_insert_spends_append_quota(gateway: Gateway, key: str, monkeypatch: Any) -> None:
     costs: list[tuple[str, int]] = []
     service: Resources = importlib.import_module("functions.query.handler").resources
 

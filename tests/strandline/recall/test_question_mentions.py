@@ -29,7 +29,7 @@ def fit(question: str, *days: str) -> list[float]:
         "on the 11th of october, 2025",
     ],
 )
-def test_a_day_is_read_in_every_form_that_people_write(words: str) -> None:
+def test_question_mentions_day_in_any_form(words: str) -> None:
     assert fit(f"What happened {words}?", "2025-10-11", "2025-10-12", "2025-11-11") == [2, 1, 0]
 
 
@@ -56,9 +56,7 @@ def test_a_day_is_read_in_every_form_that_people_write(words: str) -> None:
         ("a month ago", "2026-05-11", "2026-06-09"),
     ],
 )
-def test_a_period_is_read_against_the_day_of_the_question(
-    words: str, inside: str, outside: str
-) -> None:
+def test_question_mentions_period_relative_to_today(words: str, inside: str, outside: str) -> None:
     assert fit(f"What happened {words}?", inside, outside) == [1, 0]
 
 
@@ -87,13 +85,11 @@ def test_a_period_is_read_against_the_day_of_the_question(
         ("the day before yesterday", "2026-06-08", "2026-06-09"),
     ],
 )
-def test_before_and_after_a_date_are_the_days_on_that_side(
-    words: str, inside: str, outside: str
-) -> None:
+def test_question_mentions_before_and_after_date(words: str, inside: str, outside: str) -> None:
     assert fit(f"What happened {words}?", inside, outside) == [1, 0]
 
 
-def test_several_months_are_each_read() -> None:
+def test_question_mentions_several_months() -> None:
     for words in ("between March and May", "in March, May and June", "from march to may"):
         assert fit(f"What happened {words}?", "2026-03-09", "2026-05-09", "2026-04-09") == [1, 1, 0]
 
@@ -114,7 +110,7 @@ def test_several_months_are_each_read() -> None:
         "in 1234",
     ],
 )
-def test_words_that_are_no_time_name_none(question: str) -> None:
+def test_question_mentions_no_time_in_other_words(question: str) -> None:
     assert read_question(question, TODAY).times == []
 
 
@@ -132,7 +128,7 @@ def test_words_that_are_no_time_name_none(question: str) -> None:
         ("What of 12 boats?", set[str]()),
     ],
 )
-def test_a_name_is_a_whole_word_that_is_written_as_one(question: str, names: set[str]) -> None:
+def test_question_mentions_name_as_whole_word(question: str, names: set[str]) -> None:
     request = read_question(question, TODAY)
     assert request.named({"alice", "bo", "bob", "will", "keel", "田中", "12", "rain"}) == names
 
@@ -145,7 +141,7 @@ def test_a_name_is_a_whole_word_that_is_written_as_one(question: str, names: set
         *("before May", "after 31 December", "999 years after today", "before 29 February"),
     ],
 )
-def test_the_ends_of_the_calendar_break_nothing(words: str, year: int) -> None:
+def test_question_mentions_survive_calendar_ends(words: str, year: int) -> None:
     for today in (date(year, 1, 1), date(year, 12, 31)):
         assert len(read_question(f"What happened {words}?", today).times) <= 1
 
@@ -154,10 +150,10 @@ def test_the_ends_of_the_calendar_break_nothing(words: str, year: int) -> None:
     "question",
     ["99 January 2026", "2026-99-99", "999 days ago", "0 May", "before 99 May", "after 2026-13-01"],
 )
-def test_an_impossible_date_fits_nothing_and_breaks_nothing(question: str) -> None:
+def test_question_mentions_survive_impossible_date(question: str) -> None:
     assert fit(f"What happened {question}?", "2026-05-05") in ([0.0], [1.0])
 
 
-def test_a_long_question_is_read_in_time_in_proportion_to_it() -> None:
+def test_question_mentions_are_read_in_linear_time() -> None:
     for text in ("May 3 before ", "in March, ", "\ue000 , ", "Will ", "a week before ", "1 of "):
         assert len(read_question(text * (8000 // len(text)), TODAY).times) <= 8000

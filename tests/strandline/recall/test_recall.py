@@ -38,7 +38,7 @@ def use(monkeypatch: pytest.MonkeyPatch, embedder: object) -> None:
     monkeypatch.setitem(service.__dict__, "embedder", embedder)
 
 
-def test_what_was_said_is_found_at_once_by_its_words(gateway: Gateway) -> None:
+def test_recall_finds_new_event_by_words(gateway: Gateway) -> None:
     key = gateway.key(user=ALICE)
     for n in range(30):
         receipt = tell(gateway, key, f"The {n}th buoy drifts by the lighthouse.")
@@ -48,7 +48,7 @@ def test_what_was_said_is_found_at_once_by_its_words(gateway: Gateway) -> None:
         assert "meaning" not in hit["why"], "nothing is embedded yet"
 
 
-def test_what_was_said_is_found_at_once_without_a_common_word(gateway: Gateway) -> None:
+def test_recall_finds_new_event_without_common_word(gateway: Gateway) -> None:
     key = gateway.key(user=ALICE)
     tell(gateway, key, "Old news of the lighthouse.")
     gateway.sweep()
@@ -58,7 +58,7 @@ def test_what_was_said_is_found_at_once_without_a_common_word(gateway: Gateway) 
     assert ([hit["why"] for hit in fresh], body["not_yet_embedded"]) == ([[]], 1)
 
 
-def test_a_paraphrase_is_found_once_it_is_embedded(gateway: Gateway) -> None:
+def test_recall_finds_paraphrase_once_embedded(gateway: Gateway) -> None:
     key = gateway.key(user=ALICE)
     receipt = tell(gateway, key, "My dog has to see the vet on Thursday.")
     for other in ("The invoice is overdue.", "Rain all day.", "The compiler crashed again."):
@@ -68,7 +68,7 @@ def test_a_paraphrase_is_found_once_it_is_embedded(gateway: Gateway) -> None:
     assert (best["event_id"], best["why"]) == (receipt["event_id"], ["meaning"])
 
 
-def test_every_hit_says_what_it_is_and_where_from(gateway: Gateway) -> None:
+def test_recall_hit_tells_content_and_source(gateway: Gateway) -> None:
     key = gateway.key(user=ALICE)
     at, fields = "2026-05-08T13:56:00Z", {"speaker": ALICE, "source_event_key": "k-1"}
     receipt = tell(gateway, key, "The buoy is out.", occurred_at=at, **fields)
@@ -89,7 +89,7 @@ def test_every_hit_says_what_it_is_and_where_from(gateway: Gateway) -> None:
     assert reply.body["read_token"]
 
 
-def test_a_group_recalls_only_what_all_of_it_heard(gateway: Gateway) -> None:
+def test_recall_of_group_gives_shared_events_only(gateway: Gateway) -> None:
     key = gateway.key()
     groups = [(ALICE, BOB), (ALICE, CAROL), (BOB, CAROL), (ALICE, BOB, CAROL), (ALICE,)]
     for who in groups:
@@ -122,7 +122,7 @@ FILTERS: list[tuple[dict[str, object], set[str]]] = [
 
 
 @pytest.mark.parametrize("is_embedded", [False, True])
-def test_every_filter_holds_on_every_leg(gateway: Gateway, is_embedded: bool) -> None:
+def test_recall_filters_hold_on_every_leg(gateway: Gateway, is_embedded: bool) -> None:
     key = gateway.key()
     who = (ALICE, HELPER)
     day = "2026-05-0{}T00:00:00Z".format
@@ -140,7 +140,7 @@ def test_every_filter_holds_on_every_leg(gateway: Gateway, is_embedded: bool) ->
             assert {text.split()[1] for text in texts(reply)} == expected, narrowing
 
 
-def test_an_unknown_filter_is_refused(gateway: Gateway) -> None:
+def test_recall_refuses_unknown_filter(gateway: Gateway) -> None:
     body = {"query": "tide", "sesion_id": "s"}
     reply = gateway.call("POST", "/api/v1/recall", body, key=gateway.key(user=ALICE))
     assert (reply.status, reply.error["details"]["field"]) == (422, "sesion_id")
@@ -148,7 +148,7 @@ def test_an_unknown_filter_is_refused(gateway: Gateway) -> None:
 
 @pytest.mark.parametrize("stranger", ["globex", "acme"])
 @pytest.mark.parametrize("is_embedded", [False, True])
-def test_what_others_store_changes_nothing_of_mine(
+def test_recall_ignores_events_of_others(
     gateway: Gateway, stranger: str, is_embedded: bool
 ) -> None:
     """Fifty foreign events that match better, newer and more often."""
@@ -200,7 +200,7 @@ ODD = [
 ]
 
 
-def test_no_question_is_too_odd(gateway: Gateway) -> None:
+def test_recall_answers_odd_questions(gateway: Gateway) -> None:
     requests: list[tuple[str, str, str]] = []
     for n, query in enumerate(ODD):
         key = gateway.key(user=f"user:asker-{n}")
@@ -217,7 +217,7 @@ def test_no_question_is_too_odd(gateway: Gateway) -> None:
 @pytest.mark.parametrize(
     ("before", "seconds"), [(delay(2.0), 1.6), (fail_texts(), 0.9)], ids=["slow", "failing"]
 )
-def test_without_a_query_vector_words_answer_and_say_so(
+def test_recall_answers_by_words_without_query_vector(
     gateway: Gateway,
     monkeypatch: pytest.MonkeyPatch,
     before: Callable[[Any], None],
@@ -237,7 +237,7 @@ def test_without_a_query_vector_words_answer_and_say_so(
     assert reply.body["hits"][0]["why"] == ["buoy"]
 
 
-def test_an_answer_is_found_by_the_question_before_it(gateway: Gateway) -> None:
+def test_recall_finds_answer_by_its_question(gateway: Gateway) -> None:
     key = gateway.key()
     who = (ALICE, HELPER)
     question = tell(gateway, key, "Which lens does the lighthouse use?", *who, session_id="a")
@@ -250,7 +250,7 @@ def test_an_answer_is_found_by_the_question_before_it(gateway: Gateway) -> None:
         gateway.sweep()
 
 
-def test_an_answer_is_found_by_its_question_whatever_other_sessions_say_in_between(
+def test_recall_finds_answer_despite_other_sessions(
     gateway: Gateway,
 ) -> None:
     key = gateway.key()
@@ -276,7 +276,7 @@ def test_an_answer_is_found_by_its_question_whatever_other_sessions_say_in_betwe
     assert {f["words_nearby"] for f in others} == {0}, "of another session"
 
 
-def test_a_large_payload_is_found_by_its_last_word_and_says_where(gateway: Gateway) -> None:
+def test_recall_finds_last_word_of_large_payload(gateway: Gateway) -> None:
     key = gateway.key(user=ALICE)
     text = "calm water and no wind today 🌊 " * 4000 + "then a zephyr came"
     tell(gateway, key, text, ALICE)
@@ -290,7 +290,7 @@ def test_a_large_payload_is_found_by_its_last_word_and_says_where(gateway: Gatew
         gateway.sweep()
 
 
-def test_a_hundred_large_hits_still_fit_an_answer(gateway: Gateway) -> None:
+def test_recall_of_hundred_large_hits_fits_answer(gateway: Gateway) -> None:
     key = gateway.key(user=ALICE)
     for _ in range(5):  # 60 KB each, and short enough in characters to be one piece
         events = [user_message("🌊" * 15_000 + " tide", ALICE) for _ in range(20)]
@@ -303,7 +303,7 @@ def test_a_hundred_large_hits_still_fit_an_answer(gateway: Gateway) -> None:
     assert len(recall(gateway, key, "tide", limit=20).body["hits"]) == 20
 
 
-def test_a_broken_model_degrades_recall_and_nothing_else(
+def test_recall_alone_is_degraded_by_broken_model(
     gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = gateway.key(user=ALICE)
@@ -321,7 +321,7 @@ def test_a_broken_model_degrades_recall_and_nothing_else(
     assert reply.body["not_yet_embedded"] == 1
 
 
-def test_another_spelling_of_a_letter_is_the_same_word(gateway: Gateway) -> None:
+def test_recall_matches_other_unicode_spelling(gateway: Gateway) -> None:
     key = gateway.key(user=ALICE)
     receipt = tell(gateway, key, "The cafe\u0301 is shut.", ALICE)
     (hit,) = recall(gateway, key, "caf\u00e9").body["hits"]

@@ -248,7 +248,7 @@ def varied_database(scratch_db: ScratchDatabase) -> ScratchDatabase:
     return scratch_db
 
 
-def test_any_filter_gives_what_a_look_at_everything_would(
+def test_recall_filters_match_full_scan(
     varied_database: ScratchDatabase, proof_size: Callable[[int], int]
 ) -> None:
     assert list(differing(varied_database, max(5, proof_size(FILTERS)))) == []
@@ -280,7 +280,7 @@ def test_any_filter_gives_what_a_look_at_everything_would(
     ],
 )
 @pytest.mark.proof
-def test_a_leg_that_gives_other_events_is_noticed(
+def test_recall_filters_test_detects_wrong_leg(
     varied_database: ScratchDatabase, function: str, part: str, instead: str
 ) -> None:
     ((definition,),) = varied_database.rows("select pg_get_functiondef(%s::regproc)", function)

@@ -182,13 +182,13 @@ def _lost_sample(access: TenantDb, tenant: SyntheticTenant) -> Iterator[str]:
 
 
 @pytest.mark.proof
-def test_little_is_lost_of_a_large_view(large: Large) -> None:
+def test_recall_large_view_loses_little(large: Large) -> None:
     losses = list(find_losses(large))
     assert losses == []
 
 
 @pytest.mark.proof
-def test_what_few_see_is_all_found(large: Large) -> None:
+def test_recall_large_tenant_loses_nothing_of_small_view(large: Large) -> None:
     with closing(Database(large.base.url)) as database:
         access = database.connect_as(Caller("many", (large.many.user(9),)))
         rows = _find(access, large.many.texts[9], large.many.vectors[9])
@@ -199,7 +199,7 @@ def test_what_few_see_is_all_found(large: Large) -> None:
         assert rows[0].events_in_view == len(in_view)
 
 
-def test_a_bound_that_is_too_low_loses_nothing(large: Large) -> None:
+def test_recall_large_view_loses_nothing_by_low_bound(large: Large) -> None:
     """A sample may say that fewer bits suffice than do: then all codes are compared."""
     ((definition,),) = large.base.rows("select pg_get_functiondef('nearest_by_code'::regproc)")
     bound, again = "[3 + ceil(3 * max(wanted.codes)", "(select count(*) from within) < v_wanted"
@@ -242,7 +242,7 @@ _FAULTS = (
 
 
 @pytest.mark.proof
-def test_a_loss_is_noticed(large: Large) -> None:
+def test_recall_large_test_detects_loss(large: Large) -> None:
     for function, part, instead in _FAULTS:
         ((definition,),) = large.base.rows("select pg_get_functiondef(%s::regproc)", function)
         assert part in definition

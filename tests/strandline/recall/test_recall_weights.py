@@ -97,7 +97,7 @@ def lamps(tell: Tell, key: str, *who: str, **more: object) -> list[Any]:
 # what is asked for -------------------------------------------------------------------------------
 
 
-def test_nothing_changes_unless_it_is_asked_for(
+def test_recall_weights_default_changes_nothing(
     gateway: Gateway, key: str, access: TenantDb, tell: Tell
 ) -> None:
     lamps(tell, key)
@@ -109,7 +109,9 @@ def test_nothing_changes_unless_it_is_asked_for(
     assert {name for hit in before["hits"] for name in hit["features"]} == FEATURES
 
 
-def test_recency_orders_by_when_it_happened(gateway: Gateway, key: str, tell: Tell) -> None:
+def test_recall_weights_recency_orders_by_event_time(
+    gateway: Gateway, key: str, tell: Tell
+) -> None:
     now = datetime(2026, 6, 30, tzinfo=UTC)
     days = (40, 0, 90, 7)
     for age in days:
@@ -134,7 +136,7 @@ def test_recency_orders_by_when_it_happened(gateway: Gateway, key: str, tell: Te
     assert {hit["features"]["recency"] for hit in old["hits"]} == {1.0}, "all yet to happen"
 
 
-def test_importance_orders_by_use_and_slows_recency(
+def test_recall_weights_importance_orders_by_use(
     gateway: Gateway, key: str, access: TenantDb, tell: Tell
 ) -> None:
     at = (datetime.now(UTC) - timedelta(days=60)).isoformat()
@@ -155,7 +157,7 @@ def test_importance_orders_by_use_and_slows_recency(
     )
 
 
-def test_what_is_weighted_comes_before_what_the_limit_cuts_off(
+def test_recall_weights_apply_before_limit(
     gateway: Gateway, scratch_db: ScratchDatabase, key: str, access: TenantDb, tell: Tell
 ) -> None:
     lamps(tell, key)
@@ -186,7 +188,9 @@ def test_what_is_weighted_comes_before_what_the_limit_cuts_off(
         (1, "weights"),
     ],
 )
-def test_other_weights_are_refused(gateway: Gateway, key: str, weights: object, field: str) -> None:
+def test_recall_weights_refuse_invalid_values(
+    gateway: Gateway, key: str, weights: object, field: str
+) -> None:
     body = {"query": QUESTION, "participants": [ALICE], "weights": weights}
     reply = gateway.call("POST", "/api/v1/recall", body, key=key)
     assert reply.status == 422
@@ -196,7 +200,7 @@ def test_other_weights_are_refused(gateway: Gateway, key: str, weights: object, 
 # use ----------------------------------------------------------------------------------------------
 
 
-def test_use_counts_once_a_day_and_fades(
+def test_recall_weights_use_counts_daily_and_fades(
     gateway: Gateway, scratch_db: ScratchDatabase, key: str, access: TenantDb, tell: Tell
 ) -> None:
     lamps(tell, key, ALICE, HELPER)
@@ -218,7 +222,7 @@ def test_use_counts_once_a_day_and_fades(
     assert scratch_db.rows("select from event_uses") == []
 
 
-def test_use_travels_along_edges_by_weight_within_the_scope(
+def test_recall_weights_use_travels_along_edges(
     gateway: Gateway, scratch_db: ScratchDatabase, key: str, access: TenantDb, tell: Tell
 ) -> None:
     def cite(receipt: Any, weight: float) -> dict[str, object]:
@@ -243,7 +247,7 @@ def test_use_travels_along_edges_by_weight_within_the_scope(
     )
 
 
-def test_an_echo_is_no_use(
+def test_recall_weights_echo_is_no_use(
     gateway: Gateway, scratch_db: ScratchDatabase, key: str, access: TenantDb, tell: Tell
 ) -> None:
     lamp = tell(key, "A lamp is at the pier.", ALICE)
@@ -261,7 +265,7 @@ def test_an_echo_is_no_use(
     assert set(importances(gateway, key).values()) == {0}
 
 
-def test_nothing_rests_on_what_is_erased(
+def test_recall_weights_ignore_erased_events(
     gateway: Gateway, scratch_db: ScratchDatabase, key: str, access: TenantDb, tell: Tell
 ) -> None:
     lamp = tell(key, "A lamp is at the pier.", ALICE)
@@ -287,7 +291,7 @@ def test_nothing_rests_on_what_is_erased(
     ]
 
 
-def test_use_can_be_dropped_and_folded_again(
+def test_recall_weights_use_can_be_refolded(
     gateway: Gateway, scratch_db: ScratchDatabase, key: str, access: TenantDb, tell: Tell
 ) -> None:
     events = [tell(key, "Lamp zero at the pier.", ALICE, HELPER)]
@@ -317,7 +321,7 @@ def test_use_can_be_dropped_and_folded_again(
     assert folds[1:] == folds[:-1]
 
 
-def test_a_sweep_folds_use(
+def test_recall_weights_use_is_folded_by_sweep(
     gateway: Gateway, scratch_db: ScratchDatabase, key: str, tell: Tell
 ) -> None:
     lamps(tell, key)
@@ -330,7 +334,7 @@ def test_a_sweep_folds_use(
     assert fold_recalls_into_heat.list_due_tenants(connection, DEFAULTS, now) == []
 
 
-def test_the_used_are_the_best_of_what_was_given(
+def test_recall_weights_use_counts_ten_best_hits(
     gateway: Gateway, scratch_db: ScratchDatabase, key: str, access: TenantDb, tell: Tell
 ) -> None:
     """Ten at most, whatever the order of the answer; never what an edge added."""
@@ -355,7 +359,7 @@ def test_the_used_are_the_best_of_what_was_given(
 # whose use ----------------------------------------------------------------------------------------
 
 
-def test_importance_rests_on_recalls_for_those_who_read(
+def test_recall_weights_importance_depends_on_readers(
     gateway: Gateway, key: str, access: TenantDb, tell: Tell
 ) -> None:
     """What alice asks alone, bob never learns, nor do both together; what both ask, each knows."""
@@ -382,7 +386,7 @@ def scratch_delete(access: TenantDb) -> None:
         access.execute("delete from recall_answers", {})
 
 
-def test_another_tenants_use_counts_for_nothing(gateway: Gateway, key: str, tell: Tell) -> None:
+def test_recall_weights_ignore_use_of_other_tenants(gateway: Gateway, key: str, tell: Tell) -> None:
     globex = gateway.key("globex")
     for one in (key, globex):
         lamps(tell, one)

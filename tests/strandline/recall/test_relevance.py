@@ -65,11 +65,11 @@ def best(ranking: Ranking) -> int:
     return ranking.events[0].candidate.seq
 
 
-def test_a_rare_word_tells_more_than_a_common_one() -> None:
+def test_relevance_favours_rare_words() -> None:
     assert best(order([candidate(1, 0b10), candidate(20, 0b01)])) == 20
 
 
-def test_meaning_is_not_buried_under_one_incidental_word() -> None:
+def test_relevance_keeps_meaning_over_incidental_word() -> None:
     """What ranks fused did: the first by words came first, however weak."""
     assert best(order([candidate(1, 0b10, 0.05), candidate(20, 0, 0.6)])) == 20
 
@@ -88,14 +88,14 @@ def test_meaning_is_not_buried_under_one_incidental_word() -> None:
         (candidate(20), candidate(40, text_bytes=4), "Where is it?"),
     ],
 )
-def test_each_feature_speaks_for_or_against(
+def test_relevance_features_raise_or_lower_rank(
     better: Candidate, worse: Candidate, question: str
 ) -> None:
     assert best(order([better, worse], question)) == 20
     assert best(order([worse, better], question)) == 20
 
 
-def test_a_cosine_counts_in_deviations_of_its_view() -> None:
+def test_relevance_scales_cosines_by_view() -> None:
     """So that an embedding space whose cosines are all high, and close, ranks alike."""
     cosines = (0.1, 0.4, -0.1, None, 0.2)
     wide = [candidate(n, 0b01, cosine) for n, cosine in enumerate(cosines)]
@@ -112,7 +112,7 @@ def test_a_cosine_counts_in_deviations_of_its_view() -> None:
     assert expected[1].cosine_before == pytest.approx(0.0)
 
 
-def test_more_candidates_move_no_other_s_features() -> None:
+def test_relevance_features_ignore_other_candidates() -> None:
     """The scale is the view's: whatever else is found, a cosine stays what it is."""
     question = read_question("buoy", NOW.date())
     few = [candidate(10, cosine=0.5), candidate(30, cosine=0.2)]
@@ -122,7 +122,7 @@ def test_more_candidates_move_no_other_s_features() -> None:
     assert compute_features(question, WORDS, [*few, *near], 100, scale, 4.0)[:2] == alone
 
 
-def test_what_an_agent_or_a_tool_said_is_told_apart() -> None:
+def test_relevance_tells_agent_and_tool_text_apart() -> None:
     rows = [candidate(10), candidate(30, author="agent"), candidate(50, author="tool")]
     features = compute_features(read_question("a", NOW.date()), WORDS, rows, 100, RAW, 0.0)
     assert [(f.by_agent, f.by_tool) for f in features] == [(0, 0), (1, 0), (0, 1)]
@@ -131,7 +131,7 @@ def test_what_an_agent_or_a_tool_said_is_told_apart() -> None:
         assert best(ranking) == 1, "a person's comes first, although it is older"
 
 
-def test_long_neighbours_count_less() -> None:
+def test_relevance_discounts_long_neighbours() -> None:
     """60 words of six bytes each are short; of twice as many, half counts."""
     question = read_question("buoy", NOW.date())
     middle = candidate(10, 0b01, 0.4, text_bytes=75, question_bytes=30)
@@ -154,7 +154,7 @@ def test_long_neighbours_count_less() -> None:
     assert compute_features(question, WORDS, far, 100, RAW, 0.0)[1].length == 0.5
 
 
-def test_a_text_is_no_better_for_being_long() -> None:
+def test_relevance_ignores_text_length() -> None:
     """Nor is a short message worse for being stored as a payload, whose size nobody looks up, nor a
     statement for being short."""
     sizes = (15, 75, 150, 300, 100_000, 0)
@@ -165,7 +165,7 @@ def test_a_text_is_no_better_for_being_long() -> None:
     assert [feature.length for feature in features] == [0.1, 0.5, 1.0, 1.0, 1.0, 1.0, 1.0]
 
 
-def test_words_count_alike_in_short_and_long_questions() -> None:
+def test_relevance_words_ignore_question_length() -> None:
     """As shares of the question, so that scores of questions can be compared."""
     question = read_question("Where is it?", NOW.date())
     for words in (WORDS, [*WORDS, QuestionWord("tide", 3), QuestionWord("low", 90)]):
@@ -176,7 +176,7 @@ def test_words_count_alike_in_short_and_long_questions() -> None:
     assert features.words == 0.0
 
 
-def test_neighbours_in_the_same_session_speak_for_an_event() -> None:
+def test_relevance_rises_with_session_neighbours() -> None:
     near = [candidate(10), candidate(11, 0b01), candidate(30), candidate(51, 0b01, session_id="t")]
     features = compute_features(read_question("buoy", NOW.date()), WORDS, near, 100, RAW, 0.0)
     rare, _ = shares()
@@ -186,7 +186,7 @@ def test_neighbours_in_the_same_session_speak_for_an_event() -> None:
     assert features[0].cosine_nearby == pytest.approx(0.1 / 4)
 
 
-def test_neighbours_of_another_session_or_scope_do_not() -> None:
+def test_relevance_ignores_neighbours_of_other_sessions() -> None:
     alone = candidate(10)
     for other in (
         candidate(11, 0b01, session_id="t"),
@@ -199,7 +199,7 @@ def test_neighbours_of_another_session_or_scope_do_not() -> None:
         assert features[0].words_nearby == 0.0
 
 
-def test_neighbours_are_by_their_places_in_the_session() -> None:
+def test_relevance_neighbours_go_by_place_in_session() -> None:
     """Whatever other sessions of the scope wrote in between."""
     lane = [
         candidate(10, place=1, cosine=0.2),
@@ -213,7 +213,7 @@ def test_neighbours_are_by_their_places_in_the_session() -> None:
     assert [f.cosine_after for f in features[1:]] == [0.0, 0.0], "no candidate is after them"
 
 
-def test_a_common_word_that_is_somebody_s_name_is_no_other_speaker() -> None:
+def test_relevance_common_word_is_no_other_speaker() -> None:
     crew = [candidate(1, speaker="agent:keel"), candidate(9, speaker="user:mara")]
     for question, others in (
         ("Is the keel dry, and what colour?", [0, 0]),
@@ -224,23 +224,23 @@ def test_a_common_word_that_is_somebody_s_name_is_no_other_speaker() -> None:
         assert [f.other_speaker for f in features] == others, question
 
 
-def test_the_more_events_were_searched_the_less_a_hit_tells() -> None:
+def test_relevance_known_falls_with_searched_events() -> None:
     only, question = [candidate(1, 0b01, 0.4)], read_question("Where is the buoy?", NOW.date())
     known_ids = [rank(question, WORDS, only, 900, SHIPPED, n).known for n in (1, 30, 900, None)]
     assert known_ids == sorted(known_ids, reverse=True)
     assert known_ids[2] == known_ids[3]
 
 
-def test_ties_go_to_the_newer_event() -> None:
+def test_relevance_ties_go_to_newer_event() -> None:
     assert [e.candidate.seq for e in order([candidate(10), candidate(90)]).events] == [90, 10]
 
 
-def test_nothing_to_rank_is_not_known() -> None:
+def test_relevance_of_nothing_is_not_known() -> None:
     assert order([]) == Ranking(0.0, ())
 
 
 @pytest.mark.parametrize("calibration", [SHIPPED, WITHOUT_VECTOR])
-def test_relevance_falls_with_the_score_and_stays_a_probability(calibration: Calibration) -> None:
+def test_relevance_is_probability_falling_with_score(calibration: Calibration) -> None:
     chance = random.Random(3)
     for size in (1, 2, 5, 40, 400):
         candidates = [
@@ -256,18 +256,18 @@ def test_relevance_falls_with_the_score_and_stays_a_probability(calibration: Cal
         assert 0 <= ranking.known <= 1
 
 
-def test_a_better_best_hit_makes_an_answer_more_likely() -> None:
+def test_relevance_known_rises_with_best_hit() -> None:
     known_ids = [order([candidate(1, 0b01, cosine)]).known for cosine in (0.0, 0.2, 0.4, 0.6)]
     assert known_ids == sorted(known_ids)
     assert known_ids[-1] - known_ids[0] > 0.2
 
 
-def test_an_event_without_a_vector_counts_as_an_average_one() -> None:
+def test_relevance_without_vector_is_average() -> None:
     without, with_one = candidate(1, cosine=None), candidate(1, cosine=SHIPPED.usual.mean)
     assert order([without]).events[0].score == order([with_one]).events[0].score
 
 
-def test_an_event_without_a_vector_that_holds_the_question_s_words_counts_as_near_to_it() -> None:
+def test_relevance_without_vector_is_near_by_words() -> None:
     """What was said just now is not below what is somewhat like the question."""
     fresh, similar = candidate(20, 0b11, None), candidate(1, 0, 0.5)
     assert best(order([fresh, similar])) == 20
@@ -276,13 +276,13 @@ def test_an_event_without_a_vector_that_holds_the_question_s_words_counts_as_nea
     assert event.features.cosine == pytest.approx(SHIPPED.cosine_by_words)
 
 
-def test_a_small_view_does_not_make_every_word_common() -> None:
+def test_relevance_of_small_view_keeps_words_rare() -> None:
     assert QuestionWord("buoy", 1).weight(1) == QuestionWord("buoy", 1).weight(500)
     assert QuestionWord("buoy", 1).weight(5000) > QuestionWord("buoy", 1).weight(500)
     assert QuestionWord("buoy", 900).weight(500) > 0, "more pieces than events"
 
 
-def test_a_score_is_the_weighted_sum_of_its_features() -> None:
+def test_relevance_score_is_weighted_sum() -> None:
     (event,) = order([candidate(1, 0b11, 0.5)]).events
     assert event.score == pytest.approx(math.sumprod(SHIPPED.features, event.features))
     assert len(event.features) == len(Features._fields)

@@ -121,11 +121,11 @@ def find_faults(tenants: Tenants) -> Iterator[str]:
         yield f"a mean of {np.mean(sample)} for {truth.mean()}"
 
 
-def test_a_sample_is_spread_over_the_view_by_the_sizes_of_scopes(tenants: Tenants) -> None:
+def test_sampled_cosines_spread_by_scope_size(tenants: Tenants) -> None:
     assert list(find_faults(tenants)) == []
 
 
-def test_a_sample_of_candidates_is_noticed(tenants: Tenants) -> None:
+def test_sampled_cosines_test_detects_nearest_events(tenants: Tenants) -> None:
     """The nearest events are no sample: to be near would seem usual."""
     tenants.base.rows(
         "create or replace function sample_cosines("
@@ -137,7 +137,7 @@ def test_a_sample_of_candidates_is_noticed(tenants: Tenants) -> None:
     assert any("a mean of" in fault for fault in find_faults(tenants))
 
 
-def test_all_events_of_a_small_view_are_the_sample(tenants: Tenants) -> None:
+def test_sampled_cosines_take_all_of_small_view(tenants: Tenants) -> None:
     vector = question_near(tenants, 560)
     for scope, size in ((2, 50), (3, 10)):
         sample = tenants.sample(tenants.own.user(scope), vector)
@@ -146,14 +146,14 @@ def test_all_events_of_a_small_view_are_the_sample(tenants: Tenants) -> None:
         assert sample == pytest.approx(tenants.own.cosines(vector)[numbers].tolist(), abs=1e-3)
 
 
-def test_a_sample_is_of_the_view_whatever_passes_the_filters(tenants: Tenants) -> None:
+def test_sampled_cosines_ignore_filters(tenants: Tenants) -> None:
     vector = question_near(tenants, 7)
     whole = tenants.sample(AGENT, vector)
     for session in ("session-1", "session-2"):
         assert tenants.sample(AGENT, vector, session_id=session) == whole
 
 
-def test_what_is_erased_or_has_no_vector_is_no_part_of_a_sample(tenants: Tenants) -> None:
+def test_sampled_cosines_leave_out_erased_and_vectorless(tenants: Tenants) -> None:
     scope = 3
     numbers = [n for n in range(EVENTS) if tenants.own.scope_of(n) == scope]
     ids = [tenants.own.event_ids[n] for n in numbers]
@@ -170,7 +170,7 @@ def test_what_is_erased_or_has_no_vector_is_no_part_of_a_sample(tenants: Tenants
     assert tenants.sample(tenants.own.user(scope), vector) == pytest.approx(expected, abs=1e-3)
 
 
-def test_there_is_no_sample_without_vectors(tenants: Tenants) -> None:
+def test_sampled_cosines_are_none_without_vectors(tenants: Tenants) -> None:
     rows = tenants.ask(AGENT, None)
     assert [row.sampled_cosines for row in rows if row.sampled_cosines is not None] == [[]]
     tenants.base.rows("delete from event_vectors returning 1")
@@ -178,14 +178,14 @@ def test_there_is_no_sample_without_vectors(tenants: Tenants) -> None:
     assert all(row.cosine is None for row in tenants.ask(AGENT, question_near(tenants, 7)))
 
 
-def test_the_same_question_at_the_same_mark_has_the_same_scores(tenants: Tenants) -> None:
+def test_sampled_cosines_give_same_scores_at_same_mark(tenants: Tenants) -> None:
     vector = question_near(tenants, 7)
     first = tenants.scores(AGENT, vector)
     assert len(first) > SAMPLED_EVENTS
     assert all(tenants.scores(AGENT, vector) == first for _ in range(3))
 
 
-def test_vectors_out_of_view_move_no_score(tenants: Tenants) -> None:
+def test_sampled_cosines_ignore_vectors_out_of_view(tenants: Tenants) -> None:
     vector, viewer = question_near(tenants, 7), tenants.own.user(1)
     first = tenants.scores(viewer, vector)
     moved = tenants.base.rows(

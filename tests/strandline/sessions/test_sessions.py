@@ -20,7 +20,7 @@ from tests.support import Gateway, Reply, ScratchDatabase, user_message
 # beginning ---------------------------------------------------------------------------------------
 
 
-def test_a_session_is_begun_and_given_back(gateway: Gateway) -> None:
+def test_session_is_created_and_read_back(gateway: Gateway) -> None:
     key = gateway.key(user=ALICE)
     upload = begin(gateway, key, "s", metadata={"tour": 7})
     assert upload["participants"] == [HELPER, ALICE]
@@ -32,7 +32,7 @@ def test_a_session_is_begun_and_given_back(gateway: Gateway) -> None:
     assert (scope.status, scope.body["last_seq"]) == (200, 0)
 
 
-def test_a_user_and_an_agent_are_short_for_participants(gateway: Gateway) -> None:
+def test_session_takes_user_and_agent_as_participants(gateway: Gateway) -> None:
     key = gateway.key()
     for user, agent in (("alice", "helper"), (ALICE, HELPER), (" alice ", "agent:helper")):
         body = {"user_id": user, "agent_id": agent}
@@ -58,7 +58,7 @@ def test_a_user_and_an_agent_are_short_for_participants(gateway: Gateway) -> Non
         ({**WITH_HELPER, "name": "s"}, 422, "name"),
     ],
 )
-def test_what_cannot_be_begun(
+def test_session_refuses_invalid_creation(
     gateway: Gateway, scratch_db: ScratchDatabase, body: dict[str, object], status: int, field: str
 ) -> None:
     reply = gateway.call("POST", SESSIONS, body, key=gateway.key(user=ALICE))
@@ -66,9 +66,7 @@ def test_what_cannot_be_begun(
     assert scratch_db.rows("select count(*) from sessions") == [(0,)]
 
 
-def test_beginning_again_gives_the_same_session(
-    gateway: Gateway, scratch_db: ScratchDatabase
-) -> None:
+def test_session_creation_is_idempotent(gateway: Gateway, scratch_db: ScratchDatabase) -> None:
     key = gateway.key(user=ALICE)
     first = begin(gateway, key, "s", metadata={"a": 1})
     for more in ({}, {"metadata": {"a": 1}}):
@@ -84,7 +82,7 @@ def test_beginning_again_gives_the_same_session(
     assert scratch_db.rows("select session_id from sessions") == [("s",)]
 
 
-def test_an_append_under_a_new_name_begins_a_session_as_well(gateway: Gateway, tell: Any) -> None:
+def test_session_begins_with_append_under_new_name(gateway: Gateway, tell: Any) -> None:
     key = gateway.key(user=ALICE)
     receipt = tell(key, "Hello.", session_id="s")
     body = gateway.call("GET", f"{SESSIONS}/s", key=key).body
@@ -92,7 +90,7 @@ def test_an_append_under_a_new_name_begins_a_session_as_well(gateway: Gateway, t
     assert begin(gateway, key, "s") == body
 
 
-def test_names_that_stand_in_a_path_only_encoded(gateway: Gateway) -> None:
+def test_session_name_is_encoded_in_path(gateway: Gateway) -> None:
     key = gateway.key(user=ALICE)
     for name, path in (("a/b ?#", "a%2Fb%20%3F%23"), ("été", "%C3%A9t%C3%A9"), ("..", "..")):
         begin(gateway, key, name)
@@ -102,7 +100,9 @@ def test_names_that_stand_in_a_path_only_encoded(gateway: Gateway) -> None:
         assert gateway.call("GET", f"{SESSIONS}/{path}", key=key).status == 404
 
 
-def test_sessions_begun_at_once_are_one(gateway: Gateway, scratch_db: ScratchDatabase) -> None:
+def test_session_concurrent_creation_makes_one(
+    gateway: Gateway, scratch_db: ScratchDatabase
+) -> None:
     """The lock is the one that appends take: the one who comes second finds the first's."""
     key = gateway.key(user=ALICE)
 
@@ -123,7 +123,7 @@ def test_sessions_begun_at_once_are_one(gateway: Gateway, scratch_db: ScratchDat
 # who sees them -----------------------------------------------------------------------------------
 
 
-def test_only_who_takes_part_finds_a_session(gateway: Gateway) -> None:
+def test_session_is_found_only_by_participants(gateway: Gateway) -> None:
     begin(gateway, gateway.key(user=ALICE), "s")
     unknown = gateway.call("GET", f"{SESSIONS}/t", key=gateway.key(user=BOB))
     for key in (gateway.key(user=BOB), gateway.key("globex"), gateway.key("globex", user=ALICE)):
@@ -145,7 +145,7 @@ def test_only_who_takes_part_finds_a_session(gateway: Gateway) -> None:
         assert gateway.call("GET", f"{SESSIONS}/s", key=key).status == 200
 
 
-def test_rights_hold(gateway: Gateway) -> None:
+def test_session_routes_need_rights(gateway: Gateway) -> None:
     begin(gateway, gateway.key(user=ALICE), "s")
     reads, writes = gateway.key(rights=["read"]), gateway.key(rights=["write"])
     assert interact(gateway, reads, "s").status == 403
@@ -154,7 +154,7 @@ def test_rights_hold(gateway: Gateway) -> None:
     assert gateway.call("GET", f"{SESSIONS}/s/context", key=writes).status == 403
 
 
-def test_a_name_in_several_scopes_is_told_apart_by_its_scope(gateway: Gateway) -> None:
+def test_session_name_in_several_scopes_needs_scope_id(gateway: Gateway) -> None:
     alice, bob, everybody = gateway.key(user=ALICE), gateway.key(user=BOB), gateway.key()
     hers = begin(gateway, alice, "s")
     his = begin(gateway, bob, "s", participants=[BOB])
@@ -172,7 +172,7 @@ def test_a_name_in_several_scopes_is_told_apart_by_its_scope(gateway: Gateway) -
     assert gateway.call("GET", f"{SESSIONS}/s", key=alice, query=foreign).status == 404
 
 
-def test_ones_own_session_goes_before_another_s_of_its_name(gateway: Gateway) -> None:
+def test_session_own_goes_before_foreign_of_same_name(gateway: Gateway) -> None:
     """Nobody can put a session of mine out of reach by a name in a scope we share."""
     alice, bob = gateway.key(user=ALICE), gateway.key(user=BOB)
     mine = begin(gateway, alice, "s")
@@ -182,7 +182,7 @@ def test_ones_own_session_goes_before_another_s_of_its_name(gateway: Gateway) ->
     assert gateway.call("GET", f"{SESSIONS}/s", key=alice, query=query).body == shared
 
 
-def test_a_name_alone_never_leads_to_what_another_user_began(
+def test_session_name_never_leads_to_foreign_session(
     gateway: Gateway, scratch_db: ScratchDatabase
 ) -> None:
     """Else bob begins `default` with alice, and reads what she means for a session of hers."""
@@ -210,7 +210,7 @@ def test_a_name_alone_never_leads_to_what_another_user_began(
 
 
 @pytest.mark.parametrize("others", [1, 21])
-def test_another_user_s_session_hides_none_of_the_service(gateway: Gateway, others: int) -> None:
+def test_session_of_service_is_not_hidden_by_users(gateway: Gateway, others: int) -> None:
     """Not by so many of its name either that no more are told apart."""
     alice = gateway.key(user=ALICE)
     mine = begin(gateway, gateway.key(), "mine")
@@ -227,7 +227,7 @@ def test_another_user_s_session_hides_none_of_the_service(gateway: Gateway, othe
 # adding to them ----------------------------------------------------------------------------------
 
 
-def test_an_interaction_is_two_messages_in_order(
+def test_session_interaction_is_two_messages_in_order(
     gateway: Gateway, scratch_db: ScratchDatabase
 ) -> None:
     key = gateway.key(user=ALICE)
@@ -249,7 +249,7 @@ def test_an_interaction_is_two_messages_in_order(
 
 
 @pytest.mark.parametrize("by_header", [True, False])
-def test_an_interaction_is_stored_once_by_key(
+def test_session_interaction_is_stored_once_by_key(
     gateway: Gateway, scratch_db: ScratchDatabase, by_header: bool
 ) -> None:
     key = gateway.key(user=ALICE)
@@ -283,9 +283,7 @@ def test_an_interaction_is_stored_once_by_key(
     assert scratch_db.rows("select last_seq from scopes") == [(2,)]
 
 
-def test_an_interaction_is_stored_whole_or_not_at_all(
-    gateway: Gateway, scratch_db: ScratchDatabase
-) -> None:
+def test_session_interaction_is_atomic(gateway: Gateway, scratch_db: ScratchDatabase) -> None:
     """The agent's key is used already by another event: the user's message is not stored."""
     key = gateway.key(user=ALICE)
     begin(gateway, key, "s")
@@ -317,7 +315,7 @@ def test_an_interaction_is_stored_whole_or_not_at_all(
         ({"user_message": "a", "agent_response": "b", "channel": ""}, 422, "channel"),
     ],
 )
-def test_an_interaction_s_errors_name_its_own_fields(
+def test_session_interaction_errors_name_its_fields(
     gateway: Gateway, scratch_db: ScratchDatabase, body: dict[str, object], status: int, field: str
 ) -> None:
     key = gateway.key(user=ALICE)
@@ -328,7 +326,7 @@ def test_an_interaction_s_errors_name_its_own_fields(
     assert scratch_db.rows("select count(*) from events") == [(0,)]
 
 
-def test_who_speaks_is_named_where_several_may(
+def test_session_interaction_needs_agent_where_several(
     gateway: Gateway, scratch_db: ScratchDatabase
 ) -> None:
     key = gateway.key(user=ALICE)
@@ -342,14 +340,14 @@ def test_who_speaks_is_named_where_several_may(
     ]
 
 
-def test_large_messages_become_payloads(gateway: Gateway) -> None:
+def test_session_interaction_stores_large_message_as_payload(gateway: Gateway) -> None:
     key = gateway.key(user=ALICE)
     begin(gateway, key, "s")
     reply = interact(gateway, key, "s", agent_response="x" * 70_000)
     assert (reply.body["user"]["blob"], reply.body["agent"]["blob"]["size"]) == (None, 70_000)
 
 
-def test_an_event_of_any_type_takes_its_participants_from_the_session(
+def test_session_event_takes_session_participants(
     gateway: Gateway, scratch_db: ScratchDatabase
 ) -> None:
     key = gateway.key(user=ALICE)
@@ -376,7 +374,7 @@ def test_an_event_of_any_type_takes_its_participants_from_the_session(
         assert (reply.status, reply.error["details"]["field"]) == (422, field)
 
 
-def test_a_session_that_is_not_there_takes_nothing(
+def test_session_unknown_takes_no_interaction(
     gateway: Gateway, scratch_db: ScratchDatabase
 ) -> None:
     key = gateway.key(user=ALICE)
@@ -387,7 +385,7 @@ def test_a_session_that_is_not_there_takes_nothing(
 # ending ------------------------------------------------------------------------------------------
 
 
-def test_an_ended_session_is_hidden_and_its_log_stays(gateway: Gateway) -> None:
+def test_session_end_hides_it_and_keeps_log(gateway: Gateway) -> None:
     key = gateway.key(user=ALICE)
     begin(gateway, key, "s")
     body = interact(gateway, key, "s").body
@@ -407,9 +405,7 @@ def test_an_ended_session_is_hidden_and_its_log_stays(gateway: Gateway) -> None:
     assert event_ids[0] in [hit["event_id"] for hit in hits]
 
 
-def test_nothing_is_added_to_an_ended_session(
-    gateway: Gateway, scratch_db: ScratchDatabase
-) -> None:
+def test_session_ended_takes_no_append(gateway: Gateway, scratch_db: ScratchDatabase) -> None:
     """Through no route, in no batch; what was stored before is answered as before."""
     key = gateway.key(user=ALICE)
     begin(gateway, key, "s")
@@ -440,7 +436,7 @@ def test_nothing_is_added_to_an_ended_session(
     assert scratch_db.rows("select content from events order by seq") == texts
 
 
-def test_a_session_ends_in_its_own_scope_alone(gateway: Gateway) -> None:
+def test_session_ends_only_in_its_scope(gateway: Gateway) -> None:
     alice, bob = gateway.key(user=ALICE), gateway.key(user=BOB)
     begin(gateway, alice, "s")
     his = begin(gateway, bob, "s", participants=[BOB])
@@ -451,7 +447,7 @@ def test_a_session_ends_in_its_own_scope_alone(gateway: Gateway) -> None:
 # lists -------------------------------------------------------------------------------------------
 
 
-def test_sessions_are_listed_newest_first_page_by_page(gateway: Gateway) -> None:
+def test_session_list_is_paged_newest_first(gateway: Gateway) -> None:
     key = gateway.key(user=ALICE)
     uploads = [begin(gateway, key, f"s-{n}") for n in range(7)]
     events = [

@@ -81,7 +81,7 @@ def ids(rows: Sequence[SessionChain], limit: int = 10) -> list[UUID]:
 
 
 @pytest.mark.parametrize("sessions", [1, 50])
-def test_no_more_is_read_than_is_shown(
+def test_session_chains_page_reads_only_what_it_shows(
     scratch_db: ScratchDatabase, alice: TenantDb, sessions: int
 ) -> None:
     """Of 5,000 chains of one session or of fifty: its own, and no event of any."""
@@ -102,7 +102,7 @@ def test_no_more_is_read_than_is_shown(
     assert len({*ids(visible_ids[0].rows), *ids(visible_ids[1].rows)}) == 20
 
 
-def test_further_pages_show_what_the_first_could_see(
+def test_session_chains_later_pages_keep_first_view(
     scratch_db: ScratchDatabase, alice: TenantDb
 ) -> None:
     """Chains that grew, or came into the session, between two pages stay where they were."""

@@ -78,7 +78,7 @@ def set_back(base: ScratchDatabase, seconds: float) -> None:
     )
 
 
-def test_what_is_used_grows_again_at_the_limits_pace(
+def test_quota_refills_at_limit_rate(
     scratch_db: ScratchDatabase, database: Database, instance: QuotaManager
 ) -> None:
     assert tokens_left(instance) == AT_ONCE
@@ -88,7 +88,7 @@ def test_what_is_used_grows_again_at_the_limits_pace(
     assert tokens_left(another(database)) == AT_ONCE, "more than the burst was saved up"
 
 
-def test_retry_after_is_when_it_is_worth_it(
+def test_quota_retry_after_is_when_retry_succeeds(
     scratch_db: ScratchDatabase, database: Database
 ) -> None:
     assert tokens_left(another(database)) == AT_ONCE
@@ -99,7 +99,7 @@ def test_retry_after_is_when_it_is_worth_it(
     another(database).spend("acme", "requests", 3)
 
 
-def test_a_clock_that_was_put_back_heals_within_the_burst(
+def test_quota_heals_after_clock_is_set_back(
     scratch_db: ScratchDatabase, database: Database, instance: QuotaManager
 ) -> None:
     """The database moved to a machine whose clock is a year behind: nobody waits for a year."""
@@ -115,7 +115,7 @@ def test_a_clock_that_was_put_back_heals_within_the_burst(
     assert tokens_left(another(database)) == AT_ONCE
 
 
-def test_bytes_are_counted_though_a_clock_was_put_back(
+def test_quota_counts_bytes_after_clock_is_set_back(
     scratch_db: ScratchDatabase, database: Database, instance: QuotaManager
 ) -> None:
     """What was leased before is not held for the year that the clock was ahead."""
@@ -129,7 +129,7 @@ def test_bytes_are_counted_though_a_clock_was_put_back(
     assert scratch_db.rows("select level from quotas where quota = 'stored_bytes'") == [(0,)]
 
 
-def test_what_is_not_spent_lapses(
+def test_quota_unspent_slice_lapses(
     scratch_db: ScratchDatabase,
     database: Database,
     instance: QuotaManager,
@@ -149,7 +149,7 @@ def test_what_is_not_spent_lapses(
         instance.spend("acme", "appends", 1)
 
 
-def test_a_refusal_is_forgotten_at_its_time(
+def test_quota_refusal_is_forgotten_in_time(
     scratch_db: ScratchDatabase, instance: QuotaManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert tokens_left(instance) == AT_ONCE
@@ -159,7 +159,7 @@ def test_a_refusal_is_forgotten_at_its_time(
     assert tokens_left(instance) == AT_ONCE
 
 
-def test_limits_are_set_and_read(database: Database) -> None:
+def test_quota_limits_are_set_and_read(database: Database) -> None:
     access = database.connect_as(Caller.background("acme"))
     assert store_quotas.read_limits(access) == NO_LIMITS
     limits = {**NO_LIMITS, "requests_per_minute": 0, "stored_bytes": 2**40}
@@ -172,7 +172,7 @@ def test_limits_are_set_and_read(database: Database) -> None:
         assert not store_quotas.set_limits(nobody, limits)
 
 
-def test_a_lease_waits_for_no_disk(
+def test_quota_lease_waits_for_no_disk(
     scratch_db: ScratchDatabase, database: Database, instance: QuotaManager
 ) -> None:
     """As the transaction itself ends: asked by a trigger at commit."""
@@ -192,7 +192,7 @@ def test_a_lease_waits_for_no_disk(
     assert database.connection().execute("show synchronous_commit").fetchone() == ("on",)
 
 
-def test_a_database_that_is_away_is_no_doubt_about_anything_stored(
+def test_quota_broken_lease_is_unavailable(
     scratch_db: ScratchDatabase, database: Database, instance: QuotaManager
 ) -> None:
     """A lease that broke is Unavailable, not Unsure: the request had stored nothing."""
@@ -204,7 +204,7 @@ def test_a_database_that_is_away_is_no_doubt_about_anything_stored(
     instance.spend("acme", "requests", 1)
 
 
-def test_who_waits_for_anothers_lease_waits_no_longer_than_it_may(
+def test_quota_lease_wait_ends_at_deadline(
     scratch_db: ScratchDatabase, instance: QuotaManager
 ) -> None:
     """One thread leases; the other gives up at its deadline, and both are served afterwards."""
@@ -221,7 +221,7 @@ def test_who_waits_for_anothers_lease_waits_no_longer_than_it_may(
     instance.spend("acme", "requests", 1)
 
 
-def test_a_slice_that_lapses_while_it_is_spent_refuses_nobody(
+def test_quota_lapsing_slice_refuses_nobody(
     instance: QuotaManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its units were there when it was looked at: no refusal by earlier numbers."""
@@ -260,7 +260,7 @@ def minutes_pass(base: ScratchDatabase, minutes: int) -> None:
     )
 
 
-def test_what_is_on_its_way_is_held_whatever_was_committed_since_the_last_count(
+def test_quota_level_holds_uncommitted_leases(
     scratch_db: ScratchDatabase, database: Database, instance: QuotaManager
 ) -> None:
     """A count, much stored, and long after that a lease nobody has seen the end of: it is no room
@@ -277,7 +277,7 @@ def test_what_is_on_its_way_is_held_whatever_was_committed_since_the_last_count(
     assert level(database) == 60_000, "it lapsed"
 
 
-def test_what_is_removed_is_free_once_nothing_recent_may_be_held_for_it(
+def test_quota_level_frees_removed_bytes_after_minutes(
     scratch_db: ScratchDatabase, database: Database, instance: QuotaManager
 ) -> None:
     """The level is too high by no more than was leased in the last minutes."""
@@ -290,7 +290,7 @@ def test_what_is_removed_is_free_once_nothing_recent_may_be_held_for_it(
     assert level(database) == 30_000
 
 
-def test_a_level_that_knew_nothing_of_what_was_stored_holds_all_that_is_recent(
+def test_quota_level_without_count_holds_recent_leases(
     scratch_db: ScratchDatabase, database: Database, instance: QuotaManager
 ) -> None:
     store(scratch_db, 50_000)
@@ -301,7 +301,9 @@ def test_a_level_that_knew_nothing_of_what_was_stored_holds_all_that_is_recent(
     assert level(database) == 50_000
 
 
-def test_threads_share_a_slice(scratch_db: ScratchDatabase, instance: QuotaManager) -> None:
+def test_quota_slice_is_shared_by_threads(
+    scratch_db: ScratchDatabase, instance: QuotaManager
+) -> None:
     """Eight threads at once: a hundred units are a hundred requests, no matter who gets them."""
     got: list[int] = []
     threads = [threading.Thread(target=lambda: got.append(tokens_left(instance))) for _ in range(8)]
@@ -313,14 +315,14 @@ def test_threads_share_a_slice(scratch_db: ScratchDatabase, instance: QuotaManag
     assert scratch_db.rows("select leased from quotas") == [(AT_ONCE,)]
 
 
-def test_nothing_costs_nothing(scratch_db: ScratchDatabase, instance: QuotaManager) -> None:
+def test_quota_zero_units_cost_nothing(scratch_db: ScratchDatabase, instance: QuotaManager) -> None:
     instance.spend("acme", "requests", 0)
     instance.refund("acme", "requests", 5)
     assert scratch_db.rows("select from quotas") == []
     assert tokens_left(instance) == AT_ONCE, "what was never spent cannot be given back"
 
 
-def test_the_table_names_every_quota_once_and_its_setting() -> None:
+def test_quota_table_names_each_once_with_setting() -> None:
     assert [quota.name for quota in QUOTAS] == [*get_args(Quota.__value__)]
     assert {quota.setting for quota in QUOTAS} < ServiceSettings.model_fields.keys()
     for quota in QUOTAS:

@@ -52,7 +52,7 @@ def is_refused(reply: Reply, quota: str, *, waiting_helps: bool = True) -> int:
     return int(reply.headers["Retry-After"])
 
 
-def test_requests_over_the_limit_are_429_that_names_the_quota(slow: Gateway) -> None:
+def test_usage_quota_of_requests_returns_429(slow: Gateway) -> None:
     """Ten at once, over both functions, and then one a minute."""
     gateway = slow
     key, other = gateway.key(user="user:alice"), gateway.key("globex", user="user:bob")
@@ -71,13 +71,13 @@ def test_requests_over_the_limit_are_429_that_names_the_quota(slow: Gateway) -> 
     assert gateway.call("GET", "/api/v1/health", key=key).status == 200
 
 
-def test_a_refused_request_is_not_even_parsed(gateway: Gateway) -> None:
+def test_usage_quota_refuses_before_parsing(gateway: Gateway) -> None:
     key = gateway.key()
     limit(gateway, requests_per_minute=0)
     is_refused(gateway.call("POST", POST, raw=b"{", key=key), "requests", waiting_helps=False)
 
 
-def test_a_batch_over_the_limit_stores_nothing(slow: Gateway, scratch_db: ScratchDatabase) -> None:
+def test_usage_quota_refuses_whole_batch(slow: Gateway, scratch_db: ScratchDatabase) -> None:
     """All or nothing, not the part that would have fitted; what fits afterwards is stored."""
     gateway, key = slow, slow.key()
     limit(gateway, appends_per_minute=1)
@@ -90,7 +90,7 @@ def test_a_batch_over_the_limit_stores_nothing(slow: Gateway, scratch_db: Scratc
     assert scratch_db.rows("select count(*) from events") == [(8,)]
 
 
-def test_more_than_a_quota_ever_gives_is_said_plainly(
+def test_usage_quota_never_sufficient_returns_413(
     slow: Gateway, scratch_db: ScratchDatabase
 ) -> None:
     """Waiting would not help, so the answer is not one that says to wait."""
@@ -108,7 +108,7 @@ def test_more_than_a_quota_ever_gives_is_said_plainly(
     assert scratch_db.rows("select count(*) from events") == [(0,)]
 
 
-def test_what_made_no_event_costs_nothing(slow: Gateway) -> None:
+def test_usage_quota_is_spent_only_by_new_events(slow: Gateway) -> None:
     """Replays, refused items and an atomic batch that is undone are given back: ten units are
     spent by ten events, whatever else was sent."""
     gateway, key = slow, slow.key()
@@ -132,7 +132,7 @@ def test_what_made_no_event_costs_nothing(slow: Gateway) -> None:
     is_refused(gateway.call("POST", POST, user_message("c"), key=key), "appends")
 
 
-def test_stored_bytes_are_spent_before_anything_is_stored(
+def test_usage_quota_spends_stored_bytes_before_storing(
     gateway: Gateway, scratch_db: ScratchDatabase
 ) -> None:
     """Payloads too; nothing reaches the payload store that the quota does not allow."""
@@ -148,7 +148,7 @@ def test_stored_bytes_are_spent_before_anything_is_stored(
     assert 100_000 < stored_bytes["used"] < 100_000 + 1000
 
 
-def test_usage_tells_limits_and_use(gateway: Gateway) -> None:
+def test_usage_reports_limits_and_use(gateway: Gateway) -> None:
     key = gateway.key()
     limit(gateway, requests_per_minute=600)
     gateway.call("POST", BATCH, {"events": [user_message("a"), user_message("b")]}, key=key)
@@ -169,7 +169,7 @@ def test_usage_tells_limits_and_use(gateway: Gateway) -> None:
     assert all(quota["retry_after"] == 0 for quota in usage.values())
 
 
-def test_usage_is_not_a_bound_users(gateway: Gateway) -> None:
+def test_usage_refuses_bound_user(gateway: Gateway) -> None:
     reply = gateway.call("GET", USAGE, key=gateway.key(user="user:alice"))
     assert (reply.status, reply.error["details"]["reason"]) == (403, "bound_user")
     assert "bound to a user" in reply.error["message"]
@@ -178,7 +178,7 @@ def test_usage_is_not_a_bound_users(gateway: Gateway) -> None:
     assert gateway.call("GET", USAGE).status == 401
 
 
-def test_the_event_of_a_hand_is_served(gateway: Gateway) -> None:
+def test_usage_serves_sample_event(gateway: Gateway) -> None:
     from strandline.local.lambda_context import LambdaContext
 
     event = json.loads((EVENTS / "query_usage.json").read_text())
@@ -187,14 +187,14 @@ def test_the_event_of_a_hand_is_served(gateway: Gateway) -> None:
     assert handler(event, LambdaContext("query", 29))["statusCode"] == 200
 
 
-def test_operators_are_not_limited(gateway: Gateway) -> None:
+def test_usage_quota_spares_operators(gateway: Gateway) -> None:
     key = gateway.key(rights=["operator"])
     limit(gateway, requests_per_minute=0)
     reply = gateway.call("GET", "/api/v1/admin/tenants/acme/keys", key=key)
     assert reply.status != 429
 
 
-def test_a_deployments_default_holds_where_no_operator_spoke(
+def test_usage_quota_defaults_to_deployment(
     gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Settings are defaults; an operator's word goes before them."""
@@ -208,7 +208,7 @@ def test_a_deployments_default_holds_where_no_operator_spoke(
     assert gateway.call("POST", BATCH, batch, key=favoured).status == 200
 
 
-def test_the_sweep_sets_the_level_to_the_truth(
+def test_usage_quota_level_is_corrected_by_sweep(
     gateway: Gateway, scratch_db: ScratchDatabase
 ) -> None:
     """What was leased by instances that are gone comes back; what may be on its way stays."""
@@ -234,7 +234,7 @@ def test_the_sweep_sets_the_level_to_the_truth(
     )
 
 
-def test_counting_leaves_room_for_what_is_free(
+def test_usage_quota_recount_leaves_free_bytes_usable(
     gateway: Gateway, scratch_db: ScratchDatabase
 ) -> None:
     """What was just stored is counted once, not as stored and as on its way."""
@@ -253,7 +253,7 @@ def test_counting_leaves_room_for_what_is_free(
 @pytest.mark.parametrize(
     ("failure", "again"), [(Unavailable, 201), (RuntimeError, 201), (OutcomeUnknown, 429)]
 )
-def test_an_upload_that_was_not_begun_costs_nothing(
+def test_usage_quota_spares_upload_not_begun(
     gateway: Gateway, monkeypatch: pytest.MonkeyPatch, failure: type[Exception], again: int
 ) -> None:
     """Unless it may have been begun after all."""
@@ -270,7 +270,7 @@ def test_an_upload_that_was_not_begun_costs_nothing(
     assert gateway.call("POST", "/api/v1/uploads", upload, key=key).status == again
 
 
-def test_an_upload_is_paid_for_once(gateway: Gateway, scratch_db: ScratchDatabase) -> None:
+def test_usage_quota_charges_upload_once(gateway: Gateway, scratch_db: ScratchDatabase) -> None:
     """When it is begun; not again when an event cites it. Until then it counts as stored."""
     key, data = gateway.key(), b"a payload of some length " * 1000
     limit(gateway, stored_bytes=10**9)
@@ -303,7 +303,7 @@ def measure(gateway: Gateway, base: ScratchDatabase) -> None:
     gateway.sweep()
 
 
-def test_one_tenant_that_cannot_be_counted_holds_up_no_other(
+def test_usage_quota_recount_fails_in_one_tenant_alone(
     gateway: Gateway, scratch_db: ScratchDatabase, caplog: pytest.LogCaptureFixture
 ) -> None:
     for tenant in ("acme", "globex"):
@@ -322,7 +322,7 @@ def test_one_tenant_that_cannot_be_counted_holds_up_no_other(
     assert "sweep step failed" in caplog.text
 
 
-def test_a_replay_is_answered_whatever_the_quota(gateway: Gateway) -> None:
+def test_usage_quota_spares_replay(gateway: Gateway) -> None:
     key, event = gateway.key(), user_message("x" * 400, source_event_key="k")
     limit(gateway, stored_bytes=500)
     first = gateway.call("POST", POST, event, key=key)

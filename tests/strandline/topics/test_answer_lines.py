@@ -25,7 +25,7 @@ def line_of(source: ChainSource, *, keeps_summaries: bool = False, has_summary: 
     return f"{line.start} {line.shown_text}".strip()
 
 
-def test_the_heuristic_overview_does_not_repeat_its_heading() -> None:
+def test_answer_line_of_overview_omits_heading() -> None:
     parts = [
         TopicTreePart(name, None, AT, AT + timedelta(days=4), 9 - n)
         for n, name in enumerate(("pressure channel", "outer bank"))
@@ -52,7 +52,7 @@ def test_the_heuristic_overview_does_not_repeat_its_heading() -> None:
         ("pressure channel", " (tool): pressure channel"),
     ],
 )
-def test_another_summary_stays_whole(summary: str, text: str) -> None:
+def test_answer_line_keeps_other_summary_whole(summary: str, text: str) -> None:
     assert line_of(topic(summary)) == f"- Mon 3 August 2026 to Fri 7 August 2026{text}"
 
 
@@ -61,7 +61,7 @@ def event(speaker: str = "user:alice", *, day: int = 3) -> EventSource:
     return EventSource(EVENT, said_at, (said_at, SLOT, 1), speaker, "user", "Red.")
 
 
-def test_an_event_does_not_repeat_its_topic_s_day() -> None:
+def test_answer_line_of_event_omits_day_of_topic() -> None:
     lines = Lines(
         Texts({SLOT: topic("", days=0)}, {EVENT: event()}, {}, keeps_summaries=False), 100
     )
@@ -75,24 +75,24 @@ def test_an_event_does_not_repeat_its_topic_s_day() -> None:
     assert format_event_prefix(event_line(event(day=4), 400), day) == " Tue 4 August 2026, alice: "
 
 
-def test_a_topic_of_several_days_has_no_day() -> None:
+def test_answer_line_topic_of_several_days_has_no_day() -> None:
     assert (
         Lines(Texts({SLOT: topic("")}, {}, {}, keeps_summaries=False), 100).common_day(SLOT) is None
     )
 
 
-def test_a_name_that_could_pass_for_a_date_stays_behind_the_date() -> None:
+def test_answer_line_keeps_date_before_datelike_name() -> None:
     line = event_line(event("user:Mon 4 May 2026, bob"), 400)
     assert format_event_prefix(line, "Mon 3 August 2026") == line.start
 
 
-def test_lines_are_copies() -> None:
+def test_answer_lines_are_copies() -> None:
     lines = Lines(Texts({}, {EVENT: event()}, {}, keeps_summaries=False), 100)
     lines.event(EVENT).text = "Blue."
     assert lines.event(EVENT).text == "Red."
 
 
-def test_beside_what_answers_comes_sooner() -> None:
+def test_answer_lines_rank_neighbours_of_best_hit_sooner() -> None:
     a, b, c, d = (UUID(int=n) for n in range(10, 14))
     relevance = {a: 0.9, b: 0.31, c: 0.3, d: 0.1}
     alone = dict(zip((a, b, c, d), "abcd", strict=True))

@@ -12,7 +12,9 @@ TRUST = ("document", "tool", "agent", "user", "system")
 """From the least trusted on."""
 
 
-def test_a_conversation_becomes_a_tree(scratch_db: ScratchDatabase, gateway: Gateway) -> None:
+def test_builder_builds_tree_from_conversation(
+    scratch_db: ScratchDatabase, gateway: Gateway
+) -> None:
     key = gateway.key()
     count = say_corpus(gateway, key, "vet", limit=60)
     fold_all(gateway, scratch_db)
@@ -32,7 +34,7 @@ def test_a_conversation_becomes_a_tree(scratch_db: ScratchDatabase, gateway: Gat
     assert read_tree(scratch_db) == before
 
 
-def test_a_shard_that_is_out_of_time_leaves_the_rest_to_the_next_build(
+def test_builder_postpones_scopes_when_out_of_time(
     scratch_db: ScratchDatabase, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     say_corpus(gateway, gateway.key(), "vet", limit=60)
@@ -52,7 +54,7 @@ def test_a_shard_that_is_out_of_time_leaves_the_rest_to_the_next_build(
     assert scratch_db.rows(trees) == [(3,)]
 
 
-def test_a_node_shows_the_least_trust_below_it(
+def test_builder_node_shows_least_trust_below_it(
     scratch_db: ScratchDatabase, gateway: Gateway
 ) -> None:
     say_corpus(gateway, gateway.key(), "vet", limit=60)

@@ -34,7 +34,7 @@ TREES = (
 )
 
 
-def test_a_failed_scope_keeps_its_root_and_cutoff(
+def test_build_failure_keeps_root_and_cutoff(
     scratch_db: ScratchDatabase,
     gateway: Gateway,
     worlds: list[ScopeWorld],
@@ -63,7 +63,7 @@ def test_a_failed_scope_keeps_its_root_and_cutoff(
     assert state["failed_scopes"] == [{"scope_id": str(worlds[0].scope_id), "reason": "ValueError"}]
 
 
-def test_a_scope_that_ends_its_worker_stops_no_other(
+def test_build_worker_crash_spares_other_scopes(
     scratch_db: ScratchDatabase,
     gateway: Gateway,
     worlds: list[ScopeWorld],
@@ -113,7 +113,7 @@ BREAKS = {
 
 
 @pytest.mark.parametrize("reason", BREAKS)
-def test_a_wrong_tree_is_not_published(
+def test_build_does_not_publish_invalid_tree(
     scratch_db: ScratchDatabase,
     gateway: Gateway,
     worlds: list[ScopeWorld],
@@ -150,7 +150,7 @@ def test_a_wrong_tree_is_not_published(
     assert scratch_db.rows("select scope_id from snapshot_scopes") == [(worlds[1].scope_id,)]
 
 
-def test_one_of_fifty_publishes(scratch_db: ScratchDatabase, gateway: Gateway) -> None:
+def test_build_race_of_fifty_publishes_one(scratch_db: ScratchDatabase, gateway: Gateway) -> None:
     """Fifty builds of one base race, three times over."""
     ScopeWorld(scratch_db).add(8)
     assert build(gateway)["snapshots_published"] == 1
@@ -186,7 +186,7 @@ def race(base: ScratchDatabase, base_version: int, count: int) -> list[int]:
     return published
 
 
-def test_an_overtaken_build_changes_nothing(
+def test_build_overtaken_changes_nothing(
     scratch_db: ScratchDatabase,
     gateway: Gateway,
     worlds: list[ScopeWorld],
@@ -214,7 +214,7 @@ def test_an_overtaken_build_changes_nothing(
     assert build(gateway)["snapshots_published"] == 1
 
 
-def test_scopes_are_divided_and_the_last_shard_publishes(
+def test_build_divides_scopes_and_last_shard_publishes(
     scratch_db: ScratchDatabase, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(build_limits, "SCOPES_PER_SHARD", 2)
@@ -232,7 +232,7 @@ def test_scopes_are_divided_and_the_last_shard_publishes(
     assert scratch_db.rows("select count(*) from snapshot_scopes") == [(7,)]
 
 
-def test_a_scope_waits_for_vectors_for_a_day(scratch_db: ScratchDatabase, gateway: Gateway) -> None:
+def test_build_waits_one_day_for_vectors(scratch_db: ScratchDatabase, gateway: Gateway) -> None:
     world = ScopeWorld(scratch_db)
     world.add(6, embedded=False)
     scratch_db.rows(
@@ -246,7 +246,7 @@ def test_a_scope_waits_for_vectors_for_a_day(scratch_db: ScratchDatabase, gatewa
     assert given_up == [(4, "vector_given_up")]
 
 
-def test_due_by_number_and_by_time(scratch_db: ScratchDatabase, gateway: Gateway) -> None:
+def test_build_is_due_by_number_and_time(scratch_db: ScratchDatabase, gateway: Gateway) -> None:
     world = ScopeWorld(scratch_db)
     connection = gateway.database.connection()
     due: Callable[[datetime], list[Any]] = lambda at: store_builds.list_due_tenants(connection, at)  # noqa: E731
@@ -260,7 +260,7 @@ def test_due_by_number_and_by_time(scratch_db: ScratchDatabase, gateway: Gateway
     assert due(now + timedelta(days=1)) == []
 
 
-def test_a_build_that_has_the_lease_is_alone(
+def test_build_lease_excludes_other_builds(
     scratch_db: ScratchDatabase, gateway: Gateway, worlds: list[ScopeWorld]
 ) -> None:
     assert begin_run(gateway.database, "builder", "another", 1, datetime.now(UTC))

@@ -30,7 +30,7 @@ def list_failures(gateway: Gateway, key: str) -> list[dict[str, Any]]:
     return sorted(jobs, key=lambda job: job["scope_id"])
 
 
-def test_a_failed_scope_is_a_failure_until_a_build_grows_it(
+def test_failed_scope_is_failure_until_built(
     scratch_db: ScratchDatabase,
     gateway: Gateway,
     worlds: list[ScopeWorld],
@@ -56,7 +56,7 @@ def test_a_failed_scope_is_a_failure_until_a_build_grows_it(
     ]
 
 
-def test_a_retry_asks_for_a_build(
+def test_failed_scope_retry_requests_build(
     scratch_db: ScratchDatabase,
     gateway: Gateway,
     worlds: list[ScopeWorld],
@@ -76,7 +76,7 @@ def test_a_retry_asks_for_a_build(
     assert scratch_db.rows("select count(*) from jobs where kind = 'grow'") == [(1,)]
 
 
-def test_a_tree_that_does_not_pass_is_a_failure_too(
+def test_failed_scope_includes_invalid_tree(
     gateway: Gateway, worlds: list[ScopeWorld], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All scopes fail, so that nothing is published; each is recorded."""

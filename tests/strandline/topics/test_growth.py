@@ -35,7 +35,7 @@ SEEDS = (0, *(pytest.param(seed, marks=pytest.mark.proof) for seed in (1, 2)))
         pytest.param("none", 0.4, marks=pytest.mark.proof),
     ],
 )
-def test_depth_fill_and_leaves(
+def test_growth_keeps_depth_fill_and_leaves(
     scratch_db: ScratchDatabase, gateway: Gateway, kind: str, merges: float
 ) -> None:
     world, insert_count = ScopeWorld(scratch_db, seed=len(kind)), 0
@@ -53,7 +53,9 @@ def test_depth_fill_and_leaves(
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_one_build_or_many(scratch_db: ScratchDatabase, gateway: Gateway, seed: int) -> None:
+def test_growth_is_same_in_one_build_or_many(
+    scratch_db: ScratchDatabase, gateway: Gateway, seed: int
+) -> None:
     rng = random.Random(seed)
     options: dict[str, Any] = {"merges": 0.3, "rejected": 0.1}
     world, published = ScopeWorld(scratch_db, seed=seed), 0
@@ -68,7 +70,7 @@ def test_one_build_or_many(scratch_db: ScratchDatabase, gateway: Gateway, seed: 
     assert scratch_db.rows(CONTENTS, "acme") == contents
 
 
-def test_an_import_is_taken_in_over_several_builds(
+def test_growth_spreads_import_over_several_builds(
     scratch_db: ScratchDatabase, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(build_limits, "MAX_VERSIONS", 40)
@@ -83,7 +85,7 @@ def test_an_import_is_taken_in_over_several_builds(
     assert cutoffs == [80, 160, 200]
 
 
-def test_summaries_cost_log_n(scratch_db: ScratchDatabase, gateway: Gateway) -> None:
+def test_growth_summaries_cost_log_n(scratch_db: ScratchDatabase, gateway: Gateway) -> None:
     world = ScopeWorld(scratch_db)
     world.add(400)
     first = build(gateway)

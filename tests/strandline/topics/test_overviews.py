@@ -69,7 +69,7 @@ def describe(tasks: Tasks, *names: str, seconds: float = 600.0) -> list[ModelRes
     return slot_contents.summarise_slots(cast("LlmTasks", tasks), TASK, parts(*names), end)
 
 
-def test_those_of_a_level_are_asked_for_at_once() -> None:
+def test_overviews_of_level_are_asked_in_parallel() -> None:
     """None is answered before as many as run at once are asked."""
     tasks = Tasks(barrier=threading.Barrier(MAX_PARALLEL, timeout=60))
     result = describe(tasks, "a", "b", "c", "d", "e", "f")
@@ -78,7 +78,7 @@ def test_those_of_a_level_are_asked_for_at_once() -> None:
     assert tasks.counts == {"ModelCalls": 6}
 
 
-def test_one_after_the_other_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_overviews_test_detects_serial_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted."""
 
     def run_each(llm: LlmTasks, calls: Sequence[Callable[[], object]]) -> list[object]:
@@ -90,7 +90,7 @@ def test_one_after_the_other_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None
         describe(Tasks(barrier=threading.Barrier(MAX_PARALLEL, timeout=0.2)), "a", "b", "c")
 
 
-def test_an_error_of_one_is_raised_when_all_have_ended() -> None:
+def test_overviews_error_is_raised_when_all_have_ended() -> None:
     tasks, ends = Tasks(), list[int]()
 
     def fail() -> int:
@@ -106,7 +106,7 @@ def test_an_error_of_one_is_raised_when_all_have_ended() -> None:
     assert ends == [1, 1]
 
 
-def test_what_is_over_the_rate_waits_for_the_next_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_overviews_over_rate_wait_for_next_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only that is asked for again."""
     tasks, pauses = Tasks(calls_per_minute=2), list[float]()
 
@@ -121,7 +121,7 @@ def test_what_is_over_the_rate_waits_for_the_next_minute(monkeypatch: pytest.Mon
     assert pauses == [30.0, 30.0]
 
 
-def test_past_the_end_nothing_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_overviews_past_deadline_do_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     def sleep(seconds: float) -> None:
         raise AssertionError(seconds)
 
@@ -131,13 +131,13 @@ def test_past_the_end_nothing_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     assert reasons == ["None", "rate_limited", "rate_limited"]
 
 
-def test_without_a_model_nothing_runs_beside() -> None:
+def test_overviews_without_model_run_in_one_thread() -> None:
     tasks = Tasks(has_model=False)
     describe(tasks, "a", "b")
     assert tasks.threads == {threading.get_ident()}
 
 
-def test_a_level_rests_on_the_one_below(
+def test_overviews_build_on_level_below(
     scratch_db: ScratchDatabase, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a tree of several levels, every overview is asked for with the topics right below it."""

@@ -12,7 +12,7 @@ HASHES = "select chain_id, version, position, content_hash from chain_versions o
 
 @pytest.mark.proof
 @pytest.mark.parametrize("corpus", ["vet", "band"])
-def test_dropped_and_replayed_the_trees_are_the_same(
+def test_topic_replay_gives_same_trees(
     scratch_db: ScratchDatabase, gateway: Gateway, corpus: str
 ) -> None:
     key = gateway.key()
@@ -42,7 +42,9 @@ def test_dropped_and_replayed_the_trees_are_the_same(
 
 
 @pytest.mark.proof
-def test_other_chains_grow_another_tree(scratch_db: ScratchDatabase, gateway: Gateway) -> None:
+def test_topic_replay_of_other_chains_gives_other_tree(
+    scratch_db: ScratchDatabase, gateway: Gateway
+) -> None:
     """A fold that gives other content (planted) is noticed, though its positions are the same."""
     key = gateway.key()
     say_corpus(gateway, key, "vet", limit=40)

@@ -30,7 +30,7 @@ def world(scratch_db: ScratchDatabase, gateway: Gateway, key: str) -> ScopeWorld
     return world
 
 
-def test_they_are_listed_newest_first(gateway: Gateway, key: str, world: ScopeWorld) -> None:
+def test_snapshots_are_listed_newest_first(gateway: Gateway, key: str, world: ScopeWorld) -> None:
     first = gateway.call("GET", SNAPSHOTS, key=key, query={"limit": 2}).body
     assert [item["version"] for item in first["snapshots"]] == [3, 2]
     assert [item["active"] for item in first["snapshots"]] == [True, False]
@@ -48,7 +48,7 @@ def test_they_are_listed_newest_first(gateway: Gateway, key: str, world: ScopeWo
     assert gateway.call("GET", SNAPSHOTS, key=gateway.key("acme", rights=["read"])).status == 403
 
 
-def test_a_difference_is_what_the_rows_say(
+def test_snapshots_difference_matches_rows(
     scratch_db: ScratchDatabase, gateway: Gateway, key: str, world: ScopeWorld
 ) -> None:
     trees = {v: {row[2]: row[3:5] for row in read_tree(scratch_db, v)} for v in (1, 3)}
@@ -85,7 +85,7 @@ def test_a_difference_is_what_the_rows_say(
     assert world.seq == 72
 
 
-def test_an_older_one_is_made_active_again(
+def test_snapshots_older_one_is_reactivated(
     scratch_db: ScratchDatabase, gateway: Gateway, key: str, world: ScopeWorld
 ) -> None:
     trees = {version: read_tree(scratch_db, version) for version in (1, 2, 3)}
@@ -105,7 +105,7 @@ def test_an_older_one_is_made_active_again(
     assert len([row for row in read_tree(scratch_db) if row[5]]) == len(world.chain_ids)
 
 
-def test_old_ones_are_collected_and_the_rest_stays(
+def test_snapshots_old_ones_are_collected(
     scratch_db: ScratchDatabase, gateway: Gateway, key: str, world: ScopeWorld
 ) -> None:
     trees = {version: read_tree(scratch_db, version) for version in (2, 3)}
@@ -138,7 +138,7 @@ def test_old_ones_are_collected_and_the_rest_stays(
     assert gateway.call("GET", f"{SNAPSHOTS}/2", key=key).status == 404
 
 
-def test_what_a_failed_build_left_is_collected(
+def test_snapshots_leftovers_of_failed_build_are_collected(
     scratch_db: ScratchDatabase, gateway: Gateway, world: ScopeWorld, monkeypatch: Any
 ) -> None:
     from strandline.topics import store_publish
@@ -159,7 +159,7 @@ def test_what_a_failed_build_left_is_collected(
     assert build(gateway)["versions_taken"] == 9
 
 
-def test_the_trigger_s_state(
+def test_snapshots_build_trigger_shows_state(
     scratch_db: ScratchDatabase,
     gateway: Gateway,
     key: str,

@@ -147,7 +147,7 @@ def change_space(
     return faults
 
 
-def test_trees_are_grown_anew_and_nothing_is_missed_in_between(
+def test_space_change_regrows_trees_and_misses_nothing(
     scratch_db: ScratchDatabase, gateway: Gateway, worlds: list[ScopeWorld]
 ) -> None:
     old_tree, old_version = read_tree(scratch_db), active_version(scratch_db)
@@ -166,7 +166,7 @@ def test_trees_are_grown_anew_and_nothing_is_missed_in_between(
     assert read_tree(scratch_db) == tree
 
 
-def test_until_something_is_embedded_the_old_trees_stay(
+def test_space_change_keeps_old_trees_until_embedded(
     scratch_db: ScratchDatabase, gateway: Gateway, worlds: list[ScopeWorld]
 ) -> None:
     before, version = read_tree(scratch_db), active_version(scratch_db)
@@ -181,7 +181,7 @@ def test_until_something_is_embedded_the_old_trees_stay(
     assert find_faults(reader(gateway)) == []
 
 
-def test_a_space_that_goes_unnoticed_is_found(
+def test_space_change_test_detects_unnoticed_space(
     scratch_db: ScratchDatabase,
     gateway: Gateway,
     worlds: list[ScopeWorld],

@@ -55,7 +55,7 @@ def state_in(world: ScopeWorld, base: ScratchDatabase, count: int) -> None:
         (("s" * 40, 1), 42, 2),
     ],
 )
-def test_the_cutoff_passes_them(
+def test_topic_statements_are_passed_by_cutoff(
     scratch_db: ScratchDatabase,
     gateway: Gateway,
     access: TenantDb,
@@ -74,7 +74,7 @@ def test_the_cutoff_passes_them(
     assert exactly_once.find_faults(access) == []
 
 
-def test_builds_go_on_past_them(
+def test_topic_statements_do_not_stop_builds(
     scratch_db: ScratchDatabase, gateway: Gateway, access: TenantDb
 ) -> None:
     world = ScopeWorld(scratch_db)
@@ -87,7 +87,7 @@ def test_builds_go_on_past_them(
         assert exactly_once.find_faults(access) == []
 
 
-def test_the_cutoff_stops_at_an_event_that_no_leaf_holds(
+def test_topic_statements_cutoff_stops_at_event_without_leaf(
     scratch_db: ScratchDatabase, gateway: Gateway, access: TenantDb
 ) -> None:
     """Of three messages among statements, which are folded and still open."""
@@ -102,7 +102,7 @@ def test_the_cutoff_stops_at_an_event_that_no_leaf_holds(
     assert exactly_once.find_faults(access) == []
 
 
-def test_a_growth_that_takes_a_message_for_a_statement_is_not_published(
+def test_topic_statements_mistaken_message_is_not_published(
     scratch_db: ScratchDatabase, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The validation counts for itself. Planted: a growth that passes whatever it meets."""
@@ -120,7 +120,7 @@ def test_a_growth_that_takes_a_message_for_a_statement_is_not_published(
     assert scratch_db.rows("select reason from topic_build_scopes") == [("event_under_no_leaf",)]
 
 
-def test_thousands_of_them_are_passed_in_one_build(
+def test_topic_statements_by_thousands_pass_in_one_build(
     scratch_db: ScratchDatabase, gateway: Gateway, access: TenantDb
 ) -> None:
     world = ScopeWorld(scratch_db)
@@ -134,7 +134,7 @@ def test_thousands_of_them_are_passed_in_one_build(
     assert store_tail.list_tail(access, 1, [(world.scope_id, 8012, world.seq)], 100) == []
 
 
-def test_dropped_and_replayed_the_trees_are_the_same(
+def test_topic_statements_replay_gives_same_trees(
     scratch_db: ScratchDatabase, gateway: Gateway, access: TenantDb
 ) -> None:
     key = gateway.key(user="user:alice")

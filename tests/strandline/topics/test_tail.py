@@ -28,7 +28,7 @@ class Statements:
 
 
 @pytest.mark.own_database
-def test_each_event_of_the_tail_is_looked_up_by_index(
+def test_topic_tail_events_are_looked_up_by_index(
     scratch_db: ScratchDatabase, gateway: Gateway
 ) -> None:
     """Also where the statistics are of empty tables, as in the first minutes of an import."""

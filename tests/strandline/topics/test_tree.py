@@ -68,7 +68,7 @@ def make_leaves(kind: str, count: int, seed: int, merges: float) -> list[NewLeaf
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("merges", [0.0, 0.3, 0.8])
 @pytest.mark.parametrize("seed", range(2))
-def test_depth_fill_and_every_leaf_once(kind: str, merges: float, seed: int) -> None:
+def test_topic_tree_keeps_depth_fill_and_leaves(kind: str, merges: float, seed: int) -> None:
     store = Store()
     present: dict[UUID, NewLeaf] = {}
     for number, leaf in enumerate(make_leaves(kind, 300, seed, merges), start=1):
@@ -96,7 +96,7 @@ def _inner_slots(tree: Tree) -> set[UUID]:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(4))
-def test_wherever_builds_end_the_tree_is_the_same(kind: str, seed: int) -> None:
+def test_topic_tree_is_same_wherever_builds_end(kind: str, seed: int) -> None:
     leaves, shapes = make_leaves(kind, 160, seed, 0.3), list[object]()
     for pieces in (1, 7, 40):
         store, rng = Store(), random.Random(pieces)
@@ -121,7 +121,7 @@ def deepest_over_bound(settings: TreeSettings) -> float:
     return excess
 
 
-def test_a_tree_without_a_minimum_fill_is_too_deep(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_topic_tree_test_detects_missing_minimum_fill(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: where nothing is alike, leaves pile up at the root, and each of its splits makes the
     tree deeper."""
     unlike = TreeSettings(SETTINGS.make_slot, 0.9)

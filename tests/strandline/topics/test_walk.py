@@ -47,25 +47,25 @@ TREE = (
 RELEVANCE = {30: 0.2, 40: 0.1, 50: 0.9, 51: 0.3}
 
 
-def test_it_reaches_the_leaves() -> None:
+def test_topic_walk_reaches_leaves() -> None:
     walk = walk_beam(forest(RELEVANCE, *TREE), depth=9, width=9)
     assert slots(dict(walk.slot_by_event)) == {30: 3, 40: 4, 50: 5, 51: 5}
     assert (walk.cut_by_width, walk.is_late) == (0, False)
 
 
-def test_of_each_level_the_best_are_followed() -> None:
+def test_topic_walk_follows_best_of_each_level() -> None:
     walk = walk_beam(forest(RELEVANCE, *TREE), depth=9, width=1)
     assert slots(dict(walk.slot_by_event)) == {50: 5, 51: 5}
     assert walk.cut_by_width == 2
 
 
-def test_similarity_decides_between_equals() -> None:
+def test_topic_walk_breaks_ties_by_similarity() -> None:
     pair = (node(1, None, []), node(2, 1, [20], 0.1), node(3, 1, [30], 0.5))
     walk = walk_beam(forest({20: 0.4, 30: 0.4}, *pair), depth=9, width=1)
     assert slots(dict(walk.slot_by_event)) == {30: 3}
 
 
-def test_deeper_events_hang_below_the_last_level() -> None:
+def test_topic_walk_hangs_deeper_events_below_last_level() -> None:
     walk = walk_beam(forest(RELEVANCE, *TREE), depth=2, width=9)
     assert slots(dict(walk.slot_by_event)) == {30: 3, 40: 2, 50: 2, 51: 2}
     assert walk.is_late is False
@@ -75,7 +75,7 @@ def test_deeper_events_hang_below_the_last_level() -> None:
 
 
 @given(st.integers(0, 2**32), st.integers(1, 6), st.integers(1, 6))
-def test_every_event_is_below_one_slot_or_counted(seed: int, depth: int, width: int) -> None:
+def test_topic_walk_places_or_counts_every_event(seed: int, depth: int, width: int) -> None:
     dice = random.Random(seed)
     nodes = [node(1, None, [])]
     for number in range(2, 2 + dice.randrange(1, 30)):

@@ -32,7 +32,7 @@ DENIED, NUMBERS, VALUES = (
         ("The default branch is main", "The default branch is trunk", VALUES),
     ],
 )
-def test_what_cannot_both_hold(first: str, second: str, reason: str | None) -> None:
+def test_contradiction_is_explained(first: str, second: str, reason: str | None) -> None:
     assert explain_contradiction(first, second) == reason
     assert explain_contradiction(second, first) == reason
     model = HeuristicModel()
@@ -55,6 +55,6 @@ def test_what_cannot_both_hold(first: str, second: str, reason: str | None) -> N
         ("x " * 500, "x " * 500 + "y"),
     ],
 )
-def test_what_may_both_hold(first: str, second: str) -> None:
+def test_contradiction_spares_compatible_statements(first: str, second: str) -> None:
     assert explain_contradiction(first, second) is None
     assert explain_contradiction(second, first) is None

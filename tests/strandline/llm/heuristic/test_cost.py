@@ -53,7 +53,7 @@ class CountingList(Sequence[str]):
         return self._members[place]
 
 
-def test_a_word_is_looked_up_without_walking_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_heuristic_cost_of_word_lookup_is_logarithmic(monkeypatch: pytest.MonkeyPatch) -> None:
     listing = CountingList(words._sorted_words())
     monkeypatch.setattr(words, "_sorted_words", lambda: listing)
     words._words_with_stem.cache_clear()
@@ -62,7 +62,7 @@ def test_a_word_is_looked_up_without_walking_the_list(monkeypatch: pytest.Monkey
     assert listing.looks < 200 * 2 * 25, "a few halvings of each of two beginnings"
 
 
-def test_a_name_is_compared_with_few_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_heuristic_cost_of_name_comparison_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = 0
     is_of = aliases._is_short_form
 
@@ -88,7 +88,7 @@ PIECES = (
 )
 
 
-def test_names_stand_for_what_comparing_all_with_all_finds() -> None:
+def test_heuristic_cost_saving_aliases_match_full_comparison() -> None:
     dice = random.Random(5)
     several = alone = 0
     for _ in range(5000):
@@ -154,7 +154,7 @@ times as long as this, and what is cubic an hour."""
 
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
-def test_a_text_costs_what_it_is_long(text: str) -> None:
+def test_heuristic_cost_grows_with_text_length(text: str) -> None:
     events = say(*([text] * 9), text + " and so on")
     started = time.process_time()
     for verb in (HEURISTIC.summarise, HEURISTIC.entities, digest.name_topic):
@@ -164,7 +164,7 @@ def test_a_text_costs_what_it_is_long(text: str) -> None:
     assert time.process_time() - started < SECONDS
 
 
-def test_a_long_word_is_not_remembered() -> None:
+def test_heuristic_cost_long_word_is_not_cached() -> None:
     before = words._stem_cached.cache_info().currsize
     for place in range(50):
         words.frequency_band(f"{'q' * 500}{place}")
@@ -172,7 +172,7 @@ def test_a_long_word_is_not_remembered() -> None:
     assert words._stem_cached.cache_info().currsize == before
 
 
-def test_a_text_that_stays_open_is_taken_apart_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_heuristic_cost_open_text_is_stemmed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     durations: list[str] = []
 
     def stems(text: str) -> Iterator[str]:
@@ -188,7 +188,7 @@ def test_a_text_that_stays_open_is_taken_apart_once(monkeypatch: pytest.MonkeyPa
     assert len(durations) == len({*durations}) == 499
 
 
-def test_patterns_find_what_their_slow_forms_found() -> None:
+def test_heuristic_cost_saving_patterns_match_slow_forms() -> None:
     slow = re.compile(r"[A-Z]+-?\d{2,}\w*|[A-Z]+[/_]\w*\d{2,}\w*")
     marks = re.compile(r"[.,:;!?()\"“”…\n—–]+(?:\s|$)")  # noqa: RUF001
     dice = random.Random(9)
@@ -203,14 +203,14 @@ def test_patterns_find_what_their_slow_forms_found() -> None:
     assert matched > 100
 
 
-def test_figures_are_counted_once_in_a_sentence() -> None:
+def test_heuristic_cost_numbered_names_are_counted_once() -> None:
     name_spans._count_numbered_names.cache_clear()
     sentence = [part for _ in range(50) for part in ("Velmo", "60", ",")]
     assert len(list(name_spans.find_spans(sentence))) == 50
     assert name_spans._count_numbered_names.cache_info().misses == 1
 
 
-def test_what_it_says_of_conversations_is_frozen() -> None:
+def test_heuristic_answers_to_conversations_are_frozen() -> None:
     """Chains are told from it: a change of this digest changes what is folded from now on."""
     hasher = hashlib.sha256()
     for path in (talks.DEMO, *talks.UNSEEN_SET):
@@ -233,7 +233,7 @@ def test_what_it_says_of_conversations_is_frozen() -> None:
 FROZEN_DIGEST = "00405db965045207623da1d73f5664716c11e5bf1c6a020dac26e72968f61e2e"
 
 
-def test_threads_do_not_take_each_other_s_words() -> None:
+def test_heuristic_stemmer_is_thread_safe() -> None:
     """A stemmer keeps the word that it is at in itself; and what it gives is remembered."""
     dice = random.Random(1)
     spelt = ["".join(dice.choices("abcdeilnrst", k=9)) + "ing" for _ in range(4000)]

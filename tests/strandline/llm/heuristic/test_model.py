@@ -59,7 +59,7 @@ def _at(event: PromptEvent, at: datetime) -> PromptEvent:
     return PromptEvent(event.seq, event.speaker, event.role, event.type, event.text, at)
 
 
-def test_a_run_begins_with_what_nothing_was_before() -> None:
+def test_heuristic_continuation_holds_for_first_message() -> None:
     (first,) = say("mara: By the way, hello.")
     assert HEURISTIC.continues([], first, []).continues
 
@@ -73,7 +73,7 @@ def test_a_run_begins_with_what_nothing_was_before() -> None:
         "mara: The chain can stay, only the shackle at the end goes.",
     ],
 )
-def test_it_goes_on(message: str) -> None:
+def test_heuristic_continuation_is_found(message: str) -> None:
     assert continues(message)
 
 
@@ -85,17 +85,17 @@ def test_it_goes_on(message: str) -> None:
         "mara: Next thing, the office needs a new tenant for the room under the roof by January.",
     ],
 )
-def test_it_turns_to_something_else(message: str) -> None:
+def test_heuristic_continuation_ends_at_other_topic(message: str) -> None:
     assert not continues(message)
 
 
-def test_a_pause_makes_a_new_topic_likelier() -> None:
+def test_heuristic_continuation_ends_sooner_after_pause() -> None:
     message = "mara: The barber on Harrow Street closes early today."
     answers = [continues(message, pause=seconds) for seconds in (5, 1500)]
     assert answers == [True, False]
 
 
-def test_an_answer_to_a_question_goes_on() -> None:
+def test_heuristic_continuation_holds_for_answer_to_question() -> None:
     questions = (*MOORING[:3], "keel: Who brings the rest of the gear to the harbour?")
     statements = (*MOORING[:3], "keel: Somebody brings the rest of the gear to the harbour.")
     message = "mara: Petra drives the old lorry from Marrick over with the ropes."
@@ -103,7 +103,7 @@ def test_an_answer_to_a_question_goes_on() -> None:
     assert answers == [True, False]
 
 
-def test_what_people_go_on_with_shows_where_they_turned() -> None:
+def test_heuristic_continuation_uses_later_messages() -> None:
     message = "mara: The barber on Harrow Street closes early today."
     there = ("keel: The barber's closes at four.", "mara: Then I leave the barber for tomorrow.")
     back = ("keel: Noted.", "mara: And the shackle at the end of the mooring's chain?")
@@ -111,11 +111,11 @@ def test_what_people_go_on_with_shows_where_they_turned() -> None:
     assert answers == [False, True]
 
 
-def test_clocks_that_go_back_are_no_pause() -> None:
+def test_heuristic_continuation_ignores_negative_pause() -> None:
     assert continues("mara: And the shackles of Cod too.", pause=-86_400)
 
 
-def test_titles_articles_and_saints_belong_to_the_name() -> None:
+def test_heuristic_names_include_titles_and_articles() -> None:
     run = say(
         "mara: We met Mrs. Vance and Father Odell at St Anne's Hall, and saw The Silver Ebb.",
         "tomas: Then Dr. Reyes came.",
@@ -130,13 +130,13 @@ def test_titles_articles_and_saints_belong_to_the_name() -> None:
     }
 
 
-def test_identifiers_of_many_makes() -> None:
+def test_heuristic_names_include_identifiers() -> None:
     run = say("mara: Cat6 for the rack, tag it v2.3, see 4fe91ab and AB-C9. On May5 at 1200 we go.")
     results = {entity.name for entity in HEURISTIC.entities(run).entities}
     assert results == {"Cat6", "v2.3", "4fe91ab", "AB-C9"}
 
 
-def test_names() -> None:
+def test_heuristic_names_have_kinds() -> None:
     run = say(
         "mara: Ask Petra whether Halberg Logistics got INV-20417. Wim rang from Port Ellary.",
         "keel: Petra says modem/queue.c in version 0.9.4 of the BP-7 is at fault, on Monday 5 May.",
@@ -163,7 +163,7 @@ def test_names() -> None:
     assert next(iter(results)) == "Petra"
 
 
-def test_who_opens_sentences_small_names_in_small_letters_too() -> None:
+def test_heuristic_names_are_found_in_small_letters() -> None:
     run = say(
         "joss: nunos key is lost. asked tam and hans at the DOME, she saw it in Tolverne",
         "joss: hallam has a velmo 5, nuno came 3 times",
@@ -173,7 +173,7 @@ def test_who_opens_sentences_small_names_in_small_letters_too() -> None:
     assert results == {"nuno", "tam", "hans", "Tolverne", "hallam", "velmo 5"}
 
 
-def test_names_that_end_in_nouns_and_numbers() -> None:
+def test_heuristic_names_may_end_in_nouns_and_numbers() -> None:
     run = say(
         "mara: We read the Domax 3 manual before Perigee Night, under the Moon. Ask Petra Thanks.",
         'mara: Sixty-six saw "The Quiet Sky" in Postgale 3.8.2, file NM/20771 and 2027_M1_01.fits.',
@@ -183,7 +183,7 @@ def test_names_that_end_in_nouns_and_numbers() -> None:
     assert results == names | {"NM/20771", "2027_M1_01.fits"}
 
 
-def test_names_made_of_ordinary_words() -> None:
+def test_heuristic_names_may_be_ordinary_words() -> None:
     run = say(
         "mara: We heard Up With The Larks in the New Year, and a repeat of Furrow and Fold.",
         "mara: The Halden TX300 hums at Cutler's Weir. Radio Hallowmere pays Mara's Calorix.",
@@ -194,18 +194,18 @@ def test_names_made_of_ordinary_words() -> None:
     assert results == names | {"Radio Hallowmere", "Mara", "Calorix", "leo", "tom"}
 
 
-def test_a_log_names_nothing() -> None:
+def test_heuristic_names_ignore_logs() -> None:
     log = "\n".join(f"2026-03-01 Worker-{n:03} Started Backup Of Disk" for n in range(50))
     run = [PromptEvent(1, "user:mara", "user", "message", log, NOON)]
     assert HEURISTIC.entities(run).entities == []
 
 
-def test_a_summary_is_the_sentence_that_says_most() -> None:
+def test_heuristic_summary_is_most_telling_sentence() -> None:
     summary = HEURISTIC.summarise(say(*MOORING)).summary
     assert summary == "Recorded: six galvanised shackles, 16 mm."
 
 
-def test_a_decision_is_found_in_a_long_run() -> None:
+def test_heuristic_summary_finds_decision_in_long_run() -> None:
     chatter = [f"mara: Well, that is how it goes with the {word}." for word in "abcdefgh" * 20]
     decision = "Decided: we sail on 15 September, 2,150 a day."
     run = say(*chatter[:80], f"keel: {decision}", *chatter[80:])
@@ -223,30 +223,30 @@ def test_a_decision_is_found_in_a_long_run() -> None:
         "Noted, 3.",
     ],
 )
-def test_a_statement_says_more_than_questions_addresses_logs_and_code(other: str) -> None:
+def test_heuristic_summary_prefers_statement(other: str) -> None:
     statement = "The seal of the boat is worn out."
     assert HEURISTIC.summarise(say(f"mara: {other}", f"keel: {statement}")).summary == statement
 
 
-def test_a_question_is_the_summary_where_nothing_else_is_said() -> None:
+def test_heuristic_summary_is_question_if_nothing_else() -> None:
     question = "Who waters the roses in August?"
     assert HEURISTIC.summarise(say(f"mara: {question}", "keel: Noted.")).summary == question
 
 
-def test_a_summary_has_no_markdown() -> None:
+def test_heuristic_summary_has_no_markdown() -> None:
     text = "## Release\n- **Ship** it on Friday at 10:00, see [the notes](https://example.org/a)"
     assert HEURISTIC.summarise(say(f"mara: {text}")).summary == (
         "Ship it on Friday at 10:00, see the notes"
     )
 
 
-def test_a_long_sentence_is_cut_at_a_word() -> None:
+def test_heuristic_summary_cuts_long_sentence_at_word() -> None:
     summary = HEURISTIC.summarise(say("mara: " + "We moved the buoy, " * 40)).summary
     assert summary.endswith(("the…", "buoy,…", "moved…", "We…"))
     assert digest.SUMMARY_CHARACTERS - 10 < len(summary) <= digest.SUMMARY_CHARACTERS
 
 
-def test_decisions_and_what_is_to_be_kept_weigh_more_than_small_talk() -> None:
+def test_heuristic_importance_ranks_decision_over_small_talk() -> None:
     talk = HEURISTIC.summarise(say("mara: Nice weather.", "keel: It is.")).importance
     deal = HEURISTIC.summarise(say(*MOORING)).importance
     allergy = HEURISTIC.summarise(
@@ -269,7 +269,7 @@ def test_decisions_and_what_is_to_be_kept_weigh_more_than_small_talk() -> None:
         ("A table for six at the Anchor, please.", False),
     ],
 )
-def test_what_is_to_be_kept_weighs_wherever_it_stands(message: str, is_kept: bool) -> None:
+def test_heuristic_importance_finds_lasting_fact_anywhere(message: str, is_kept: bool) -> None:
     """Once in a long run is enough; a booking is nothing of the kind."""
     talk = [f"mara: Well, that is how it goes with the {word}." for word in "abcdefgh"]
     before = HEURISTIC.summarise(say(*talk, f"mara: {'x' * len(message)}")).importance
@@ -279,7 +279,7 @@ def test_what_is_to_be_kept_weighs_wherever_it_stands(message: str, is_kept: boo
 
 
 @pytest.mark.parametrize("first", ["demo-0025", "demo-0088", "demo-0020", "demo-0244"])
-def test_allergies_and_weddings_of_the_demo_are_warm_enough_for_the_graph(first: str) -> None:
+def test_heuristic_importance_of_demo_reaches_graph(first: str) -> None:
     (run,) = [topic for topic in _topics(talks.DEMO) if topic[0].key == first]
     importance = HEURISTIC.summarise([event.prompt for event in run]).importance
     density = quality.compute_density([event.trait for event in run])
@@ -289,7 +289,7 @@ def test_allergies_and_weddings_of_the_demo_are_warm_enough_for_the_graph(first:
     assert heat >= DEFAULTS.promote + 0.1
 
 
-def test_merging_keeps_the_sentence_that_says_most() -> None:
+def test_heuristic_merge_keeps_most_telling_sentence() -> None:
     one = Summary(summary="We take the blue rope.", importance=0.6)
     other = Summary(summary="The blue rope costs 40 euro.", importance=0.4)
     both = HEURISTIC.merge(one, other)
@@ -312,15 +312,13 @@ def test_merging_keeps_the_sentence_that_says_most() -> None:
         (None, ("She owns it and they rust.", "Good.")),
     ],
 )
-def test_a_topic_is_a_noun_phrase_of_the_run_or_nothing(
-    topic: str | None, lines: Sequence[str]
-) -> None:
+def test_heuristic_topic_is_noun_phrase_or_none(topic: str | None, lines: Sequence[str]) -> None:
     speakers = ("mara", "keel", "mara")
     run = say(*(f"{who}: {line}" for who, line in zip(speakers, lines, strict=False)))
     assert HEURISTIC.topic(run).topic == topic
 
 
-def test_topics_stand_in_the_text_and_end_in_no_listed_verb() -> None:
+def test_heuristic_topic_stands_in_text() -> None:
     for path in (talks.DEMO, *talks.UNSEEN_SET):
         for run in _topics(path):
             topic = HEURISTIC.topic([event.prompt for event in run]).topic
@@ -345,7 +343,7 @@ def test_topics_stand_in_the_text_and_end_in_no_listed_verb() -> None:
         "A" * 10_000,
     ],
 )
-def test_any_language_and_none_is_answered(text: str) -> None:
+def test_heuristic_model_answers_any_language(text: str) -> None:
     run = [PromptEvent(n, "user:ana", "user", "message", text, NOON) for n in (1, 2)]
     assert 0 < len(HEURISTIC.summarise(run).summary) <= digest.SUMMARY_CHARACTERS
     assert HEURISTIC.topic(run).topic is None
@@ -361,12 +359,12 @@ def test_any_language_and_none_is_answered(text: str) -> None:
         " ".join(letter * 48 for letter in "abcd"),
     ],
 )
-def test_a_phrase_too_long_for_a_topic_is_none(rest: str) -> None:
+def test_heuristic_topic_rejects_long_phrase(rest: str) -> None:
     run = say(*[f"mara: It is paid and for you by the harbour {rest} and the tug."] * 3)
     assert HEURISTIC.topic(run).topic == "tug"
 
 
-def test_a_topic_may_have_200_characters_and_no_more() -> None:
+def test_heuristic_topic_has_at_most_200_characters() -> None:
     def topic(between: str) -> str | None:
         run = say(*[f"mara: It is paid and for you by the harbour {between} berth."] * 3)
         return HEURISTIC.topic(run).topic
@@ -375,12 +373,12 @@ def test_a_topic_may_have_200_characters_and_no_more() -> None:
     assert topic("-" * 187) is None
 
 
-def test_chinese_is_compared_by_pairs_of_letters() -> None:
+def test_heuristic_stems_chinese_by_letter_pairs() -> None:
     assert list(iter_stems("浮标出海")) == ["浮标", "标出", "出海"]
 
 
 @given(st.lists(st.text(max_size=300), min_size=1, max_size=6), st.floats(-1e6, 1e6))
-def test_nothing_makes_it_fail(texts: list[str], pause: float) -> None:
+def test_heuristic_model_never_fails(texts: list[str], pause: float) -> None:
     run = [PromptEvent(n, None, "user", "message", text, NOON) for n, text in enumerate(texts)]
     later = PromptEvent(99, "user:b", "user", "message", texts[0], NOON + timedelta(seconds=pause))
     HEURISTIC.continues(run, later, run)
@@ -415,7 +413,7 @@ def _topics(path: talks.Path) -> list[list[talks.Event]]:
 
 @pytest.mark.integration
 @pytest.mark.proof
-def test_it_says_the_same_in_every_process() -> None:
+def test_heuristic_model_is_same_in_every_process() -> None:
     """No dice: not the order of a set either, which differs from process to process."""
     code = "from tests.strandline.llm.heuristic import test_model as t; print(t._answers())"
     events = {
@@ -443,13 +441,13 @@ def _score(path: talks.Path) -> tuple[float, float]:
 _ALL_GRAY = Thresholds(low=-1.0, high=1.1, merge=1.0)
 
 
-def test_how_good_it_is_on_the_demo() -> None:
+def test_heuristic_model_score_holds_on_demo() -> None:
     boundaries, entities = _score(talks.DEMO)
     assert (boundaries >= 0.88, entities >= 0.93) == (True, True)
 
 
 @pytest.mark.proof
-def test_how_good_it_is() -> None:
+def test_heuristic_model_score_holds_on_fitting_set() -> None:
     """What docs/chains.md says, cut off; worse is a change for the worse."""
     results = {path: _score(path) for path in talks.FITTING_SET}
     boundaries = [one for one, _ in results.values()]
@@ -458,7 +456,7 @@ def test_how_good_it_is() -> None:
     assert (mean(entities) >= 0.93, min(entities) >= 0.82) == (True, True)
 
 
-def test_the_score_sees_a_heuristic_model_that_guesses(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_heuristic_model_score_detects_guessing(monkeypatch: pytest.MonkeyPatch) -> None:
     dice = random.Random(1)
 
     def guesses(*_: object) -> bool:
@@ -468,7 +466,7 @@ def test_the_score_sees_a_heuristic_model_that_guesses(monkeypatch: pytest.Monke
     assert _score(talks.DEMO)[0] < 0.75
 
 
-def test_sentences_end_where_people_end_them() -> None:
+def test_heuristic_sentences_split_at_end_marks() -> None:
     text = 'It costs 4.5 euro. "Really?" Yes!\nNext line。下一句'
     assert split_sentences(text) == [
         "It costs 4.5 euro.",

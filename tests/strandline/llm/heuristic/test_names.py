@@ -43,11 +43,11 @@ def names_in(*texts: str) -> set[str]:
         ("velmo's did the brakes. mister pearl rang", {"velmo's", "mister pearl"}),
     ],
 )
-def test_small_letters(text: str, names: set[str]) -> None:
+def test_names_are_found_in_small_letters(text: str, names: set[str]) -> None:
     assert names_in(text) == names
 
 
-def test_greetings_and_addresses_of_the_web_are_no_names() -> None:
+def test_names_exclude_greetings_and_urls() -> None:
     said = (
         "Hej Freja, can you look at https://github.com/acme/boats/pull/14 today? Vänliga hälsningar"
     )
@@ -55,7 +55,7 @@ def test_greetings_and_addresses_of_the_web_are_no_names() -> None:
     assert names_in("Hallo Karl, danke. See www.example.com/a.") == {"Karl"}
 
 
-def test_slips_slang_and_peoples_are_no_names() -> None:
+def test_names_exclude_typos_slang_and_peoples() -> None:
     assert not names_in(
         "nobdy orderd it on wedneday, srsly. the cert in the codebase is german, omg"
     )
@@ -63,12 +63,12 @@ def test_slips_slang_and_peoples_are_no_names() -> None:
     assert names_in("tell gerolf", "mara: Did Gerlof come?") == {"gerolf", "Gerlof"}
 
 
-def test_short_forms_of_who_speaks_are_no_words() -> None:
+def test_names_exclude_words_that_begin_speaker_name() -> None:
     assert not names_in("theodora: the dog ate the hat", "arthur: all art is art")
     assert names_in("wilma: ask wil", "mara: Who?") == {"wil"}
 
 
-def test_what_shouts_says_nothing_of_who_writes_small() -> None:
+def test_names_ignore_shouting_as_small_letter_habit() -> None:
     assert names_in("velmo??? FINALLY", "mara: Velmo, yes, after years.") == {"Velmo"}
 
 
@@ -107,7 +107,7 @@ def test_what_shouts_says_nothing_of_who_writes_small() -> None:
         ("A well-known long-term plan over wifi.", {"wifi"}),
     ],
 )
-def test_capitals_and_codes(text: str, names: set[str] | int) -> None:
+def test_names_are_found_in_capitals_and_codes(text: str, names: set[str] | int) -> None:
     assert (
         names_in(f"mara: {text}") if isinstance(names, set) else len(names_in(f"mara: {text}"))
     ) == (names)
@@ -125,7 +125,7 @@ def test_capitals_and_codes(text: str, names: set[str] | int) -> None:
         (("mara: For Pellik's we wait.", "mara: So Pellik's will come."), {"Pellik's"}),
     ],
 )
-def test_short_forms(texts: tuple[str, ...], names: set[str] | int) -> None:
+def test_names_resolve_short_forms(texts: tuple[str, ...], names: set[str] | int) -> None:
     names_found = names_in(*texts)
     assert (names_found if isinstance(names, set) else len(names_found)) == names
 
@@ -133,16 +133,16 @@ def test_short_forms(texts: tuple[str, ...], names: set[str] | int) -> None:
 @pytest.mark.parametrize(
     "word", ["nobdy", "orderd", "recieve", "wedneday", "nevr", "totaly", "propper", "goin", "sory"]
 )
-def test_slips(word: str) -> None:
+def test_names_recognise_misspelt_words(word: str) -> None:
     assert is_misspelt(word)
 
 
 @pytest.mark.parametrize("word", ["hans", "odile", "meridia", "tobin", "corin", "Nobdy", "x", ""])
-def test_no_slips(word: str) -> None:
+def test_names_are_not_taken_for_misspelt_words(word: str) -> None:
     assert not is_misspelt(word)
 
 
-def test_what_is_made_of_words() -> None:
+def test_names_recognise_derived_words() -> None:
     assert all(map(is_derived, ["rebooking", "delisting", "aaaah", "unsubscribing"]))
     assert not any(map(is_derived, ["Aldous", "Hanning", "Dravik", "velmo"]))
 
@@ -160,7 +160,7 @@ def test_what_is_made_of_words() -> None:
         ("GPS", "technology"),
     ],
 )
-def test_a_kind_is_other_unless_a_rule_is_sure(name: str, kind: str) -> None:
+def test_names_have_kind_other_unless_rule_is_sure(name: str, kind: str) -> None:
     text = f"We heard of it from {name} in May."
     entities = extract_entities([PromptEvent(1, "user:joss", "user", "message", text, NOON)])
     assert [(entity.name, entity.kind) for entity in entities] == [(name, kind)]

@@ -43,7 +43,7 @@ def find_verdict(fact: str, message: str) -> str | None:
         ("Jonas likes coffee.", "I no longer like coffee.", ENDS),
     ],
 )
-def test_a_change_ends_or_puts_in_doubt(fact: str, message: str, verdict: str) -> None:
+def test_slot_change_ends_or_doubts_fact(fact: str, message: str, verdict: str) -> None:
     assert find_verdict(fact, message) == verdict
 
 
@@ -72,11 +72,11 @@ def test_a_change_ends_or_puts_in_doubt(fact: str, message: str, verdict: str) -
         ("Jonas prefers tea.", "I had coffee instead of my usual."),
     ],
 )
-def test_what_only_seems_to_change_ends_nothing(fact: str, message: str) -> None:
+def test_slot_lookalike_ends_nothing(fact: str, message: str) -> None:
     assert find_verdict(fact, message) is None
 
 
-def test_the_last_word_counts() -> None:
+def test_slot_last_statement_wins() -> None:
     leipzig = read_fact("Jonas lives in Leipzig.")
     assert leipzig is not None
     (moved,) = read_slots("We moved to Dresden.", "Jonas")
@@ -86,7 +86,7 @@ def test_the_last_word_counts() -> None:
     assert judge(leipzig, [moved, back]) == (ENDS, 0)
 
 
-def test_moving_to_something_is_no_move_for_who_speaks_of_tools() -> None:
+def test_slot_move_to_tool_is_no_change_of_home() -> None:
     leipzig = read_fact("Jonas lives in Leipzig.")
     assert leipzig is not None
     statements = read_slots("I moved to Neovim.", "Jonas") + read_slots("I use Vim.", "Jonas")
@@ -95,7 +95,7 @@ def test_moving_to_something_is_no_move_for_who_speaks_of_tools() -> None:
     assert judge(leipzig, [moved, *statements]) == (ENDS, 0)
 
 
-def test_nobody_else_is_meant() -> None:
+def test_slot_change_spares_other_people() -> None:
     mara = read_fact("Mara lives in Leipzig.")
     assert mara is not None
     assert judge(mara, read_slots("We moved to Dresden.", "Jonas")) is None
@@ -103,7 +103,7 @@ def test_nobody_else_is_meant() -> None:
     assert compare(mara, own) == ENDS
 
 
-def test_long_and_odd_texts_are_read_in_time() -> None:
+def test_slot_reading_of_long_texts_ends_in_time() -> None:
     for text in ("I live in " * 4000, "we moved from A " * 400, "I use Aa Bb " * 900, "\0" * 9000):
         assert isinstance(read_slots(text, "Jonas"), list)
 

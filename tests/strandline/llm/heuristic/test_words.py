@@ -29,11 +29,11 @@ from strandline.llm.heuristic.words import frequency_band, is_ordinary, stem
         ("7", None),
     ],
 )
-def test_how_common_a_word_is(word: str, common: int | None) -> None:
+def test_words_have_frequency_bands(word: str, common: int | None) -> None:
     assert frequency_band(word) == common
 
 
-def test_a_stem_finds_its_words() -> None:
+def test_words_are_found_by_stem() -> None:
     """What is looked up by beginnings is what stemming all the words would give."""
     text = (Path(words.__file__).parent / "words.txt").read_text()
     lowest: dict[str, int] = {}
@@ -48,7 +48,7 @@ def test_a_stem_finds_its_words() -> None:
     assert [frequency_band(word) for word in some] == [lowest[stem(word)] for word in some]
 
 
-def test_the_list_is_told_apart_from_its_licence() -> None:
+def test_words_list_is_separate_from_licence() -> None:
     text = (Path(words.__file__).parent / "words.txt").read_text(encoding="ascii")
     lines = [line for line in text.splitlines() if not line.startswith("#")]
     bands = [line.split(":")[0] for line in lines if not line.startswith(" ")]
@@ -60,10 +60,10 @@ def test_the_list_is_told_apart_from_its_licence() -> None:
 @pytest.mark.parametrize(
     "word", ["rope", "Ropes", "re-opening", "abacuses", "wrecker's", "webhook"]
 )
-def test_words_of_every_day(word: str) -> None:
+def test_words_of_daily_use_are_ordinary(word: str) -> None:
     assert is_ordinary(word)
 
 
 @pytest.mark.parametrize("word", ["Dominic", "velmo", "Okthorpe", "tolverne"])
-def test_words_of_no_day(word: str) -> None:
+def test_words_of_names_are_not_ordinary(word: str) -> None:
     assert not is_ordinary(word)

@@ -8,7 +8,7 @@ PLUS, LOST = "user:ann+work@example.com", "user:ann work@example.com"
 ANN, LOWER = "user:Ann@example.com", "user:ann@example.com"
 
 
-def test_a_plus_that_became_a_space_is_named(gateway: Gateway, tell: Tell) -> None:
+def test_participant_name_with_lost_plus_is_refused(gateway: Gateway, tell: Tell) -> None:
     key = gateway.key()
     tell(key, "Ann rows.", PLUS)
     reply = gateway.call("GET", "/api/v1/scopes", key=key, query={"participants": LOST})
@@ -21,7 +21,7 @@ def test_a_plus_that_became_a_space_is_named(gateway: Gateway, tell: Tell) -> No
 
 
 @pytest.mark.parametrize("path", ["recall", "context"])
-def test_an_empty_answer_says_where_nobody_of_these_names_took_part(
+def test_participant_name_unknown_is_told_in_empty_answer(
     gateway: Gateway, tell: Tell, path: str
 ) -> None:
     key = gateway.key()

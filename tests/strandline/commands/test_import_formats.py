@@ -37,7 +37,7 @@ def write(tmp_path: Path, name: str, content: Any) -> Path:
     return file
 
 
-def test_chatgpt_s_last_branch(tmp_path: Path) -> None:
+def test_import_chatgpt_reads_last_branch(tmp_path: Path) -> None:
     events = read_events(write(tmp_path, "conversations.json", [chatgpt()]))
     assert [(e["role"], e["content"], e.get("type")) for e in events] == [
         ("user", "Is the Petrel free?", None),
@@ -61,7 +61,7 @@ def test_chatgpt_s_last_branch(tmp_path: Path) -> None:
     assert newest[-1]["content"] == "Yes.", "the branch with the newest time"
 
 
-def test_claude(tmp_path: Path) -> None:
+def test_import_claude_reads_messages(tmp_path: Path) -> None:
     messages = [
         {"uuid": "1", "sender": "human", "text": "Hello.", "created_at": "2026-05-08T13:56:00Z"},
         {
@@ -82,7 +82,7 @@ def test_claude(tmp_path: Path) -> None:
     assert events[1]["source_event_key"] == "claude:c:2"
 
 
-def test_locomo(tmp_path: Path) -> None:
+def test_import_locomo_reads_sessions_in_order(tmp_path: Path) -> None:
     conversation = {
         "speaker_a": "Ann",
         "speaker_b": "Bo",
@@ -100,7 +100,7 @@ def test_locomo(tmp_path: Path) -> None:
     assert parse_locomo_time("12:05 am on 1 June, 2023").hour == 0
 
 
-def test_lines_keep_their_keys_or_get_one(tmp_path: Path) -> None:
+def test_import_lines_keep_or_get_event_keys(tmp_path: Path) -> None:
     lines = '{"content": "a", "source_event_key": "k"}\n\n{"content": "b"}\n'
     events = read_events(write(tmp_path, "events.jsonl", lines))
     assert events == [
@@ -161,7 +161,7 @@ UNREADABLE: list[tuple[str, Any, int, str]] = [
     UNREADABLE,
     ids=[str(n) for n in range(len(UNREADABLE))],
 )
-def test_what_cannot_be_read_is_named_and_costs_itself_alone(
+def test_import_unreadable_item_fails_alone(
     tmp_path: Path, name: str, content: Any, count: int, message: str
 ) -> None:
     items = read_items(write(tmp_path, name, content))
@@ -171,7 +171,7 @@ def test_what_cannot_be_read_is_named_and_costs_itself_alone(
 
 
 @pytest.mark.parametrize("moment", [None, 0, -1, 1e30, math.nan, math.inf, True, "x", [], 1e13])
-def test_what_is_no_time_is_that_of_the_message_before(tmp_path: Path, moment: Any) -> None:
+def test_import_invalid_time_takes_previous_time(tmp_path: Path, moment: Any) -> None:
     nodes = {"a": A, "b": chatgpt_node("b", "a", "assistant", "x", moment)}
     events = read_events(write(tmp_path, "c.json", json.dumps([chatgpt_of(**nodes)])))
     assert [e["occurred_at"] for e in events] == ["2023-11-14T22:13:20+00:00"] * 2
@@ -199,11 +199,11 @@ def test_what_is_no_time_is_that_of_the_message_before(tmp_path: Path, moment: A
         ("1970-01-01T00:00:00Z", None),
     ],
 )
-def test_times_of_a_file(text: str, moment: str | None) -> None:
+def test_import_parses_times(text: str, moment: str | None) -> None:
     assert parse_iso(text) == moment
 
 
-def test_long_ids_stay_distinct(tmp_path: Path) -> None:
+def test_import_long_ids_stay_distinct(tmp_path: Path) -> None:
     conversations = [chatgpt_of(a=A) | {"id": "c" * 100_000 + end} for end in "xy"]
     events = read_events(write(tmp_path, "c.json", conversations))
     assert len({e["source_event_key"] for e in events}) == 2
@@ -211,7 +211,7 @@ def test_long_ids_stay_distinct(tmp_path: Path) -> None:
     assert max(len(e["session_id"]) for e in events) == 128
 
 
-def test_everything_is_counted_once(tmp_path: Path) -> None:
+def test_import_counts_every_message_once(tmp_path: Path) -> None:
     """Of a tree with two branches, each message is an event or left out."""
     items = read_items(write(tmp_path, "conversations.json", [chatgpt()]))
     left_out = {item.kind: item.count for item in items if isinstance(item, LeftOut)}

@@ -71,7 +71,7 @@ def count_listed(gateway: Gateway, key: str, text: str) -> int:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_long_run_is_appended_in_time(
+def test_text_parser_takes_long_run_in_time(
     gateway: Gateway, key: str, shape: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Within a statement's time-out of five seconds; it took Postgres up to twenty."""
@@ -79,7 +79,7 @@ def test_a_long_run_is_appended_in_time(
     append(gateway, key, SHAPES[shape][: 64 * 1024])
 
 
-def test_a_large_payload_of_one_run_is_parsed_in_pieces(
+def test_text_parser_gets_large_payload_in_pieces(
     gateway: Gateway, scratch_db: ScratchDatabase, key: str
 ) -> None:
     """By what the parser is given, not by the clock: 1 MiB takes seconds on a busy machine."""
@@ -92,7 +92,7 @@ def test_a_large_payload_of_one_run_is_parsed_in_pieces(
 
 
 @pytest.mark.parametrize("run", ["1_" * 480, "a-1-" * 240, "./" * 480, "<!-- " * 190])
-def test_no_way_in_hands_the_parser_a_long_run(
+def test_text_parser_is_guarded_from_long_runs(
     gateway: Gateway, scratch_db: ScratchDatabase, key: str, run: str
 ) -> None:
     scratch_db.rows(_GUARDS)
@@ -112,7 +112,7 @@ def test_no_way_in_hands_the_parser_a_long_run(
     assert context.status == 200, context.text
 
 
-def test_words_around_and_in_a_long_run_are_found(gateway: Gateway, key: str) -> None:
+def test_text_parser_finds_words_in_long_run(gateway: Gateway, key: str) -> None:
     run = "_".join(["mast"] * 70 + ["keel"] + ["mast"] * 70)
     append(gateway, key, "an oar")
     long = append(gateway, key, f"lighthouse {run} harbour").body["event_id"]
@@ -132,7 +132,7 @@ def test_words_around_and_in_a_long_run_are_found(gateway: Gateway, key: str) ->
         "1.2.3",
     ],
 )
-def test_names_and_addresses_are_found_as_before(gateway: Gateway, key: str, name: str) -> None:
+def test_text_parser_finds_names_and_addresses(gateway: Gateway, key: str, name: str) -> None:
     append(gateway, key, "an oar")
     holder = append(gateway, key, f"look at {name} today").body["event_id"]
     assert recall_texts(gateway, key, name) == [holder]

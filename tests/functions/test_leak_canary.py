@@ -334,7 +334,7 @@ def service_of(name: str) -> Resources:
 
 
 @pytest.mark.proof
-def test_what_a_caller_says_is_in_no_error_and_in_no_log(
+def test_leak_canary_of_caller_is_in_no_error_or_log(
     hunt: Hunt,
     scratch_db: ScratchDatabase,
     capfd: pytest.CaptureFixture[str],
@@ -387,7 +387,7 @@ def credentials(hunt: Hunt) -> Iterator[dict[str, Any]]:
         yield {"certificate": certificate_pem}
 
 
-def test_nor_what_a_credential_says(
+def test_leak_canary_of_credential_is_in_no_error_or_log(
     hunt: Hunt,
     scratch_db: ScratchDatabase,
     embedder: Embedder,
@@ -446,7 +446,7 @@ def failing(hunt: Hunt) -> None:
         hunt.gateway.sweep()
 
 
-def test_nor_where_something_fails(
+def test_leak_canary_is_in_no_error_or_log_on_failure(
     hunt: Hunt,
     scratch_db: ScratchDatabase,
     words: WordEmbedder,
@@ -497,7 +497,7 @@ def test_nor_where_something_fails(
     assert [hunt.leaks(text) for text in outputs] == [set()] * 4
 
 
-def test_nor_where_no_language_model_is_configured(
+def test_leak_canary_is_in_no_error_without_language_model(
     hunt: Hunt, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """That error holds the block for a prompt: of what is stored, which is nothing here, and not of
@@ -520,7 +520,7 @@ def test_nor_where_no_language_model_is_configured(
     assert [hunt.leaks(text) for text in (hunt.log.getvalue(), *capfd.readouterr())] == [set()] * 3
 
 
-def test_messages_and_dead_messages_hold_ids_only(
+def test_leak_canary_is_in_no_queue_or_dead_letter_message(
     hunt: Hunt, aws: LocalAws, words: WordEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Through a model that raises with the text in its words, and a database that stays away."""
@@ -565,7 +565,7 @@ def test_messages_and_dead_messages_hold_ids_only(
     assert hunt.leaks(hunt.log.getvalue()) == set()
 
 
-def test_an_error_that_quotes_a_value_is_noticed(
+def test_leak_canary_check_finds_error_that_quotes_value(
     hunt: Hunt, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A planted fault: participants are told back."""
@@ -580,7 +580,7 @@ def test_an_error_that_quotes_a_value_is_noticed(
     assert hunt.leaks_in_errors() == {f"participants in POST {PATH}"}
 
 
-def test_a_log_line_that_quotes_a_value_is_noticed(
+def test_leak_canary_check_finds_log_line_that_quotes_value(
     hunt: Hunt, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A planted fault: somebody logs what is embedded."""

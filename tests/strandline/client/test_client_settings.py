@@ -54,7 +54,7 @@ def _tell(error: BaseException) -> str:
 
 @pytest.mark.parametrize("name", ["key", "token"])
 @pytest.mark.parametrize("around", ["{}\n", "{}\r\n", " {} ", "\ufeff{}"])
-def test_blanks_around_a_credential_are_left_out(name: str, around: str) -> None:
+def test_client_strips_blanks_around_credential(name: str, around: str) -> None:
     service = Script(httpx2.Response(200, json={"status": "ok"}))
     http = httpx2.Client(transport=httpx2.MockTransport(service))
     credential: Any = {name: around.format(SECRET)}
@@ -65,7 +65,7 @@ def test_blanks_around_a_credential_are_left_out(name: str, around: str) -> None
 
 @pytest.mark.parametrize("name", ["key", "token"])
 @pytest.mark.parametrize("sign", ["\n", "\x00", "é", "中", "\ud800"])
-def test_a_credential_that_no_header_carries_is_refused_and_not_shown(name: str, sign: str) -> None:
+def test_client_refuses_unsendable_credential_unshown(name: str, sign: str) -> None:
     credential: Any = {name: f"{SECRET}{sign}x"}
     for kind in (Strandline, AsyncStrandline):
         with pytest.raises(ValueError, match=rf"^{name}: ") as caught:
@@ -73,16 +73,14 @@ def test_a_credential_that_no_header_carries_is_refused_and_not_shown(name: str,
         assert SECRET not in _tell(caught.value)
 
 
-def test_a_credential_is_not_in_the_settings_text() -> None:
+def test_client_hides_credential_in_settings_repr() -> None:
     settings = Strandline("http://ann:PASSWORD@memory.example", SECRET).connection.settings
     assert SECRET not in repr(settings)
     assert "PASSWORD" not in repr(settings)
 
 
 @pytest.mark.parametrize("value", ["a\nb", "é", "\ud800"])
-def test_a_header_that_cannot_be_sent_is_a_field_at_fault(
-    server: HostileServer, value: str
-) -> None:
+def test_client_unsendable_header_is_invalid_field(server: HostileServer, value: str) -> None:
     client = Strandline(server.url, SECRET, retry=NONE)
     with client, pytest.raises(errors.InvalidFieldError, match=r"^Idempotency-Key: ") as caught:
         client.add("x", user="ann", idempotency_key=value)
@@ -93,20 +91,20 @@ def test_a_header_that_cannot_be_sent_is_a_field_at_fault(
 @pytest.mark.parametrize(
     "url", ["http://h/?a=SECRET", "http://h/#SECRET", "http://h:x", "http://[::1", "http://:80"]
 )
-def test_an_address_that_leads_elsewhere_is_refused(url: str) -> None:
+def test_client_refuses_invalid_address(url: str) -> None:
     with pytest.raises(ValueError, match=r"^url: ") as caught:
         Strandline(url, "k")
     assert "SECRET" not in str(caught.value)
 
 
 @pytest.mark.parametrize("around", ["  {}", "{}\n", "{}/", "{}/api/v1/"])
-def test_an_address_is_taken_as_it_is_pasted(server: HostileServer, around: str) -> None:
+def test_client_accepts_pasted_address(server: HostileServer, around: str) -> None:
     for url in (server.url, server.url.replace("http:", "HTTP:")):
         with Strandline(around.format(url), "k", retry=NONE) as client:
             assert client.ping().status == "ok"
 
 
-def test_a_password_in_the_address_is_used_and_not_shown() -> None:
+def test_client_hides_password_of_address() -> None:
     client = Strandline("http://ann:PASSWORD@127.0.0.1:1", "k", retry=NONE)
     place = r"http://127\.0\.0\.1:1 "
     with client, pytest.raises(errors.ConnectionFailedError, match=place) as caught:
@@ -115,7 +113,7 @@ def test_a_password_in_the_address_is_used_and_not_shown() -> None:
 
 
 @pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf"), 1e12, "5", None])
-def test_a_time_out_that_is_none_is_refused(seconds: Any) -> None:
+def test_client_refuses_invalid_timeout(seconds: Any) -> None:
     with pytest.raises(ValueError, match=r"^timeout: "):
         Strandline(URL, "k", timeout=seconds)
 
@@ -129,7 +127,7 @@ def test_a_time_out_that_is_none_is_refused(seconds: Any) -> None:
         ("SSL_CERT_FILE", __file__),
     ],
 )
-def test_an_environment_that_cannot_be_used_is_an_own_error(
+def test_client_reports_unusable_environment(
     monkeypatch: pytest.MonkeyPatch, server: HostileServer, variable: str, value: str
 ) -> None:
     monkeypatch.setenv(variable, value)
@@ -148,7 +146,7 @@ def test_an_environment_that_cannot_be_used_is_an_own_error(
 # Answers that lead elsewhere ----------------------------------------------------------------------
 
 
-def test_a_redirect_names_where_it_leads(server: HostileServer) -> None:
+def test_client_redirect_error_names_target(server: HostileServer) -> None:
     place = "https://u:PASSWORD@memory.example/health?token=SECRET"
     server.play = whole(b"", 308, Location=place)
     with (
@@ -163,7 +161,7 @@ def test_a_redirect_names_where_it_leads(server: HostileServer) -> None:
         Strandline(server.url, "k", retry=NONE).ping()
 
 
-def test_a_refused_certificate_is_told_at_once() -> None:
+def test_client_does_not_retry_refused_certificate() -> None:
     def refuse(request: httpx2.Request) -> httpx2.Response:
         del request
         raise httpx2.ConnectError("untrusted") from ssl.SSLCertVerificationError("self-signed")
@@ -187,7 +185,7 @@ def _at(seconds: int) -> str:
         *[(text, None, None) for text in ("-1", "nan", "inf", "2, 3", "", "1e9")],
     ],
 )
-def test_retry_after_is_read_in_both_its_forms(
+def test_client_reads_retry_after_seconds_and_date(
     header: str, least: float | None, most: float | None
 ) -> None:
     answer = httpx2.Response(503, headers=[(b"Retry-After", header.encode())])
@@ -200,7 +198,7 @@ def test_retry_after_is_read_in_both_its_forms(
         assert least <= seconds <= most
 
 
-def test_a_refusal_of_an_intermediary_does_not_say_that_nothing_was_done() -> None:
+def test_client_retries_no_unsafe_request_on_proxy_503() -> None:
     """A proxy answers 503 as well where the connection behind it broke after the request."""
     own = {"code": "unavailable", "message": "m", "request_id": "r", "retryable": True}
     for body, attempts in ((b"<html>", 1), (json.dumps({"error": own}).encode(), 2)):
@@ -211,17 +209,17 @@ def test_a_refusal_of_an_intermediary_does_not_say_that_nothing_was_done() -> No
         assert len(service.requests) == attempts
 
 
-def test_an_unknown_code_is_of_the_class_of_its_status() -> None:
+def test_client_maps_unknown_error_code_by_status() -> None:
     for status, kind in ((500, errors.InternalError), (418, errors.ServiceError)):
         assert type(errors.make_error(status, {"code": "new", "message": "m"}, None)) is kind
 
 
-def test_a_message_of_an_error_is_bounded() -> None:
+def test_client_bounds_error_message() -> None:
     error = errors.make_error(400, {"code": "invalid_field", "message": "x" * 5_000_000}, None)
     assert len(str(error)) < 20_000
 
 
-def test_every_error_survives_another_process() -> None:
+def test_client_errors_survive_pickling() -> None:
     failure = UnstoredEvent({"source_event_key": "k"}, errors.GoneError("m", status=410))
     error = NotStoredError([failure])
     for again in (pickle.loads(pickle.dumps(error)), copy.copy(error)):  # noqa: S301
@@ -290,7 +288,7 @@ def _in_child(work: Callable[[], str]) -> str:
 
 @pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
 class TestFork:
-    def test_a_forked_process_has_connections_of_its_own(self, echo: Any) -> None:
+    def test_client_opens_own_connections_after_fork(self, echo: Any) -> None:
         client = Strandline(f"http://127.0.0.1:{echo.server_port}", "k", retry=NONE)
 
         def ask(who: str) -> str:
@@ -302,7 +300,7 @@ class TestFork:
         assert len(echo.connections) == 2
         client.close()
 
-    def test_a_writer_goes_on_in_a_forked_process(self, echo: Any) -> None:
+    def test_client_writer_continues_after_fork(self, echo: Any) -> None:
         """Each process stores what it added, under keys of its own."""
         client = Strandline(f"http://127.0.0.1:{echo.server_port}", "k", retry=NONE)
         writer = client.writer(linger=0.2)
@@ -323,7 +321,7 @@ class TestFork:
         assert len(set(keys)) == 3
 
 
-def test_a_close_that_is_given_up_can_be_repeated() -> None:
+def test_client_writer_close_can_be_repeated() -> None:
     """The events in flight are settled, no matter who stopped waiting for them."""
 
     async def later(request: httpx2.Request) -> httpx2.Response:

@@ -102,9 +102,7 @@ def world(
 
 
 @with_and_without
-def test_an_agent_knows_what_another_agent_of_its_user_does_where_agents_share(
-    world: World, share: bool
-) -> None:
+def test_memory_visibility_follows_agents_share(world: World, share: bool) -> None:
     own, all_of_alice = {"alice-pilot"}, [f"{name}: the buoy" for name in reversed(list(ALICES))]
     for who in EVERY_KEY:
         for query in ({}, {"query": "the buoy"}):
@@ -121,7 +119,7 @@ def test_an_agent_knows_what_another_agent_of_its_user_does_where_agents_share(
 
 
 @with_and_without
-def test_a_caller_may_ask_for_all_that_a_user_takes_part_in(world: World, share: bool) -> None:
+def test_memory_visibility_by_user_spans_agents(world: World, share: bool) -> None:
     """With the same answer, whether the tenant's agents share or not."""
     for who in EVERY_KEY:
         for query in ({}, {"query": "the buoy"}):
@@ -142,7 +140,7 @@ def test_a_caller_may_ask_for_all_that_a_user_takes_part_in(world: World, share:
 
 
 @with_and_without
-def test_two_users_never_see_each_other_s_memory(world: World, share: bool) -> None:
+def test_memory_visibility_separates_users(world: World, share: bool) -> None:
     """Nor where both talk to the same agent, nor in any context of what they share."""
     for who in EVERY_KEY:
         others = set(WHO) - ALICES
@@ -164,7 +162,7 @@ def test_two_users_never_see_each_other_s_memory(world: World, share: bool) -> N
 
 
 @with_and_without
-def test_a_bound_user_cannot_ask_for_another(world: World, share: bool) -> None:
+def test_memory_visibility_binds_key_to_its_user(world: World, share: bool) -> None:
     """No matter who is named, the user of the credential is added: what only others were in is not
     there."""
     for names in ((BOB,), (BOB, HELPER), (HELPER,), (PILOT,)):
@@ -179,7 +177,7 @@ def test_a_bound_user_cannot_ask_for_another(world: World, share: bool) -> None:
 
 
 @with_and_without
-def test_agents_alone_stay_who_asks(world: World, share: bool) -> None:
+def test_memory_visibility_agents_alone_stay_readers(world: World, share: bool) -> None:
     """Without them nobody would ask, which is everything."""
     of_helper = {"alice-helper", "bob-helper", "agents"}
     for who in ("anyone", "admin"):
@@ -198,7 +196,7 @@ def test_agents_alone_stay_who_asks(world: World, share: bool) -> None:
 
 @with_and_without
 @pytest.mark.parametrize("name", [BOB, PILOT, "user:nobody"])
-def test_who_takes_no_part_in_a_session_is_refused(world: World, name: str, share: bool) -> None:
+def test_memory_visibility_refuses_non_participants(world: World, name: str, share: bool) -> None:
     path, query = f"{SESSIONS}/alice-helper/context", {"participants": [ALICE, name]}
     for who in ("alice", "anyone", "admin"):
         key = world.keys[who]
@@ -211,7 +209,7 @@ def test_who_takes_no_part_in_a_session_is_refused(world: World, name: str, shar
 
 
 @pytest.mark.parametrize("share", [False])
-def test_a_bound_user_is_added_to_who_is_named(world: World, share: bool) -> None:
+def test_memory_visibility_adds_bound_user_to_names(world: World, share: bool) -> None:
     """So the agent's name alone is the session's own two; for an unbound caller it is not."""
     assert world.context("alice", "alice-pilot", participants=PILOT)[1] == {"alice-pilot"}
     wide = world.context("anyone", "alice-pilot", participants=PILOT)[1]
@@ -220,7 +218,7 @@ def test_a_bound_user_is_added_to_who_is_named(world: World, share: bool) -> Non
 
 @pytest.mark.parametrize("share", [False])
 @pytest.mark.parametrize("wrong", ["yes", "1", "", "True"])
-def test_a_switch_is_true_or_false(world: World, wrong: str, share: bool) -> None:
+def test_memory_visibility_only_session_is_boolean(world: World, wrong: str, share: bool) -> None:
     path, key = f"{SESSIONS}/alice-helper/context", world.keys["alice"]
     reply = world.gateway.call("GET", path, key=key, query={"only_session": wrong})
     assert (reply.status, reply.error["details"]["field"]) == (422, "only_session")
@@ -230,7 +228,9 @@ def test_a_switch_is_true_or_false(world: World, wrong: str, share: bool) -> Non
 
 
 @with_and_without
-def test_only_this_session(world: World, tell: Tell, embedder: Embedder, share: bool) -> None:
+def test_memory_visibility_only_session_excludes_others(
+    world: World, tell: Tell, embedder: Embedder, share: bool
+) -> None:
     """Neither another session of the same two, nor another scope; nor a chain that took in what was
     said in another session, whichever began it."""
 
@@ -268,7 +268,7 @@ def test_only_this_session(world: World, tell: Tell, embedder: Embedder, share: 
 
 
 @with_and_without
-def test_by_words_a_search_has_the_same_bounds(world: World, tell: Tell, share: bool) -> None:
+def test_memory_visibility_holds_in_word_search(world: World, tell: Tell, share: bool) -> None:
     """Chains without a vector are found by the words of their events; one that took in what was
     said in another session has words of both."""
     merge = None
@@ -285,7 +285,7 @@ def test_by_words_a_search_has_the_same_bounds(world: World, tell: Tell, share: 
 
 
 @pytest.mark.parametrize("share", [False])
-def test_chains_nearer_than_the_session_s_hide_none_of_it(
+def test_memory_visibility_only_session_filters_before_limit(
     world: World, tell: Tell, embedder: Embedder, share: bool
 ) -> None:
     receipt = tell(world.keys["alice"], "The red buoy is new.", session_id="other")
@@ -298,7 +298,7 @@ def test_chains_nearer_than_the_session_s_hide_none_of_it(
 
 
 @pytest.mark.parametrize("share", [True])
-def test_what_is_told_of_one_session_stays_of_that_session(world: World, share: bool) -> None:
+def test_memory_visibility_session_analysis_stays_its_own(world: World, share: bool) -> None:
     """Topics, heat and segments are of the session, no matter who reads them."""
     path = f"{SESSIONS}/alice-helper"
     (topic,) = world.read("alice", "GET", f"{path}/analysis/topics")["topics"]
@@ -309,7 +309,7 @@ def test_what_is_told_of_one_session_stays_of_that_session(world: World, share: 
 
 
 @pytest.mark.parametrize("share", [True])
-def test_a_wide_context_warms_what_it_answers_with(world: World, share: bool) -> None:
+def test_memory_visibility_wide_context_warms_its_chains(world: World, share: bool) -> None:
     world.base.rows("delete from recalls")
     world.context("alice", "alice-helper", query="They talked about alice-pilot.")
     rows = world.base.rows(
@@ -324,7 +324,7 @@ def test_a_wide_context_warms_what_it_answers_with(world: World, share: bool) ->
 
 
 @with_and_without
-def test_an_append_goes_to_its_exact_scope(world: World, share: bool) -> None:
+def test_memory_visibility_append_keeps_exact_scope(world: World, share: bool) -> None:
     rows = world.base.rows("select session_id, scope_id, participants from events")
     assert {name: (scope, who) for name, scope, who in rows} == {
         name: (derive_scope_id("acme", sorted(who)), sorted(who)) for name, who in WHO.items()
@@ -338,7 +338,9 @@ def test_an_append_goes_to_its_exact_scope(world: World, share: bool) -> None:
 
 
 @with_and_without
-def test_an_edge_needs_a_target_that_all_readers_see(world: World, tell: Tell, share: bool) -> None:
+def test_memory_visibility_edge_target_must_be_seen_by_all(
+    world: World, tell: Tell, share: bool
+) -> None:
     """An agent that shares may read what another holds; a new event of its own still cannot cite
     it, because the scope would then rest on another's."""
     tell(world.keys["alice"], "own", ALICE, PILOT, edges=[_edge(world.events["alice-pilot"])])
@@ -360,7 +362,7 @@ def _edge(event_id: str) -> dict[str, object]:
 
 
 @with_and_without
-def test_chains_form_and_merge_within_a_scope(
+def test_memory_visibility_chains_form_within_scope(
     gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, share: bool
 ) -> None:
     """The same talk twice with each of two agents: a chain of each, and of nobody else."""
@@ -380,7 +382,7 @@ def test_chains_form_and_merge_within_a_scope(
     assert rows == [(who, [who], True) for who in ([HELPER, ALICE], [PILOT, ALICE])]
 
 
-def test_the_table_of_what_is_in_view_holds(
+def test_memory_visibility_table_in_docs_holds(
     gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, repository: Path
 ) -> None:
     """docs/concepts.md: whom an event was told among, and for whom it is read."""

@@ -30,7 +30,7 @@ __all__ = ["client", "run", "service"]
 MESSAGES = 5_000
 
 
-def test_add_recall_context_for_people_and_programs(run: Run) -> None:
+def test_cli_add_recall_context_as_text_and_json(run: Run) -> None:
     code, out, _ = run("add", "The buoy goes out on [bold]Friday[/bold].", "--user", "alice")
     assert (code, out.startswith("stored as event ")) == (0, True)
     code, out, _ = run("recall", "When does the buoy go out?", "--user", "alice")
@@ -50,7 +50,7 @@ def test_add_recall_context_for_people_and_programs(run: Run) -> None:
     assert out == "Nothing is known about this.\n"
 
 
-def test_an_admins_key_reads_everybody_where_it_says_so(run: Run, service: HttpService) -> None:
+def test_cli_admin_key_needs_everybody_option(run: Run, service: HttpService) -> None:
     for name in ("alice", "bob"):
         assert run("add", f"{name} likes herring.", "--user", name)[0] == 0
     for command in (["recall", "herring"], ["context", "herring"], ["export"], ["verify"]):
@@ -65,7 +65,7 @@ def test_an_admins_key_reads_everybody_where_it_says_so(run: Run, service: HttpS
     assert (code, err, "quota" in out) == (0, "", False), "the tenant's use is not a user's to see"
 
 
-def test_answers_have_their_citations(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cli_ask_and_chat_cite_events(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a scripted model; one that is late is waited for, and without one it is said."""
     code, _, err = run("ask", "When does the buoy go out?", "--user", "alice")
     assert (code, "STRANDLINE_LLM_PROVIDER" in err) == (1, True)
@@ -94,7 +94,7 @@ def test_answers_have_their_citations(run: Run, monkeypatch: pytest.MonkeyPatch)
         use_model(own)
 
 
-def test_mistakes_are_a_sentence_and_an_exit_code(
+def test_cli_mistakes_give_sentence_and_exit_code(
     run: Run, service: HttpService, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("strandline.commands.invocation._SECONDS", 0.1)
@@ -133,7 +133,7 @@ def test_mistakes_are_a_sentence_and_an_exit_code(
         assert (code, out.startswith("Usage: ")) == (0, True)
 
 
-def test_the_local_service_is_found(
+def test_cli_finds_local_service(
     run: Run, service: HttpService, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.delenv("STRANDLINE_URL")
@@ -144,7 +144,7 @@ def test_the_local_service_is_found(
     assert run("add", "x", "--user", "alice")[0] == 0
 
 
-def test_operators_and_admins(run: Run, service: HttpService) -> None:
+def test_cli_manages_tenants_keys_and_jobs(run: Run, service: HttpService) -> None:
     operator = service.gateway.key(rights=("operator",))
     code, out, _ = run("--key", operator, "tenants", "create", "brill")
     assert (code, out) == (0, "created: brill\n")
@@ -181,7 +181,7 @@ def test_operators_and_admins(run: Run, service: HttpService) -> None:
     assert "_STRANDLINE_COMPLETE" in run("completion", "bash")[1]
 
 
-def test_what_is_erased_is_counted_first(
+def test_cli_erase_counts_and_asks_first(
     run: Run, service: HttpService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     eraser = ("--key", service.gateway.key(rights=("read", "write", "erase")))
@@ -222,14 +222,14 @@ def test_what_is_erased_is_counted_first(
     assert run(*eraser, "erase", "not an id")[0] == 2
 
 
-def test_an_upload_is_stored(run: Run, tmp_path: Path) -> None:
+def test_cli_upload_stores_file(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "log.txt"
     file.write_text("The harbour master is Ines.")
     code, out, _ = run("upload", str(file), "--user", "alice")
     assert (code, "CID bafk" in out) == (0, True)
 
 
-def test_what_is_exported_can_be_imported(run: Run, service: HttpService, tmp_path: Path) -> None:
+def test_cli_export_can_be_imported(run: Run, service: HttpService, tmp_path: Path) -> None:
     with service.client() as memory:
         memory.add("First.", user="alice", agent="helper", metadata={"n": 1}, session_id="s")
         parts = [{"content": "Sec", "model": "a"}, {"content": "ond."}]
@@ -255,7 +255,7 @@ def test_what_is_exported_can_be_imported(run: Run, service: HttpService, tmp_pa
     ]
 
 
-def test_an_export_imported_where_it_came_from_adds_nothing(
+def test_cli_import_of_own_export_adds_nothing(
     run: Run, service: HttpService, tmp_path: Path
 ) -> None:
     """Neither by who wrote it, whose keys it bears, nor by another, who sees no keys."""
@@ -283,7 +283,7 @@ def test_an_export_imported_where_it_came_from_adds_nothing(
         assert "2 known, 1 refused" in run("--key", agents, "import", str(file))[1]
 
 
-def test_an_export_imported_where_it_came_from_brings_nothing_erased_back(
+def test_cli_import_of_own_export_restores_nothing_erased(
     run: Run, service: HttpService, tmp_path: Path
 ) -> None:
     """By any writer: neither an event of a scope that is left, nor one of a whole scope."""
@@ -307,7 +307,7 @@ def test_an_export_imported_where_it_came_from_brings_nothing_erased_back(
         assert "it was erased here since it was exported, and stays so" in err
 
 
-def test_origins_that_are_none_cost_nothing(run: Run, tmp_path: Path) -> None:
+def test_cli_import_tolerates_invalid_origins(run: Run, tmp_path: Path) -> None:
     good = {"participants": ["user:a"], "role": "user", "content": "x"}
     origin = {"event_id": str(UUID(int=7)), "scope_id": str(UUID(int=8)), "seq": 1}
     lines = [
@@ -325,7 +325,7 @@ def test_origins_that_are_none_cost_nothing(run: Run, tmp_path: Path) -> None:
     assert run("import", str(file))[1] == "5 read: 3 stored, 0 known, 2 refused, 0 left out\n"
 
 
-def test_refused_lines_are_named_and_the_rest_is_stored(run: Run, tmp_path: Path) -> None:
+def test_cli_import_names_refused_lines(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "lines.jsonl"
     good = {"participants": ["user:alice"], "role": "user", "content": "x"}
     lines: list[Any] = [good, good | {"role": "wrong"}]
@@ -335,7 +335,7 @@ def test_refused_lines_are_named_and_the_rest_is_stored(run: Run, tmp_path: Path
     assert "refused: lines.jsonl, line 2: role" in err
 
 
-def test_long_messages_are_imported_and_a_giant_is_named(run: Run, tmp_path: Path) -> None:
+def test_cli_import_splits_long_and_refuses_giant(run: Run, tmp_path: Path) -> None:
     """Seventy of 60 KiB each are more than one request holds; one of 5 MiB is more than any."""
     event = {"participants": ["user:alice"], "role": "user"}
     lines = [event | {"content": f"{n} " + "x" * 61_000} for n in range(70)]
@@ -350,7 +350,7 @@ def test_long_messages_are_imported_and_a_giant_is_named(run: Run, tmp_path: Pat
 EXPORTS = Path(__file__).parent / "exports"
 
 
-def test_real_exports_are_stored_and_every_item_is_counted(run: Run, service: HttpService) -> None:
+def test_cli_import_of_real_exports_counts_every_item(run: Run, service: HttpService) -> None:
     """All of them at once, then again: nothing twice, and the counts add up by kind."""
     arguments = ("--json", "import", str(EXPORTS), "--user", "ann", "--agent", "helper")
     code, out, _ = run(*arguments)
@@ -382,7 +382,7 @@ def test_real_exports_are_stored_and_every_item_is_counted(run: Run, service: Ht
             assert any(answer in (hit.text or "") for hit in hits)
 
 
-def test_an_import_says_what_it_left_out_and_what_it_changed(run: Run, tmp_path: Path) -> None:
+def test_cli_import_reports_left_out_and_changed_items(run: Run, tmp_path: Path) -> None:
     code, out, _ = run("import", str(EXPORTS / "chatgpt_tools_hidden.json"))
     assert code == 0
     assert out == (
@@ -406,7 +406,7 @@ def test_an_import_says_what_it_left_out_and_what_it_changed(run: Run, tmp_path:
     assert "refused: bad.jsonl, line 2: it is not JSON" in err
 
 
-def test_another_user_than_at_the_first_import_is_named(run: Run) -> None:
+def test_cli_import_by_other_user_is_refused(run: Run) -> None:
     file = str(EXPORTS / "chatgpt_voice.json")
     assert run("import", file, "--user", "ann")[0] == 0
     code, out, err = run("import", file, "--user", "bo")
@@ -415,7 +415,7 @@ def test_another_user_than_at_the_first_import_is_named(run: Run) -> None:
     assert "give the same --user and --agent" in err
 
 
-def test_another_file_of_the_same_name_is_told_apart(run: Run, tmp_path: Path) -> None:
+def test_cli_import_refuses_other_file_of_same_name(run: Run, tmp_path: Path) -> None:
     for name in ("a", "b"):
         line = {"participants": ["user:a"], "role": "user", "content": name}
         (tmp_path / name).mkdir()
@@ -425,7 +425,7 @@ def test_another_file_of_the_same_name_is_told_apart(run: Run, tmp_path: Path) -
     assert "Give the file another name, or each line a source_event_key" in err
 
 
-def test_an_event_at_fault_costs_itself_alone(run: Run, tmp_path: Path) -> None:
+def test_cli_import_refuses_faulty_event_alone(run: Run, tmp_path: Path) -> None:
     """Each of these is refused by the service, some with the whole request."""
     good = {"participants": ["user:a"], "role": "user", "content": "x"}
     bad_values = [
@@ -448,7 +448,7 @@ def test_an_event_at_fault_costs_itself_alone(run: Run, tmp_path: Path) -> None:
     assert "line 2: metadata" in err
 
 
-def test_what_was_stored_is_said_where_the_service_goes_away(
+def test_cli_import_reports_stored_count_on_outage(
     run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     from strandline.client.errors import ConnectionFailedError
@@ -476,7 +476,7 @@ def count_events(service: HttpService) -> int:
         return sum(scope.last_seq for scope in memory.scopes(user="user"))
 
 
-def test_an_interrupted_import_is_resumed(
+def test_cli_import_resumes_after_interrupt(
     run: Run,
     service: HttpService,
     repository: Path,
@@ -517,7 +517,7 @@ def test_an_interrupted_import_is_resumed(
     assert times == sorted(times)
 
 
-def test_wide_tables_are_blocks_of_lines_on_a_narrow_terminal(
+def test_cli_table_becomes_blocks_on_narrow_terminal(
     run: Run, service: HttpService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     operator = service.gateway.key("operations", rights=("operator",))
@@ -534,7 +534,7 @@ def test_wide_tables_are_blocks_of_lines_on_a_narrow_terminal(
     assert lines[0].split()[:3] == ["key", "user", "rights"]
 
 
-def test_an_error_speaks_of_options() -> None:
+def test_cli_error_names_options() -> None:
     refusal = {"code": "invalid_field", "details": {"field": "participants"}}
     missing = make_error(422, refusal | {"message": "participants: say who takes part as …"}, None)
     assert explain_error(missing) == (
@@ -550,7 +550,7 @@ def test_an_error_speaks_of_options() -> None:
     assert "`strandline ask` answers it" in explain_error(failed)
 
 
-def test_the_shell_completes_commands_and_options(repository: Path, tmp_path: Path) -> None:
+def test_cli_bash_completion_completes_commands(repository: Path, tmp_path: Path) -> None:
     """In bash itself, with the script that `strandline completion bash` prints."""
     program = tmp_path / "strandline"
     program.write_text(

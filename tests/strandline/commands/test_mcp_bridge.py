@@ -55,7 +55,7 @@ def _answers(server: HostileServer, *lines: bytes) -> list[Any]:
         {"jsonrpc": "2.0", "id": 1, "error": "x"},
     ],
 )
-def test_what_is_no_answer_of_the_protocol_is_an_error(
+def test_mcp_bridge_invalid_answer_becomes_error(
     server: HostileServer, status: int, body: object
 ) -> None:
     server.play = whole(json.dumps(body).encode(), status)
@@ -64,14 +64,14 @@ def test_what_is_no_answer_of_the_protocol_is_an_error(
     assert answer["error"]["code"] == -32603
 
 
-def test_a_whole_number_with_a_point_is_an_id(server: HostileServer) -> None:
+def test_mcp_bridge_accepts_whole_float_as_id(server: HostileServer) -> None:
     """Languages with one kind of number write 1 as 1.0."""
     server.play = whole(b'{"jsonrpc": "2.0", "id": null, "result": {}}')
     answers = _answers(server, _request(1.0, "tools/list"), _request(1.5, "tools/list"))
     assert sorted(str(answer["id"]) for answer in answers) == ["1.0", "None"]
 
 
-def test_an_answer_of_the_client_is_not_answered(server: HostileServer) -> None:
+def test_mcp_bridge_ignores_answers_of_client(server: HostileServer) -> None:
     """Its id may be that of a request of the client's own, which would seem to have failed."""
     answers: list[Any] = [
         {"jsonrpc": "2.0", "id": 1, "result": {}},
@@ -80,7 +80,7 @@ def test_an_answer_of_the_client_is_not_answered(server: HostileServer) -> None:
     assert _answers(server, *(json.dumps(answer).encode() + b"\n" for answer in answers)) == []
 
 
-def test_a_ping_does_not_wait_for_calls(server: HostileServer) -> None:
+def test_mcp_bridge_answers_ping_during_calls(server: HostileServer) -> None:
     gate, begun = threading.Event(), threading.Semaphore(0)
 
     def hang() -> Answer:
@@ -103,7 +103,7 @@ def test_a_ping_does_not_wait_for_calls(server: HostileServer) -> None:
     assert output.getvalue().count(b"\n") == 9
 
 
-def test_an_interrupt_does_not_wait_for_calls(server: HostileServer) -> None:
+def test_mcp_bridge_interrupt_ends_during_calls(server: HostileServer) -> None:
     gate, begun = threading.Event(), threading.Event()
 
     def hang() -> Answer:

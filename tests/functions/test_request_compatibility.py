@@ -24,7 +24,7 @@ def key(gateway: Gateway) -> str:
     return key
 
 
-def test_an_assistant_is_an_agent(gateway: Gateway, key: str) -> None:
+def test_request_role_assistant_means_agent(gateway: Gateway, key: str) -> None:
     for role in ("assistant", "agent"):
         body = user_message("Done.", role=role) | {"source_event_key": "one"}
         reply = gateway.call("POST", EVENTS, body, key=key)
@@ -52,7 +52,7 @@ def test_an_assistant_is_an_agent(gateway: Gateway, key: str) -> None:
         (f"{EVENTS}/query", {"user_id": "alice"}, "user_id", "participants"),
     ],
 )
-def test_a_refusal_names_the_field_and_the_way_out(
+def test_request_refusal_names_field_and_way_out(
     gateway: Gateway, key: str, path: str, body: Body, field: str, words: str
 ) -> None:
     reply = gateway.call("POST", path, body, key=key)
@@ -88,7 +88,7 @@ PATHS = (EVENTS, f"{EVENTS}/batch", f"{SESSION}/events", f"{SESSION}/interaction
         {"timestamp": AT, "occurred_at": SECONDS},
     ],
 )
-def test_both_names_of_a_moment_mean_the_same(
+def test_request_timestamp_means_occurred_at(
     gateway: Gateway, key: str, path: str, when: Mapping[str, object]
 ) -> None:
     reply = _write(gateway, key, path, when)
@@ -99,7 +99,7 @@ def test_both_names_of_a_moment_mean_the_same(
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_two_different_moments_are_refused(gateway: Gateway, key: str, path: str) -> None:
+def test_request_with_two_different_times_is_refused(gateway: Gateway, key: str, path: str) -> None:
     reply = _write(gateway, key, path, {"timestamp": AT, "occurred_at": LATER})
     error = reply.body["results"][0]["error"] if "batch" in path else reply.error
     assert error["details"]["field"] == "timestamp"
@@ -107,7 +107,7 @@ def test_two_different_moments_are_refused(gateway: Gateway, key: str, path: str
     assert reply.status == (200 if "batch" in path else 422)
 
 
-def test_the_root_leads_to_the_page(gateway: Gateway) -> None:
+def test_request_to_root_redirects_to_docs(gateway: Gateway) -> None:
     reply = gateway.call("GET", "/")
     assert (reply.status, reply.headers["Location"]) == (307, "docs")
 
@@ -116,7 +116,7 @@ def test_the_root_leads_to_the_page(gateway: Gateway) -> None:
     ("path", "place"),
     [("/prod/", "docs"), ("/prod", "prod/docs"), ("/memory/v2", "v2/docs"), ("/", "docs")],
 )
-def test_the_root_of_a_stage_or_base_path_leads_beside_itself(
+def test_request_to_root_of_base_path_redirects_beside_it(
     gateway: Gateway, path: str, place: str
 ) -> None:
     from functions.admin.handler import lambda_handler

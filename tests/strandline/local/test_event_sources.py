@@ -83,7 +83,7 @@ def raising(event: Event) -> None:
     raise RuntimeError("the handler's own")
 
 
-def test_an_event_is_what_lambda_gives(aws: LocalAws, sqs: Any) -> None:
+def test_event_source_event_matches_lambda(aws: LocalAws, sqs: Any) -> None:
     attributes = {"kind": {"DataType": "String", "StringValue": "hint"}}
     response = sqs.send_message(
         QueueUrl=aws.work_queue_url, MessageBody='{"a":1}', MessageAttributes=attributes
@@ -107,7 +107,7 @@ def test_an_event_is_what_lambda_gives(aws: LocalAws, sqs: Any) -> None:
     assert handler.contexts[0].get_remaining_time_in_millis() > 100_000
 
 
-def test_up_to_ten_come_at_once_and_all_are_deleted(aws: LocalAws, sqs: Any) -> None:
+def test_event_source_takes_batches_of_ten(aws: LocalAws, sqs: Any) -> None:
     entries = [{"Id": str(n), "MessageBody": str(n)} for n in range(10)]
     sqs.send_message_batch(QueueUrl=aws.work_queue_url, Entries=entries)
     sqs.send_message(QueueUrl=aws.work_queue_url, MessageBody="10")
@@ -118,7 +118,7 @@ def test_up_to_ten_come_at_once_and_all_are_deleted(aws: LocalAws, sqs: Any) -> 
     assert [len(event["Records"]) for event in handler.events] == [10, 1]
 
 
-def test_only_what_is_reported_comes_back(
+def test_event_source_returns_only_reported_failures(
     aws: LocalAws, sqs: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(event_sources, "RETRY_SECONDS", 0)
@@ -151,7 +151,7 @@ def test_only_what_is_reported_comes_back(
     ],
     ids=["raises", "empty", "null", "misspelt", "unknown"],
 )
-def test_a_failed_batch_is_tried_three_times_and_then_dead(
+def test_event_source_batch_is_dead_after_three_tries(
     aws: LocalAws, sqs: Any, failure: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(event_sources, "RETRY_SECONDS", 0)
@@ -164,7 +164,7 @@ def test_a_failed_batch_is_tried_three_times_and_then_dead(
     assert messages_left(sqs, aws.work_queue_url) == 0
 
 
-def test_a_failed_message_rests_before_it_comes_back(aws: LocalAws, sqs: Any) -> None:
+def test_event_source_failed_message_waits_before_retry(aws: LocalAws, sqs: Any) -> None:
     times: list[float] = []
 
     def fail_once(event: Event) -> None:
@@ -179,7 +179,7 @@ def test_a_failed_message_rests_before_it_comes_back(aws: LocalAws, sqs: Any) ->
     assert 0.8 < times[1] - times[0] < 5
 
 
-def test_a_queue_that_does_not_answer_is_asked_again(
+def test_event_source_retries_unavailable_queue(
     aws: LocalAws, sqs: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(event_sources, "BACKOFF_SECONDS", 0.05)
@@ -196,7 +196,9 @@ def test_a_queue_that_does_not_answer_is_asked_again(
     assert handler.bodies() == ["still here"]
 
 
-def test_it_stops_within_two_seconds(aws: LocalAws, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_event_source_stops_within_two_seconds(
+    aws: LocalAws, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(event_sources, "POLL_SECONDS", 1)
     poller = QueuePoller(aws.work_queue_url, Recorder())
     poller.start()

@@ -54,7 +54,7 @@ def _without_participants(fields: Mapping[str, Any] | None) -> Any:
     return fields and {n: value for n, value in fields.items() if n not in hidden}
 
 
-def test_nobody_reads_everybody_without_a_word(gateway: Gateway) -> None:
+def test_everybody_read_needs_explicit_parameter(gateway: Gateway) -> None:
     admin = gateway.key(rights=("read", "write", "admin"))
     bound_admin = gateway.key(user=ALICE, rights=("read", "write", "admin"))
     refused = (gateway.key(), gateway.key(user=ALICE), bound_admin)
@@ -82,7 +82,7 @@ def test_nobody_reads_everybody_without_a_word(gateway: Gateway) -> None:
             assert refusal.error["details"] == {"field": "everybody"}
 
 
-def test_the_document_has_the_parameter_where_a_read_names_participants() -> None:
+def test_everybody_parameter_is_documented_for_each_read() -> None:
     def takes(operation: Mapping[str, Any], name: str) -> bool:
         return any(p["name"] == name for p in operation.get("parameters", ()) if p["in"] == "query")
 
@@ -93,7 +93,7 @@ def test_the_document_has_the_parameter_where_a_read_names_participants() -> Non
     assert named - {session_context} == {*reads()}
 
 
-def test_an_admin_that_says_so_reads_all_and_leaves_a_trace(gateway: Gateway, tell: Tell) -> None:
+def test_everybody_read_by_admin_sees_all_and_is_audited(gateway: Gateway, tell: Tell) -> None:
     writer, admin = gateway.key(), gateway.key(rights=("admin",))
     events = {
         tell(writer, f"{name} likes herring.", name, HELPER)["event_id"] for name in (ALICE, BOB)
@@ -110,7 +110,7 @@ def test_an_admin_that_says_so_reads_all_and_leaves_a_trace(gateway: Gateway, te
     assert calls == [f"POST {CONTEXT}", f"POST {RECALL}"]
 
 
-def test_a_session_has_participants_of_its_own(gateway: Gateway) -> None:
+def test_everybody_is_refused_for_session_context(gateway: Gateway) -> None:
     admin = gateway.key(rights=("read", "write", "admin"))
     session = {"session_id": "dock", "participants": [ALICE, HELPER]}
     assert gateway.call("POST", "/api/v1/sessions", session, key=admin).status == 201
@@ -123,16 +123,14 @@ def test_a_session_has_participants_of_its_own(gateway: Gateway) -> None:
     assert (reply.status, reply.error["details"]) == (422, {"field": "everybody"})
 
 
-def test_who_may_erase_sees_all_erasures(gateway: Gateway) -> None:
+def test_everybody_is_implied_for_eraser_listing_erasures(gateway: Gateway) -> None:
     eraser = gateway.key(rights=("read", "erase"))
     assert gateway.call("GET", ERASURES, key=eraser).status == 200
     admin = gateway.key(rights=("admin", "erase"))
     assert gateway.call("GET", ERASURES, key=admin, query={"everybody": "true"}).status == 200
 
 
-def test_a_tool_reads_everybody_where_the_call_or_the_connection_says_so(
-    gateway: Gateway, tell: Tell
-) -> None:
+def test_everybody_in_mcp_tool_is_set_by_call_or_connection(gateway: Gateway, tell: Tell) -> None:
     writer, admin = gateway.key(), gateway.key(rights=("admin",))
     for name in (ALICE, BOB):
         tell(writer, f"{name} likes herring.", name, HELPER)

@@ -16,7 +16,7 @@ ACME = ("--tenant", "acme")
 
 
 @pytest.mark.parametrize("word", sorted(NEW_WORDS))
-def test_an_earlier_command_is_refused_and_todays_named(
+def test_operate_refuses_former_top_level_command(
     word: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([word, *ACME]) == 2
@@ -26,15 +26,13 @@ def test_an_earlier_command_is_refused_and_todays_named(
 
 
 @pytest.mark.parametrize("word", ["key", "rotate", "revoke", "certificate", "revoke-certificate"])
-def test_an_earlier_command_is_refused_below_operate_too(
-    word: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_operate_refuses_former_subcommand(word: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["operate", word, *ACME]) == 2
     assert f"use `{NEW_WORDS[word]}`" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("group", [("keys",), KEYS])
-def test_the_option_overlap_is_refused_for_grace(
+def test_operate_refuses_former_option_overlap(
     group: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*group, "rotate", *ACME, "--overlap", "3", "an-id"]) == 2
@@ -42,7 +40,7 @@ def test_the_option_overlap_is_refused_for_grace(
 
 
 @pytest.mark.parametrize("group", [("keys",), KEYS, CERTIFICATES])
-def test_the_option_rights_is_refused_for_right(
+def test_operate_refuses_former_option_rights(
     group: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*group, "create", *ACME, "--rights", "read,write"]) == 2
@@ -57,7 +55,7 @@ def test_the_option_rights_is_refused_for_right(
         ((*CERTIFICATES, "revoke"), "--certificate"),
     ],
 )
-def test_an_id_is_an_argument_and_no_option(
+def test_operate_takes_id_as_argument_only(
     words: tuple[str, ...], option: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*words, *ACME, option, "an-id"]) == 2
@@ -65,14 +63,14 @@ def test_an_id_is_an_argument_and_no_option(
 
 
 @pytest.mark.parametrize("names", [(), ("--subject", "CN=x", "--pem", "x.pem")])
-def test_a_certificate_is_named_in_one_way(
+def test_operate_certificate_needs_subject_or_pem(
     names: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*CERTIFICATES, "create", *ACME, *names]) == 2
     assert "either --subject or --pem" in capsys.readouterr().err
 
 
-def test_the_service_is_imported_by_a_command_and_by_no_help(repository: Path) -> None:
+def test_operate_help_does_not_import_service(repository: Path) -> None:
     code = """
 import sys
 from strandline.commands.main import main

@@ -38,7 +38,7 @@ OWN_PAGE, FOREIGN_PAGE = "https://console.example", "https://evil.example"
     ids=str,
 )
 @pytest.mark.parametrize("origins", [OWN_PAGE, f"{OWN_PAGE} *"])
-def test_a_foreign_page_cannot_use_the_certificate_of_a_browser(
+def test_csrf_forged_request_cannot_use_client_certificate(
     on: TurnOn, headers: dict[str, str], status: int, origins: str
 ) -> None:
     gateway = on(BY_CERTIFICATE, CORS_ORIGINS=origins)
@@ -52,7 +52,7 @@ def test_a_foreign_page_cannot_use_the_certificate_of_a_browser(
         assert reply.error["message"].startswith("Origin: ")
 
 
-def test_a_foreign_page_cannot_send_what_has_no_body(on: TurnOn) -> None:
+def test_csrf_forged_request_without_body_is_refused(on: TurnOn) -> None:
     gateway = on(BY_CERTIFICATE)
     enter(gateway, rights=["write"])
     path = "/api/v1/uploads"
@@ -62,7 +62,7 @@ def test_a_foreign_page_cannot_send_what_has_no_body(on: TurnOn) -> None:
     assert gateway.call("POST", path, headers=forged, certificate=certificate(ALICE)).status == 415
 
 
-def test_what_no_browser_sends_by_itself_needs_no_origin(on: TurnOn) -> None:
+def test_csrf_request_by_key_or_get_needs_no_origin(on: TurnOn) -> None:
     key = on(KEYS).key()
     gateway = on(KEYS, BY_CERTIFICATE)
     enter(gateway)
@@ -74,7 +74,7 @@ def test_what_no_browser_sends_by_itself_needs_no_origin(on: TurnOn) -> None:
     assert gateway.call("GET", "/memories/list", query=query, **reads).status == 200
 
 
-def test_a_foreign_page_cannot_call_tools_with_a_certificate(on: TurnOn) -> None:
+def test_csrf_forged_request_cannot_call_mcp_tools(on: TurnOn) -> None:
     gateway = on(BY_CERTIFICATE)
     enter(gateway, user="user:alice", rights=["read", "write"])
     ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}

@@ -49,7 +49,7 @@ def verdicts_of(out: str, what: str) -> dict[str, str]:
 
 @pytest.mark.proof
 @pytest.mark.integration
-def test_thirteen_scenarios_pass_on_one_machine(
+def test_simulate_passes_all_scenarios_locally(
     local: tuple[RunningService, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     running, operator = local
@@ -71,7 +71,9 @@ def test_thirteen_scenarios_pass_on_one_machine(
     assert "24 payloads hash to their CIDs" in out
 
 
-def test_what_is_not_done_in_time_fails(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_simulate_fails_scenarios_not_done_in_time(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Without anything in the background; and without an operator's key."""
     monkeypatch.setattr("strandline.commands.simulation_scenarios._PAYLOADS", 4)
     code, out, err = run("--json", "simulate", "--patience", "1")
@@ -100,7 +102,7 @@ def test_what_is_not_done_in_time_fails(run: Run, monkeypatch: pytest.MonkeyPatc
         ),
     ],
 )
-def test_a_planted_fault_is_found(
+def test_verify_finds_planted_fault(
     run: Run, service: HttpService, scratch_db: ScratchDatabase, plant: str, check: str
 ) -> None:
     with service.client() as memory:
@@ -115,7 +117,7 @@ def test_a_planted_fault_is_found(
     assert "Traceback" not in out
 
 
-def test_what_is_erased_is_no_gap(
+def test_verify_counts_erased_event_as_no_gap(
     run: Run,
     service: HttpService,
     scratch_db: ScratchDatabase,
@@ -146,7 +148,7 @@ def test_what_is_erased_is_no_gap(
     assert verify()[0] == 1
 
 
-def test_a_service_that_is_away_is_no_verdict(
+def test_simulate_and_verify_without_service_fail(
     run: Run, monkeypatch: pytest.MonkeyPatch, retry_soon: Callable[[], None]
 ) -> None:
     retry_soon()
@@ -163,6 +165,6 @@ def retry_soon(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     return lambda: monkeypatch.setattr("strandline.commands.invocation._SECONDS", 0.1)
 
 
-def test_a_digest_is_read_without_a_library() -> None:
+def test_verify_reads_cid_digest_without_library() -> None:
     cid = "bafkreiazayy7xhtav5tsxfiww7p7cv4owr5whohju7t5tjtlcyytu7bxuu"
     assert digest_of(cid) == cid_bytes(cid)[-32:]

@@ -125,7 +125,7 @@ def key(gateway: Gateway) -> str:
 )
 @example(EXTREMES)
 @given(times=st.lists(TIMES, min_size=3, max_size=6))
-def test_what_is_taken_is_read(
+def test_timestamp_accepted_on_write_is_readable(
     gateway: Gateway, scratch_db: ScratchDatabase, key: str, times: list[Any]
 ) -> None:
     for at in times:

@@ -134,7 +134,7 @@ def say(gateway: Gateway, tell: Tell, everyone: str, alice: str) -> Speech:
 
 
 @pytest.mark.parametrize("by_mark", [False, True])
-def test_no_face_shows_what_is_erased(
+def test_erasure_hides_event_from_every_read(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
     tell: Tell,

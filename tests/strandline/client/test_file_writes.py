@@ -15,7 +15,7 @@ def write(target: Path, text: str) -> None:
         draft.write_text(text)
 
 
-def test_a_new_file_is_its_owner_s_and_an_old_one_keeps_its_mode(tmp_path: Path) -> None:
+def test_file_write_is_private_or_keeps_mode(tmp_path: Path) -> None:
     for name in ("a.jsonl", "x" * 255):
         write(tmp_path / name, "1")
         assert (tmp_path / name).read_text() == "1"
@@ -26,14 +26,14 @@ def test_a_new_file_is_its_owner_s_and_an_old_one_keeps_its_mode(tmp_path: Path)
     assert len([*tmp_path.iterdir()]) == 2, "no draft is left"
 
 
-def test_after_an_error_the_file_is_as_it_was(tmp_path: Path) -> None:
+def test_file_write_error_leaves_old_file(tmp_path: Path) -> None:
     write(tmp_path / "a", "was")
     with pytest.raises(FileNotFoundError), draft_of(tmp_path / "a") as draft:
         draft.with_name("none").replace(draft)
     assert ((tmp_path / "a").read_text(), len([*tmp_path.iterdir()])) == ("was", 1)
 
 
-def test_two_that_write_the_same_file_do_not_mix(tmp_path: Path) -> None:
+def test_file_write_drafts_do_not_mix(tmp_path: Path) -> None:
     with draft_of(tmp_path / "a") as first, draft_of(tmp_path / "a") as second:
         assert first != second
         first.write_text("first")
@@ -41,7 +41,7 @@ def test_two_that_write_the_same_file_do_not_mix(tmp_path: Path) -> None:
     assert (tmp_path / "a").read_text() == "first", "the last one to end"
 
 
-def test_a_link_stays_a_link_and_a_pipe_a_pipe(tmp_path: Path) -> None:
+def test_file_write_keeps_links_and_pipes(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "target")
     write(tmp_path / "link", "x")
     assert (tmp_path / "link").is_symlink()

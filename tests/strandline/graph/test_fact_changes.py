@@ -75,7 +75,7 @@ def know_leipzig(base: ScratchDatabase, gateway: Gateway, tell: Tell, key: str) 
     assert base.rows(FACTS) == [(OLD, None, None)]
 
 
-def test_a_change_ends_what_was_known(
+def test_fact_change_ends_known_fact(
     scratch_db: ScratchDatabase, gateway: Gateway, tell: Tell
 ) -> None:
     key = gateway.key(rights=["read", "write", "erase"])
@@ -109,7 +109,7 @@ def test_a_change_ends_what_was_known(
     assert "Dresden" not in context(gateway, key)
 
 
-def test_a_change_told_elsewhere_stands_beside_what_is_known(
+def test_fact_change_in_other_scope_stands_beside_known(
     scratch_db: ScratchDatabase, gateway: Gateway, tell: Tell
 ) -> None:
     key = gateway.key()
@@ -129,7 +129,7 @@ def test_a_change_told_elsewhere_stands_beside_what_is_known(
     assert "Dresden" not in context(gateway, key, *WHO)
 
 
-def test_a_later_statement_comes_before_the_hit_that_it_changes(
+def test_fact_change_precedes_changed_hit_in_recall(
     scratch_db: ScratchDatabase, gateway: Gateway, tell: Tell
 ) -> None:
     key = gateway.key()
@@ -154,7 +154,7 @@ def test_a_later_statement_comes_before_the_hit_that_it_changes(
     assert in_order.index(LEIPZIG) < in_order.index(DRESDEN)
 
 
-def test_a_statement_that_holds_no_longer_is_marked_and_none_stands_twice(
+def test_fact_change_marks_ended_statement_and_shows_it_once(
     scratch_db: ScratchDatabase, gateway: Gateway
 ) -> None:
     graph = Graph(gateway, gateway.key(), WHO)

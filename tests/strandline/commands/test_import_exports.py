@@ -43,7 +43,7 @@ def said(items: list[Item]) -> list[tuple[str, str | None, str]]:
     return [(e["role"], e.get("type"), e["content"]) for e in events_of(items)]
 
 
-def test_one_malformed_conversation_costs_itself_alone() -> None:
+def test_import_malformed_conversation_fails_alone() -> None:
     items = read("chatgpt_one_bad.json")
     assert [text for _, _, text in said(items)] == [
         "My kayak is called Heron.",
@@ -58,7 +58,7 @@ def test_one_malformed_conversation_costs_itself_alone() -> None:
     assert refusal.place == "chatgpt_one_bad.json, entry 1 “Broken”, message b2"
 
 
-def test_both_sides_of_a_voice_chat() -> None:
+def test_import_voice_chat_keeps_both_sides() -> None:
     assert said(read("chatgpt_voice.json")) == [
         ("user", None, "My sister Runa moves to Tromsø in May."),
         ("agent", None, "Then you will see the midnight sun when you visit."),
@@ -66,7 +66,7 @@ def test_both_sides_of_a_voice_chat() -> None:
     ]
 
 
-def test_hidden_prompts_code_tools_and_what_the_model_remembers() -> None:
+def test_import_chatgpt_tools_become_actions() -> None:
     items = read("chatgpt_tools_hidden.json")
     code = "from datetime import date\nprint((date(2023,6,21)-date(2023,5,3)).days)"
     assert said(items) == [
@@ -84,13 +84,13 @@ def test_hidden_prompts_code_tools_and_what_the_model_remembers() -> None:
     assert left_out_of(items) == {"hidden prompts": 2, "thoughts": 2, "pictures without text": 1}
 
 
-def test_a_message_without_a_time_has_that_of_the_one_before() -> None:
+def test_import_missing_time_takes_previous_time() -> None:
     days = [event["occurred_at"][:19] for event in events_of(read("chatgpt_null_times.json"))]
     begin, later = "2023-11-14T22:13:20", "2023-11-14T22:21:40"
     assert days == [begin, begin, later, later]
 
 
-def test_what_is_not_to_be_remembered_is_left_out_unless_asked_for() -> None:
+def test_import_leaves_out_do_not_remember_messages() -> None:
     items = read("chatgpt_do_not_remember.json")
     assert [text for _, _, text in said(items)] == ["I play the cello."]
     assert left_out_of(items) == {"messages not to be remembered": 2}
@@ -98,7 +98,7 @@ def test_what_is_not_to_be_remembered_is_left_out_unless_asked_for() -> None:
     assert (len(events_of(items)), left_out_of(items)) == (3, {})
 
 
-def test_an_archive_as_it_was_downloaded() -> None:
+def test_import_reads_downloaded_archive() -> None:
     items = read("chatgpt_export.zip")
     assert [e["source_event_key"] for e in events_of(items)] == [
         "chatgpt:c-s0:s0",
@@ -109,7 +109,7 @@ def test_an_archive_as_it_was_downloaded() -> None:
     assert not [item for item in items if isinstance(item, Refusal)]
 
 
-def test_several_files_and_a_folder(tmp_path: Path) -> None:
+def test_import_reads_several_files_and_folder(tmp_path: Path) -> None:
     items = read("claude_users.json", "chatgpt_bom.json")
     assert [type(item) for item in items] == [SkippedFile, NewEvent]
     folder = read(".")
@@ -120,7 +120,7 @@ def test_several_files_and_a_folder(tmp_path: Path) -> None:
     }
 
 
-def test_what_was_pasted_is_the_person_s() -> None:
+def test_import_claude_attachment_becomes_user_text() -> None:
     items = read("claude_attachments.json")
     assert said(items) == [
         ("user", None, "paste.txt\nMeeting notes: Ilse takes over the harbour budget from June."),
@@ -130,7 +130,7 @@ def test_what_was_pasted_is_the_person_s() -> None:
     assert left_out_of(items) == {"files without text": 1, "empty conversations": 1}
 
 
-def test_blocks_win_over_the_text_with_placeholders() -> None:
+def test_import_claude_blocks_replace_placeholders() -> None:
     items = read("claude_tools.json")
     assert said(items) == [
         ("user", None, "What does the tide table say for Friday?"),
@@ -145,25 +145,25 @@ def test_blocks_win_over_the_text_with_placeholders() -> None:
     assert left_out_of(items) == {"thoughts": 1}
 
 
-def test_only_the_branch_that_was_shown_last() -> None:
+def test_import_claude_reads_last_shown_branch() -> None:
     items = read("claude_branches.json")
     keys = [e["source_event_key"].rpartition(":")[2] for e in events_of(items)]
     assert keys == ["br1", "br2", "br3b", "br4c"]
     assert left_out_of(items) == {"messages of other branches": 3}
 
 
-def test_a_question_comes_before_its_answer_of_the_same_time() -> None:
+def test_import_equal_times_keep_question_first() -> None:
     texts = [text for _, _, text in said(read("claude_same_time.json"))]
     assert [text.split()[0] for text in texts] == ["Question", "Answer"] * 2
 
 
 @pytest.mark.parametrize(("name", "count"), [("bom.jsonl", 2), ("utf16.jsonl", 1)])
-def test_byte_order_marks(name: str, count: int) -> None:
+def test_import_reads_byte_order_marks(name: str, count: int) -> None:
     events = events_of(read(name))
     assert (len(events), events[0]["content"]) == (count, "The gate code is on the fridge.")
 
 
-def test_what_no_database_holds_is_replaced_and_named() -> None:
+def test_import_replaces_unstorable_characters() -> None:
     items = read("nul.jsonl")
     texts = [text for _, _, text in said(items)]
     assert texts[1:3] == ["ls: binary\ufffdtail of the tool output", "emoji cut in half \ufffd"]

@@ -76,9 +76,7 @@ def use(monkeypatch: pytest.MonkeyPatch, embedder: object) -> None:
 # the threshold -----------------------------------------------------------------------------------
 
 
-def test_by_default_a_question_that_nothing_answers_gets_nothing(
-    gateway: Gateway, key: str
-) -> None:
+def test_recall_threshold_refuses_unknown_question(gateway: Gateway, key: str) -> None:
     answer, refusal = (recall(gateway, key, query) for query in (KNOWN_QUESTION, UNKNOWN_QUESTION))
     assert texts(answer)[0] == "The red buoy is by the lighthouse."
     assert (refusal["hits"], refusal["degraded"]) == ([], [])
@@ -87,7 +85,7 @@ def test_by_default_a_question_that_nothing_answers_gets_nothing(
     assert (len(whole["hits"]), whole["known"]) == (3, refusal["known"])
 
 
-def test_every_face_of_recall_refuses_alike(
+def test_recall_threshold_is_same_on_every_route(
     gateway: Gateway, key: str, scratch_db: ScratchDatabase, embedder: Embedder
 ) -> None:
     event_ids = [str(row[0]) for row in scratch_db.rows("select event_id from events order by seq")]
@@ -105,7 +103,7 @@ def test_every_face_of_recall_refuses_alike(
 @pytest.mark.parametrize(
     ("min_known", "hits"), [(0, (3, 3)), (0.0, (3, 3)), (1, (0, 0)), (None, (3, 0))]
 )
-def test_a_tenant_sets_its_threshold(
+def test_recall_threshold_is_set_by_tenant(
     gateway: Gateway, key: str, min_known: float | None, hits: tuple[int, int]
 ) -> None:
     tune(gateway, min_known=min_known)
@@ -117,7 +115,7 @@ def test_a_tenant_sets_its_threshold(
         assert len(texts(recall(gateway, key, query, min_relevance=0))) == 3
 
 
-def test_the_deployment_s_threshold_holds_where_the_tenant_has_none(
+def test_recall_threshold_defaults_to_deployment(
     gateway: Gateway, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STRANDLINE_TUNING", '{"min_known": 1.0}')
@@ -135,7 +133,7 @@ def test_the_deployment_s_threshold_holds_where_the_tenant_has_none(
 # events without a vector -------------------------------------------------------------------------
 
 
-def test_what_is_not_embedded_yet_answers_if_it_holds_a_word_of_the_question(
+def test_recall_threshold_spares_unembedded_word_match(
     gateway: Gateway, key: str, tell: Tell
 ) -> None:
     tell(key, "Fresh mackerel.")
@@ -148,7 +146,7 @@ def test_what_is_not_embedded_yet_answers_if_it_holds_a_word_of_the_question(
     assert len(texts(recall(gateway, key, UNKNOWN_QUESTION, min_relevance=0))) == 4
 
 
-def test_a_degraded_answer_keeps_to_a_floor_that_is_asked_for(
+def test_recall_threshold_degraded_keeps_min_relevance(
     gateway: Gateway, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tune(gateway, min_known=1)
@@ -167,7 +165,7 @@ def test_a_degraded_answer_keeps_to_a_floor_that_is_asked_for(
 # other embedding spaces --------------------------------------------------------------------------
 
 
-def test_a_space_without_calibration_shows_no_probability_and_refuses_nothing(
+def test_recall_threshold_needs_calibration(
     gateway: Gateway,
     key: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -202,9 +200,7 @@ def test_a_space_without_calibration_shows_no_probability_and_refuses_nothing(
 # filters -----------------------------------------------------------------------------------------
 
 
-def test_what_others_sessions_hold_makes_no_answer_of_this_one_less_likely(
-    gateway: Gateway, tell: Tell
-) -> None:
+def test_recall_threshold_ignores_other_sessions(gateway: Gateway, tell: Tell) -> None:
     """A filtered search is one of the events that pass."""
     crowd, alone = gateway.key(user=ALICE), gateway.key("globex", user=ALICE)
     tell(alone, "The red buoy is by the lighthouse.", session_id="s")
@@ -221,7 +217,7 @@ def test_what_others_sessions_hold_makes_no_answer_of_this_one_less_likely(
     assert recall(gateway, crowd, query)["known"] < expected
 
 
-def test_a_filter_that_drops_every_word_still_tells_how_common_they_are(
+def test_recall_threshold_filter_keeps_word_counts(
     gateway: Gateway, key: str, tell: Tell, embedder: Embedder
 ) -> None:
     tell(key, "Nothing of it.", session_id="t")

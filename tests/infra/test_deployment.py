@@ -55,7 +55,7 @@ def twice(stack: Template) -> list[str]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_no_rule_is_there_twice(name: str) -> None:
+def test_deployment_has_no_duplicate_rule(name: str) -> None:
     stack = template(**VARIANTS[name])
     assert not twice(stack)
     rule = next(r for n, r in stack["Resources"].items() if "fromstrandlinedevNetwork" in n)
@@ -63,7 +63,7 @@ def test_no_rule_is_there_twice(name: str) -> None:
     assert twice(stack) == ["Again"]
 
 
-def test_two_stacks_with_proxies_have_names_of_their_own() -> None:
+def test_deployment_stacks_have_proxy_names_of_their_own() -> None:
     one, two = (only(template(**props), "RDS::DBProxy") for props in (VARIANTS["proxy"], SECOND))
     assert (one["DBProxyName"], two["DBProxyName"]) == ("strandline-dev", "second")
 
@@ -83,7 +83,7 @@ def migrates(stack: Template) -> Any:
 
 
 @pytest.mark.parametrize("proxy", [False, True])
-def test_a_restored_database_is_migrated_and_moved_to(proxy: bool) -> None:
+def test_deployment_migrates_restored_database_and_moves_to_it(proxy: bool) -> None:
     """Its address is the same text in the template. A new version needs new settings, too: Lambda
     makes none of a function that is as before, and behind a proxy the address does not change."""
     extra = VARIANTS["proxy"] if proxy else {}
@@ -101,7 +101,7 @@ def test_a_restored_database_is_migrated_and_moved_to(proxy: bool) -> None:
     assert not set(messages_of(before)) & set(messages_of(after))
 
 
-def test_a_deployment_that_failed_can_be_tried_again() -> None:
+def test_deployment_can_be_retried_after_failure() -> None:
     """What it made for the first time goes when it is undone, and what was there before stays."""
     resources = template(**VARIANTS["own key"])["Resources"].values()
     remaining = {r["Type"] for r in resources if r.get("DeletionPolicy") == "RetainExceptOnCreate"}
@@ -114,7 +114,7 @@ def test_a_deployment_that_failed_can_be_tried_again() -> None:
             assert resource["UpdateReplacePolicy"] == "Retain"
 
 
-def test_migrate_is_called_once_the_network_is_there() -> None:
+def test_deployment_calls_migrate_after_network() -> None:
     stack_resources = template(**VARIANTS["nat"])["Resources"]
     (trigger,) = (r for r in stack_resources.values() if r["Type"] == "Custom::Release")
     ways = {"AWS::EC2::Route", "AWS::EC2::NatGateway", "AWS::EC2::VPCGatewayAttachment"}
@@ -141,7 +141,7 @@ def told_by(stack: Template) -> list[str]:
     ]
 
 
-def test_alarms_may_tell_the_stack_s_own_topic() -> None:
+def test_deployment_alarms_may_use_topic_of_stack() -> None:
     stack = template(**SEVERAL)
     assert told_by(stack) == ["cloudwatch.amazonaws.com"]
     policy = only(stack, "SNS::TopicPolicy")["PolicyDocument"]
@@ -149,7 +149,7 @@ def test_alarms_may_tell_the_stack_s_own_topic() -> None:
     assert told_by(stack) == []
 
 
-def test_endpoints_serve_the_account_alone() -> None:
+def test_deployment_endpoints_serve_account_only() -> None:
     result = of(template(**VARIANTS["bedrock"]), "EC2::VPCEndpoint")
     conditions = [
         statement["Condition"]["StringEquals"]
@@ -161,7 +161,7 @@ def test_endpoints_serve_the_account_alone() -> None:
     assert conditions == [whole, whole, {"aws:PrincipalAccount": ACCOUNT}]
 
 
-def test_the_map_s_executions_are_allowed_in_both_forms() -> None:
+def test_deployment_map_executions_are_allowed_in_both_forms() -> None:
     roles = properties(template(), "IAM::Role")
     (role,) = (r for n, r in roles.items() if n.startswith("JobsRole"))
     (statement,) = (
@@ -173,7 +173,7 @@ def test_the_map_s_executions_are_allowed_in_both_forms() -> None:
     assert sorted(ends) == [f":execution:strandline-dev-jobs{end}" for end in ("/*", ":*")]
 
 
-def test_the_master_user_s_secret_and_what_performance_insights_keep_are_under_the_key() -> None:
+def test_deployment_master_secret_and_insights_use_key() -> None:
     stack = template(**VARIANTS["a key that is there"])
     assert only(stack, "RDS::DBCluster")["MasterUserSecret"] == {"KmsKeyId": KEY}
     for instance in of(stack, "RDS::DBInstance"):
@@ -187,27 +187,27 @@ def test_the_master_user_s_secret_and_what_performance_insights_keep_are_under_t
     assert "secretsmanager" in json.dumps(conditions)
 
 
-def test_it_is_made_for_the_partition_that_its_state_machine_names() -> None:
+def test_deployment_partition_matches_state_machine() -> None:
     """The definition is one text, which cfn-lint reads as it is: no partition is filled in."""
     assert CONTEXT["@aws-cdk/core:target-partitions"] == ["aws"]
     assert "arn:aws:states" in (ROOT / "infra" / "job.asl.json").read_text()
 
 
-def test_the_api_s_stage_is_told_to_whoever_puts_a_firewall_before_it() -> None:
+def test_deployment_outputs_api_stage_for_firewall() -> None:
     where = template()["Outputs"]["ApiStage"]["Value"]["Fn::Join"][1]
     words = "".join(part if isinstance(part, str) else "*" for part in where)
     assert words == "arn:*:apigateway:*::/restapis/*/stages/*"
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_output_has_its_line_in_the_guide(name: str, repository: Path) -> None:
+def test_deployment_outputs_are_in_guide(name: str, repository: Path) -> None:
     guide = (repository / "docs" / "deploy.md").read_text()
     outputs = template(**VARIANTS[name])["Outputs"]
     assert outputs
     assert [output for output in outputs if f"| `{output}` |" not in guide] == []
 
 
-def test_a_firewall_of_one_s_own_is_put_in_front_of_the_stage() -> None:
+def test_deployment_puts_own_firewall_before_stage() -> None:
     assert not properties(template(), "WAFv2::WebACLAssociation"), "it costs"
     stack = template(**SEVERAL)
     (props,) = properties(stack, "WAFv2::WebACLAssociation").values()
@@ -215,7 +215,7 @@ def test_a_firewall_of_one_s_own_is_put_in_front_of_the_stage() -> None:
     assert props["ResourceArn"] == stack["Outputs"]["ApiStage"]["Value"]
 
 
-def test_nobody_else_makes_a_log_group_for_ever() -> None:
+def test_deployment_log_groups_have_retention() -> None:
     """The proxy would, and every function."""
     stack = template(**SECOND)
     groups = of(stack, "Logs::LogGroup")
