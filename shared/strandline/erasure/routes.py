@@ -77,8 +77,7 @@ def post_erasure(request: Request) -> Response:
         erase_events.check_events(access, request.principal, body.event_ids)
     selection = erase_events.restrict_selection(request.principal, selection)
     if body.dry_run:
-        preview = store_selections.preview(access, selection)
-        return json_response(ErasurePreview.model_validate(vars(preview)))
+        return json_response(store_selections.preview(access, selection))
     try:
         return _erase(request, access, selection, 202, key)
     except NotFound:

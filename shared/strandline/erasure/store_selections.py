@@ -8,6 +8,7 @@ from typing import Literal
 from uuid import UUID
 
 from strandline.db.database import TenantDb
+from strandline.erasure.schemas import ErasurePreview
 
 type Kind = Literal["event", "events", "session", "participant", "scope", "tenant"]
 
@@ -126,20 +127,10 @@ def _list_scopes(access: TenantDb, selection: Selection) -> list[UUID] | None:
     return [row.scope_id for row in rows]
 
 
-@dataclass(frozen=True)
-class Preview:
-    """What an erasure would affect."""
-
-    events: int
-    scopes: int
-    chains: int
-    payloads: int
-
-
-def preview(access: TenantDb, selection: Selection) -> Preview:
+def preview(access: TenantDb, selection: Selection) -> ErasurePreview:
     """Count the events of a selection, and what rests on them."""
     (row,) = access.fetch(
-        Preview,
+        ErasurePreview,
         f"""
         with selected as materialized (
             select e.event_id, e.scope_id, e.blob_cid from events e where {_MATCHES})

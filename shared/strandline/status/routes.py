@@ -208,9 +208,7 @@ def _read_tenant_state(request: Request) -> _TenantState:
         return _TenantState(
             BackgroundState(**vars(store_tenant_counts.count_background_failures(access))),
             _NOTHING_KNOWN.model if name is None else read_state(access, name),
-            MemoryState(**vars(store.count_memory(access)))
-            if principal.has_right("admin")
-            else None,
+            store.count_memory(access) if principal.has_right("admin") else None,
         )
     except StrandlineError:
         return _NOTHING_KNOWN

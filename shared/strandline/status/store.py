@@ -1,26 +1,15 @@
 """SQL for what a tenant's memory and its topic index hold, and what is made next."""
 
 from dataclasses import dataclass
-from datetime import datetime
 
 from strandline.db.database import TenantDb
+from strandline.status.schemas import MemoryState
 
 
-@dataclass(frozen=True)
-class MemoryCounts:
-    """What the tenant's memory holds, and when its next work is due."""
-
-    events: int
-    scopes: int
-    topics: int
-    facts: int
-    chains_due_at: datetime | None
-
-
-def count_memory(access: TenantDb) -> MemoryCounts:
+def count_memory(access: TenantDb) -> MemoryState:
     """Count what the caller's tenant has. No content is read."""
     (counts,) = access.fetch(
-        MemoryCounts,
+        MemoryState,
         """
         select log_totals.*, chain_totals.topics, fact_totals.facts, due_work.chains_due_at
         from (

@@ -14,7 +14,6 @@ from strandline.topics import build_limits, store_publish, store_snapshot_admin
 from strandline.topics.schemas_admin import (
     DifferencePage,
     DifferenceQuery,
-    FailedScope,
     NextBuild,
     NodeChange,
     SnapshotDetail,
@@ -165,10 +164,7 @@ def describe_index_state(access: TenantDb, now: datetime, *, has_model: bool) ->
             )
             for row in scopes
         ],
-        failed_scopes=[
-            FailedScope(scope_id=row.scope_id, reason=row.reason)
-            for row in store_snapshot_admin.list_failures(access, _MAX_SCOPES)
-        ],
+        failed_scopes=[*store_snapshot_admin.list_failures(access, _MAX_SCOPES)],
     )
 
 

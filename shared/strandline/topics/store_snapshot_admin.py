@@ -7,6 +7,7 @@ from typing import LiteralString
 from uuid import UUID
 
 from strandline.db.database import TenantDb
+from strandline.topics.schemas_admin import FailedScope
 
 
 @dataclass(frozen=True)
@@ -242,18 +243,10 @@ def read_backlog(access: TenantDb, max_versions: int) -> BuildBacklog:
     return row
 
 
-@dataclass(frozen=True)
-class ScopeFailure:
-    """A scope whose tree the newest build could not grow."""
-
-    scope_id: UUID
-    reason: str
-
-
-def list_failures(access: TenantDb, limit: int) -> Sequence[ScopeFailure]:
+def list_failures(access: TenantDb, limit: int) -> Sequence[FailedScope]:
     """List the scopes that failed in the newest build, ordered by id."""
     return access.fetch(
-        ScopeFailure,
+        FailedScope,
         """
         select s.scope_id, s.reason from topic_build_scopes s
         where s.state = 'failed' and s.job_id = (
