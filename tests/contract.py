@@ -11,7 +11,7 @@ from functions.admin import handler as admin
 from functions.ingest import handler as ingest
 from functions.query import handler as query
 from strandline.apidocs import examples, openapi
-from strandline.local.http_routes import Routes
+from strandline.local.proxy_event import Routes
 from tests.support import Reply
 
 HANDLERS = (ingest, query, admin)

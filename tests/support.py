@@ -28,10 +28,9 @@ from strandline.embeddings.minilm import LocalEmbedder
 from strandline.function_specs import FUNCTIONS, route_table
 from strandline.jobs import multi_tenant_runs
 from strandline.jobs.runner import ShardFailed
-from strandline.local.http_routes import Routes
 from strandline.local.lambda_context import LambdaContext
 from strandline.local.postgres import EmbeddedPostgres
-from strandline.local.proxy_event import HttpRequest, proxy_event
+from strandline.local.proxy_event import HttpRequest, Routes, proxy_event
 from strandline.local.tls import to_client_cert
 from strandline.resources import Resources
 from tests.connections import SESSIONS

@@ -16,9 +16,8 @@ import psycopg
 
 from strandline.embeddings.embedder import Embedder
 from strandline.function_specs import FUNCTIONS
-from strandline.local.http_routes import Routes
 from strandline.local.lambda_context import LambdaContext
-from strandline.local.proxy_event import HttpRequest, proxy_event
+from strandline.local.proxy_event import HttpRequest, Routes, proxy_event
 from strandline.observability import logger
 from tests.bench.baseline_postgres import SEARCH, STORE, STORE_NEXT, TAKE, rows_of
 from tests.bench.cost import Call

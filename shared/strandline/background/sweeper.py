@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from strandline.background import missing_vectors, process_events
-from strandline.background.embed_nodes import embed_all_nodes
+from strandline.background.embed_scopes import embed_all_nodes
 from strandline.chains import fold_recalls_into_heat, fold_scope, retry_enrichment
 from strandline.config import get_settings
 from strandline.graph.fields.store_write import raise_salience

@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from strandline.chains import model_questions, quality, store
-from strandline.chains.decided_content import ChainContent, RunEnrichment
+from strandline.chains.decisions import ChainContent, RunEnrichment
 from strandline.chains.fold_settings import FoldSettings
 from strandline.chains.model_questions import RunEvent, to_prompt_event
 from strandline.chains.parallel_model_calls import describe_from_one_source

@@ -14,13 +14,14 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from strandline.chains import fold_writer, store, store_decisions
-from strandline.chains.decided_content import (
+from strandline.chains.decisions import (
     ERASED,
     ChainContent,
+    Decision,
     RunEnrichment,
+    give_up_vector,
     make_placeholder_content,
 )
-from strandline.chains.decisions import Decision, give_up_vector
 from strandline.chains.enrichment import embed_summary, enrich_run
 from strandline.chains.fold_settings import FoldSettings
 from strandline.chains.fold_state import FoldOutcome, FoldState

@@ -4,8 +4,7 @@ of two user messages, or by a model's answer. Nothing is written here."""
 from collections.abc import Mapping
 from datetime import timedelta
 
-from strandline.chains.decided_content import FOLD_FAILED
-from strandline.chains.decisions import Decision, give_up_vector
+from strandline.chains.decisions import FOLD_FAILED, Decision, give_up_vector
 from strandline.chains.fold_settings import FoldSettings
 from strandline.chains.fold_state import FoldState
 from strandline.chains.model_questions import ask_if_topic_continues, make_task_context

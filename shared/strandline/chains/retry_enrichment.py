@@ -5,8 +5,7 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from strandline.chains import fold_writer, store, store_decisions
-from strandline.chains.decided_content import RunEnrichment
-from strandline.chains.decisions import Decision
+from strandline.chains.decisions import Decision, RunEnrichment
 from strandline.chains.enrichment import enrich_run
 from strandline.chains.fold_scope import fold_scope
 from strandline.chains.fold_settings import FoldSettings

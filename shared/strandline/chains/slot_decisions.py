@@ -1,11 +1,11 @@
 """What people state of themselves in place of what they said before, as the fold decides it: where
-they live and work, what they use, plan and prefer.
+they live and work, what they use, plan and prefer; and what they said later in the same slot.
 
 The decision outlives a refold, so that a replay ends the same facts, whatever release reads the
 words then. Of events that are not folded yet, the words themselves are read.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -13,7 +13,14 @@ from uuid import UUID
 
 from strandline.chains.decisions import Decision
 from strandline.db.database import TenantDb
-from strandline.llm.heuristic.slots import MAX_CHARACTERS, SlotStatement, compare, read_slots
+from strandline.llm.heuristic.slots import (
+    MAX_CHARACTERS,
+    SlotStatement,
+    compare,
+    judge,
+    read_fact,
+    read_slots,
+)
 from strandline.llm.heuristic.statements import name_speaker
 
 KIND = "slots"
@@ -146,7 +153,7 @@ def decide_slots(
     statements = [
         SaidStatement(event, statement)
         for event in read_spoken(access, event_ids)
-        for statement in _read(event)
+        for statement in _read_event(event)
     ]
     unclear = {one.statement.subject for one in statements if one.may_be_change}
     earlier = [*list_said(access, unclear, scope_id), *statements] if unclear else []
@@ -183,13 +190,62 @@ def list_said(
     statements = [
         SaidStatement(event, statement)
         for event in list_events(access, names, scope_id)
-        for statement in _read(event)
+        for statement in _read_event(event)
         if statement.subject in names
     ]
     return sorted(statements, key=lambda one: (one.event.said_at, one.event.seq), reverse=True)
 
 
-def _read(event: SlotEvent) -> Sequence[SlotStatement]:
+def _read_event(event: SlotEvent) -> Sequence[SlotStatement]:
     if event.statements is None:
         return read_slots(event.text, name_speaker(event.speaker))
     return [SlotStatement(**fields) for fields in event.statements]
+
+
+class EarlierText(NamedTuple):
+    """A text that may be out of date: an event's, or a fact's."""
+
+    text_id: UUID
+    speaker: str | None
+    """The participant who speaks in it of themselves; None: it speaks of somebody by name."""
+    said_at: datetime
+    text: str
+
+
+def find_later_statements(
+    access: TenantDb, texts: Iterable[EarlierText]
+) -> Mapping[UUID, SaidStatement]:
+    """The newest visible statement that ends or puts in doubt what a text states, by text. One SQL
+    statement, and none if no text fills a slot."""
+    slots = [(text, slot) for text in texts for slot in _read_text(text) if slot.value]
+    statements = list_said(access, {slot.subject for _, slot in slots})
+    found: dict[UUID, SaidStatement] = {}
+    for text, slot in slots:
+        later = [one for one in statements if one.is_after(text.said_at)]
+        verdict, place = judge(slot, [one.statement for one in later]) or ("restates", 0)
+        if verdict != "restates":
+            first = found.get(text.text_id)
+            newest = max(filter(None, (first, later[place])), key=lambda one: one.event.said_at)
+            found[text.text_id] = newest
+    return found
+
+
+def put_later_first(
+    text_ids: Iterable[UUID], later: Mapping[UUID, UUID], visible: Container[UUID]
+) -> list[UUID]:
+    """The texts, each once and directly after the visible one that may have changed what it
+    states."""
+    ordered = (
+        one
+        for text_id in text_ids
+        for one in (later.get(text_id), text_id)
+        if one is not None and one in visible
+    )
+    return list(dict.fromkeys(ordered))
+
+
+def _read_text(text: EarlierText) -> Sequence[SlotStatement]:
+    if text.speaker is not None and text.speaker.startswith("user:"):
+        return read_slots(text.text, name_speaker(text.speaker))
+    fact = read_fact(text.text)
+    return [fact] if fact else []

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from strandline.chains import heat, refold, store
-from strandline.chains.decided_content import ChainContent, RunEnrichment
+from strandline.chains.decisions import ChainContent, RunEnrichment
 from strandline.chains.fold_state import FoldState
 from strandline.chains.segmentation import TopicRun
 from strandline.chains.store import ChainEvent, ChainHead, ChainVersionToStore

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from uuid import UUID
 
-from strandline.chains.later_statements import EarlierText, find_later_statements, put_later_first
+from strandline.chains.slot_decisions import EarlierText, find_later_statements, put_later_first
 from strandline.db.database import TenantDb
 from strandline.graph.search.store_knowledge import list_ended_statements
 from strandline.log.store import Event

@@ -4,8 +4,7 @@ from collections.abc import Iterator, Sequence
 from statistics import fmean
 from textwrap import shorten
 
-from strandline.chains.later_statements import EarlierText, find_later_statements
-from strandline.chains.slot_decisions import SaidStatement
+from strandline.chains.slot_decisions import EarlierText, SaidStatement, find_later_statements
 from strandline.context.lines import KnowledgeSource, format_day
 from strandline.db.database import TenantDb
 from strandline.graph.nodes.identity import format_node_id

@@ -13,13 +13,14 @@ from typing import Any
 
 from strandline.http import gateway_generated_responses
 from strandline.http.gateway_generated_responses import GatewayResponse
-from strandline.local.http_routes import Match, Routes
 from strandline.local.lambda_context import Event, Handler, LambdaContext, function_name_of
 from strandline.local.proxy_event import (
     GatewayError,
     HttpRequest,
     HttpResponse,
     InvalidResponse,
+    Match,
+    Routes,
     parse_response,
     proxy_event,
 )

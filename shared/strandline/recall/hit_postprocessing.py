@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from strandline.chains.later_statements import EarlierText, find_later_statements, put_later_first
+from strandline.chains.slot_decisions import EarlierText, find_later_statements, put_later_first
 from strandline.db.database import TenantDb
 from strandline.log.read import to_event_out
 from strandline.log.store import Event

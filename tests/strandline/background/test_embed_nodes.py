@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from strandline.aws.blobs import BlobStore
-from strandline.background.embed_nodes import embed_new_nodes
+from strandline.background.embed_scopes import embed_new_nodes
 from strandline.db.database import Caller, Database
 from strandline.errors import EmbeddingUnavailable
 from strandline.graph.nodes import store_missing_vectors

@@ -13,7 +13,7 @@ import pytest
 from strandline.aws.blobs import BlobStore
 from strandline.background import process_events
 from strandline.background.missing_vectors import retry_refused_vectors
-from strandline.chains import decided_content, enrichment, judging
+from strandline.chains import decisions, enrichment, judging
 from strandline.chains.refold import drop_chains
 from strandline.chains.retry_enrichment import retry_enrichment
 from strandline.db.database import Caller, Database
@@ -298,7 +298,7 @@ def test_fold_gives_up_summary_vector_after_probe_only(
     harmless: set[str] = set()
     assert isinstance(worker.embedder, WordEmbedder)
     worker.embedder.before_embed = fail
-    placeholder_content = decided_content.make_placeholder_content(START, 3, failure)
+    placeholder_content = decisions.make_placeholder_content(START, 3, failure)
     placeholder_content = placeholder_content.model_copy(update={"rejected": None})
     with pytest.raises(EmbeddingUnavailable):
         enrichment.embed_summary(worker, placeholder_content, waits_for_model=True)

@@ -8,7 +8,7 @@ import pytest
 
 from strandline.errors import EmbeddingUnavailable
 from strandline.graph.nodes import store_joined
-from strandline.graph.search import subgraph
+from strandline.graph.search import search
 from tests.graph_calls import Graph, entity, fact
 from tests.strandline.graph.node_search import OTHERS, WHO, ask, call, names, store
 from tests.support import Gateway, ScratchDatabase
@@ -162,7 +162,7 @@ def test_graph_traversal_shows_edges_of_equally_far_nodes(
 
     graph.relate("RELATES_TO", ids[0], ids[1])
     with monkeypatch.context() as patch:
-        for module in (store_joined, subgraph):
+        for module in (store_joined, search):
             patch.setattr(module, "MAX_EDGES_BETWEEN", 1)
         cut = ask(gateway, key, "traverse", node_id=ada)
     assert (len(cut["edges"]), cut["degraded"]) == (4, ["cut_by_limit"])

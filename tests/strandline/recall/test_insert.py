@@ -13,7 +13,7 @@ from strandline.db.database import Caller
 from strandline.log import store_links_and_sources
 from strandline.log.cid import block_cid, cid_bytes
 from strandline.log.event_draft import EventDraft
-from strandline.recall import routes_write as recall_insert
+from strandline.recall import routes
 from strandline.resources import Resources
 from tests.strandline.embeddings.fake_embedders import WordEmbedder
 from tests.support import Gateway, Reply, ScratchDatabase, Tell, user_message
@@ -122,13 +122,13 @@ def test_insert_rechecks_visibility_of_found_events(
     bound, text = gateway.key(user=ALICE), "The harbour is closed on Sunday."
     secret = tell(bound, text, ALICE)["event_id"]
     shared = tell(bound, text, ALICE, BOB)["event_id"]
-    real = recall_insert.Caller
+    real = routes.Caller
     viewers: list[tuple[str, ...]] = [(ALICE,), ()]
 
     def careless(tenant: str, *_: object) -> Caller:
         return real(tenant, viewers[-1])
 
-    monkeypatch.setattr(recall_insert, "Caller", careless)
+    monkeypatch.setattr(routes, "Caller", careless)
     while viewers:
         receipt = insert_text(gateway, bound, text, ALICE, BOB, recall={"min_relevance": 0})
         assert shared in cited_ids(receipt)

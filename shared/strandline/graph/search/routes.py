@@ -23,9 +23,9 @@ from strandline.graph.search.search import (
     Finder,
     find_nearest_topics,
     make_as_of_filter,
+    read_subgraph,
     search_nodes,
 )
-from strandline.graph.search.subgraph import read_subgraph
 from strandline.http.request import Request
 from strandline.http.routes_and_responses import Response, Route, json_response
 from strandline.schemas import ParticipantsQuery

@@ -1,7 +1,7 @@
 """Search the graph: by meaning and words, by a part of a text, or along edges."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -11,8 +11,15 @@ from strandline.embeddings.embedder import Embedder
 from strandline.errors import NotFound
 from strandline.graph.nodes.identity import hash_name, normalise, parse_node_id
 from strandline.graph.nodes.node_types import NODE_TYPES, NodeType
-from strandline.graph.nodes.store_joined import JoinedNode, map_nodes_by_member, read_nodes
-from strandline.graph.nodes.store_walk import WalkFilter
+from strandline.graph.nodes.store_joined import (
+    MAX_EDGES_BETWEEN,
+    EdgeRow,
+    JoinedNode,
+    map_nodes_by_member,
+    read_nodes,
+    read_nodes_and_edges,
+)
+from strandline.graph.nodes.store_walk import MAX_NODES, WalkFilter, walk_graph
 from strandline.graph.search import store
 from strandline.graph.search.answers import to_edges, to_found_node
 from strandline.graph.search.schemas import (
@@ -23,7 +30,6 @@ from strandline.graph.search.schemas import (
     NearestTopicsRequest,
 )
 from strandline.graph.search.store import Match, NodeFilter, NodeQuery
-from strandline.graph.search.subgraph import read_subgraph
 from strandline.recall.recall import embed_query
 
 ALL_TYPES: Sequence[NodeType] = tuple(NODE_TYPES)
@@ -38,6 +44,39 @@ _HOPS = 2
 _MAX_NAMED_STARTS = 10
 _MAX_SIMILAR_STARTS = 3
 """From how many of the nearest nodes edges are followed, if the query names none."""
+
+
+@dataclass(frozen=True)
+class Subgraph:
+    """A part of the graph around some nodes."""
+
+    nodes: Sequence[JoinedNode]
+    """The start nodes first, then by distance, along the heaviest edges first."""
+    hops: Mapping[UUID, int]
+    """The distance of each node in edges."""
+    edges: Sequence[EdgeRow]
+    """The edges between these nodes: those that the walk followed, and others that it was allowed
+    to follow."""
+    is_cut: bool
+    """Whether there may be more nodes or edges."""
+
+
+def read_subgraph(access: TenantDb, start_ids: Sequence[UUID], walk: WalkFilter) -> Subgraph:
+    """Read the nodes that a walk from these nodes reaches. Always two round trips."""
+    steps = walk_graph(access, start_ids, walk)
+    hops = dict.fromkeys(start_ids, 0)
+    for step in steps:
+        hops.setdefault(step.node_id, step.hop)
+    followed_ids = {step.edge_id for step in steps}
+    nodes, edges = read_nodes_and_edges(access, list(hops), list(followed_ids), walk)
+    others = [edge.edge_id for edge in edges if edge.edge_id not in followed_ids]
+    left_out = frozenset(others[MAX_EDGES_BETWEEN:])
+    return Subgraph(
+        nodes,
+        hops,
+        [edge for edge in edges if edge.edge_id not in left_out],
+        is_cut=bool(left_out) or len(hops) >= len(start_ids) + MAX_NODES,
+    )
 
 
 @dataclass(frozen=True)
