@@ -150,7 +150,7 @@ def find_imports_of_test_modules(directory: Path) -> list[str]:
     ]
 
 
-def test_no_module_imports_a_test_module() -> None:
+def test_conventions_no_module_imports_a_test_module() -> None:
     """What several of them need lies in a helper beside them, which has a name of its subject."""
     assert find_imports_of_test_modules(ROOT / "tests") == []
 
@@ -166,9 +166,42 @@ def test_no_module_imports_a_test_module() -> None:
         "def run():\n    from tests.test_docs import blocks",
     ],
 )
-def test_an_import_of_a_test_module_is_noticed(tmp_path: Path, planted: str) -> None:
+def test_conventions_import_of_test_module_is_noticed(tmp_path: Path, planted: str) -> None:
     (tmp_path / "helper.py").write_text(f"{planted}\n")
     assert len(find_imports_of_test_modules(tmp_path)) == 1
+
+
+def find_tests_without_feature(folder: Path) -> list[str]:
+    """The tests whose name holds no word of their file's or folders' names, in any form that begins
+    alike, or is over 60 characters: who looks for the tests of a feature searches for its noun."""
+    found: list[str] = []
+    for file in sorted(folder.rglob("test_*.py")):
+        place = file.relative_to(folder).with_suffix("")
+        features = {word.removesuffix("s")[:4] for word in re.split(r"[_/]", place.as_posix())} - {
+            "test"
+        }
+        nodes = ast.walk(ast.parse(file.read_text()))
+        names = [n.name for n in nodes if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+        found += [
+            f"{file}: {name}"
+            for name in names
+            if name.startswith("test_")
+            and (
+                len(name) > 60
+                or not features & {word.removesuffix("s")[:4] for word in name.split("_")[1:]}
+            )
+        ]
+    return found
+
+
+def test_conventions_test_names_hold_their_feature() -> None:
+    assert find_tests_without_feature(ROOT / "tests") == []
+
+
+@pytest.mark.parametrize("name", ["test_only_this_one", "test_erasure_" + "x" * 60])
+def test_conventions_test_name_without_feature_is_noticed(tmp_path: Path, name: str) -> None:
+    (tmp_path / "test_erasures.py").write_text(f"def {name}():\n    ...\n")
+    assert len(find_tests_without_feature(tmp_path)) == 1
 
 
 def test_conventions_sub_packages_import_nothing() -> None:

@@ -445,7 +445,7 @@ def test_observability_document_lists_every_metric(gateway: Gateway, repository:
         assert f"| `{name}` |" in document, name
 
 
-def test_docs_page_redirects_trailing_slash(gateway: Gateway) -> None:
+def test_observability_docs_page_redirects_trailing_slash(gateway: Gateway) -> None:
     reply = gateway.call("GET", "/docs/")
     assert (reply.status, reply.headers["Location"]) == (308, "../docs")
     assert gateway.call("GET", "/docs").status == 200

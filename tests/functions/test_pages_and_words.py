@@ -31,7 +31,7 @@ def test_page_fits_scopes_of_many_long_names(gateway: Gateway) -> None:
     assert count == 50
 
 
-def test_batch_refusal_fits_response_limit(gateway: Gateway) -> None:
+def test_page_of_batch_refusal_fits_response_limit(gateway: Gateway) -> None:
     odd = {f"{n}{EMOJI * 80}": 1 for n in range(20)}
     batch = {"events": [{**user_message("x"), **odd} for _ in range(500)], "atomic": True}
     raw = str(batch).replace("'", '"').replace("True", "true").encode()
@@ -55,7 +55,7 @@ def test_search_words_find_address_as_written(gateway: Gateway, tell: Tell, addr
     assert len(without["scopes"]) == 1
 
 
-def test_payload_needs_event_visible_to_all_readers(gateway: Gateway, tell: Tell) -> None:
+def test_page_of_payload_needs_event_visible_to_all_readers(gateway: Gateway, tell: Tell) -> None:
     alice = gateway.key(user=ALICE)
     receipt: Any = tell(alice, "word " * 20_000, ALICE, speaker=ALICE)
     event = gateway.call("GET", f"/api/v1/events/{receipt['event_id']}", key=alice).body

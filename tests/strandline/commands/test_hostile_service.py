@@ -51,7 +51,9 @@ def talk(url: str, lines: Sequence[bytes]) -> list[Any]:
 @pytest.mark.parametrize(
     "line", [DEEP, b'{"a":' * 100_000, b"\xff", b'{"id":' + b"9" * 5000 + b"}"]
 )
-def test_mcp_bridge_survives_unreadable_line(server: HostileServer, line: bytes) -> None:
+def test_mcp_bridge_of_hostile_service_survives_unreadable_line(
+    server: HostileServer, line: bytes
+) -> None:
     server.play = whole(json.dumps({"jsonrpc": "2.0", "id": 7, "result": {}}).encode())
     first, second = talk(server.url, [line, json.dumps(PING).encode()])
     assert first["error"]["code"] == -32700
