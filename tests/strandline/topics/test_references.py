@@ -3,7 +3,6 @@
 import importlib
 import itertools
 import json
-import uuid
 from collections.abc import Iterator
 from typing import Any
 
@@ -424,54 +423,3 @@ def test_references_take_few_statements(
     ask(gateway, key, query=QUESTION)
     reads = [s for s in statements if "select" in s and "insert" not in s and "audit" not in s]
     assert len(reads) <= 10, reads
-
-
-def test_references_provenance_links_event_and_topic(
-    gateway: Gateway, scratch_db: ScratchDatabase, key: str, talk: list[str]
-) -> None:
-    def trace(row_id: str, **query: object) -> Any:
-        reply = gateway.call("GET", f"/api/v1/provenance/{row_id}", key=key, query=query)
-        assert reply.status == 200, reply.text
-        return reply.body
-
-    answer = ask(gateway, key, query=QUESTION)
-    root, buoy = all_topics(answer)[:2]
-    edge = {"edges": [{"event_id": talk[0], "weight": 0.5}]}
-    later = user_message("As said.", ALICE, HELPER, **edge)
-    citing = gateway.call("POST", "/api/v1/events", later, key=key).body["event_id"]
-    event = trace(talk[0])
-    assert event["kind"] == "event"
-    assert [topic["slot"] for topic in event["topics"]] == [buoy["slot"], root["slot"]]
-    assert [chain["chain_id"] for chain in event["chains"]] == [buoy["slot"]]
-    assert event["edges"] == [{"event_id": citing, "weight": 0.5}]
-    assert [vector["space"] for vector in event["vectors"]] == ["minilm-l6-v2-int8/384"]
-    assert trace(citing)["topics"] == []
-    chain = trace(buoy["slot"])
-    assert chain["kind"] == "chain"
-    assert [e["event_id"] for e in chain["events"]] == talk[:4]
-    assert [version["is_current"] for version in chain["chains"]] == [True]
-    for topic_id in (root["slot"], root["node_id"]):
-        topic = trace(topic_id)
-        assert topic["kind"] == "topic"
-        assert {e["event_id"] for e in topic["events"]} == set(talk[:12])
-    assert [e["event_id"] for e in trace(buoy["node_id"])["events"]] == talk[:4]
-    snapshot = trace(answer["snapshot"]["snapshot_id"])
-    (tree,) = snapshot["scopes"]
-    assert (tree["root_slot"], tree["cutoff"], tree["leaf_count"]) == (root["slot"], 12, 3)
-    pages: list[str] = []
-    cursor: dict[str, str] = {}
-    while True:
-        page = trace(root["slot"], limit=5, **cursor)
-        pages += [e["event_id"] for e in page["events"]]
-        if page["next_cursor"] is None:
-            break
-        cursor = {"cursor": page["next_cursor"]}
-    assert sorted(pages) == sorted(talk[:12])
-    path = f"/api/v1/provenance/{buoy['slot']}"
-    assert gateway.call("GET", path, key=key, query=cursor).status == 400
-    assert gateway.call("GET", f"/api/v1/provenance/{uuid.uuid4()}", key=key).status == 404
-    for row_id in (talk[0], root["slot"], root["node_id"], buoy["slot"]):
-        other = gateway.call("GET", f"/api/v1/provenance/{row_id}", key=gateway.key(user=BOB))
-        assert other.status == 404, row_id
-    publish(scratch_db)
-    assert trace(root["node_id"])["snapshot_version"] == 2
