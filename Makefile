@@ -38,7 +38,7 @@ quick: $(READY) ## run the tests that need no database and no other program, in 
 	@$(PY) -m pytest -q --quick -m "not source" -n 2 --dist worksteal
 
 test: npm $(READY) node_modules ## run the tests in four processes, and of the proofs a sample
-	@$(PY) -m pytest -m "not source" -n 4 --dist worksteal
+	@$(PY) -m pytest -m "not source" -n 4 --dist worksteal --durations=10 --durations-min=5
 
 check: $(READY) ## format, lint, imports, types, conventions
 	@$(PY) -m ruff format --check .
