@@ -15,7 +15,6 @@ from strandline.embeddings.embedder import Embedder
 from strandline.local.aws import LocalAws
 from strandline.local.postgres import EmbeddedPostgres
 from tests.aws_clients import share_applications, share_clients
-from tests.aws_direct import answer_directly
 from tests.connections import SESSIONS
 from tests.databases import DatabasePool
 from tests.prove.proof_runner import CASES
@@ -98,7 +97,7 @@ def scratch_db(
 @pytest.fixture(scope="module")
 def aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAws]:
     """S3 and SQS in this process."""
-    with LocalAws(tmp_path_factory.mktemp("aws")) as running, answer_directly(running):
+    with LocalAws(tmp_path_factory.mktemp("aws")) as running:
         yield running
 
 
