@@ -128,6 +128,8 @@ class SaidStatement(NamedTuple):
 
     event: SlotEvent
     statement: SlotStatement
+    is_end: bool = False
+    """Whether what it is later than surely holds no longer, rather than perhaps."""
 
     @property
     def may_be_change(self) -> bool:
@@ -213,21 +215,40 @@ class EarlierText(NamedTuple):
 
 
 def find_later_statements(
-    access: TenantDb, texts: Iterable[EarlierText]
+    access: TenantDb, texts: Iterable[EarlierText], as_of: datetime | None = None
 ) -> Mapping[UUID, SaidStatement]:
-    """The newest visible statement that ends or puts in doubt what a text states, by text. One SQL
+    """The newest visible statement that ends or puts in doubt what a text states, by text, also for
+    the events of such statements; with `as_of`, the newest that was said by then. One SQL
     statement, and none if no text fills a slot."""
     slots = [(text, slot) for text in texts for slot in _read_text(text) if slot.value]
-    statements = list_said(access, {slot.subject for _, slot in slots})
+    statements = [
+        one
+        for one in list_said(access, {slot.subject for _, slot in slots})
+        if as_of is None or not one.is_after(as_of)
+    ]
     found: dict[UUID, SaidStatement] = {}
-    for text, slot in slots:
+    text_ids = {text.text_id for text, _ in slots}
+    for text, slot in slots:  # grows: what is found may have been changed again
         later = [one for one in statements if one.is_after(text.said_at)]
         verdict, place = judge(slot, [one.statement for one in later]) or ("restates", 0)
         if verdict != "restates":
             first = found.get(text.text_id)
-            newest = max(filter(None, (first, later[place])), key=lambda one: one.event.said_at)
+            deciding = later[place]._replace(is_end=verdict == "ends")
+            newest = max(filter(None, (first, deciding)), key=lambda one: one.event.said_at)
             found[text.text_id] = newest
+            if newest.event.event_id not in text_ids:
+                text_ids.add(newest.event.event_id)
+                slots += _list_slots(newest.event, statements)
     return found
+
+
+def _list_slots(
+    event: SlotEvent, statements: Iterable[SaidStatement]
+) -> list[tuple[EarlierText, SlotStatement]]:
+    """What an event states that fills a slot."""
+    text = EarlierText(event.event_id, event.speaker, event.said_at, event.text)
+    own = (one.statement for one in statements if one.event.event_id == event.event_id)
+    return [(text, statement) for statement in own if statement.value]
 
 
 def put_later_first(

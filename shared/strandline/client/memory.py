@@ -185,6 +185,7 @@ class Memory(VerbGroup):
         sona: UUID | str | None = None,
         weights: Fields | None = None,
         now: datetime | float | str | None = None,
+        as_of: datetime | float | str | None = None,
         explain: bool | None = None,
         include: Literal["full"] | None = None,
         session_id: str | None = None,
@@ -216,6 +217,7 @@ class Memory(VerbGroup):
         expand: int | None = None,
         min_relevance: float | None = None,
         now: datetime | float | str | None = None,
+        as_of: datetime | float | str | None = None,
     ) -> answers.ContextTextOut:
         """What memory holds for a prompt: put the answer's `text` into it as it is."""
         ...

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from strandline.client import answers
 
 _POLL_SECONDS = 1.0
+_AS_OF = "Answer as of this time, such as 2026-05-08T00:00:00Z: without what came later."
 _SHOWN_CHARS = 240
 """Of a text in a table."""
 
@@ -70,6 +71,7 @@ def add(
 @reader_options
 @click.option("--limit", type=click.IntRange(1, 100), default=10, show_default=True)
 @click.option("--session", "session_id", help="Only events of this session.")
+@click.option("--as-of", help=_AS_OF)
 @click.option("--full", is_flag=True, help="Show long texts whole.")
 @click.pass_obj
 def recall(
@@ -78,6 +80,7 @@ def recall(
     people: ReaderArguments,
     limit: int,
     session_id: str | None,
+    as_of: str | None,
     full: bool,
 ) -> None:
     """Ask: the events that answer QUERY, best first."""
@@ -86,6 +89,7 @@ def recall(
         **people,
         limit=limit,
         session_id=session_id,
+        as_of=as_of,
     )
     if run.as_json:
         print_json(answer)
@@ -120,6 +124,7 @@ def _cut(text: str | None, full: bool) -> str:
 @reader_options
 @click.option("--budget", type=click.IntRange(100, 8000), help="The most tokens of the text.")
 @click.option("--session", "session_id", help="The session whose latest events are shown.")
+@click.option("--as-of", help=_AS_OF)
 @click.pass_obj
 def context(
     run: Invocation,
@@ -127,6 +132,7 @@ def context(
     people: ReaderArguments,
     budget: int | None,
     session_id: str | None,
+    as_of: str | None,
 ) -> None:
     """Print what memory holds for a prompt, as one block of text."""
     answer = run.client.context(
@@ -134,6 +140,7 @@ def context(
         **people,
         budget=budget,
         session_id=session_id,
+        as_of=as_of,
     )
     if run.as_json:
         print_json(answer)

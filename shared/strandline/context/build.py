@@ -6,11 +6,15 @@ from datetime import datetime
 from functools import partial
 from uuid import UUID
 
-from uuid_utils.compat import uuid7
-
-from strandline.chains import store_recalls
+from strandline.chains.slot_decisions import SaidStatement
 from strandline.context import session_context
-from strandline.context.event_arrangement import add_neighbours, arrange_events, find_ended
+from strandline.context.event_arrangement import (
+    add_neighbours,
+    arrange_events,
+    find_ended,
+    find_later,
+    get_time,
+)
 from strandline.context.event_source_conversion import to_source
 from strandline.context.graph_knowledge import find_knowledge
 from strandline.context.layout import BYTES_PER_TOKEN, Layout, Sources, lay_out
@@ -25,16 +29,16 @@ from strandline.context.schemas import (
 )
 from strandline.context.session_context import ChainSearchResult
 from strandline.context.short_term_memory import list_short_term_counts, list_short_term_counts_of
+from strandline.context.used_sources import UsedSources
 from strandline.db.database import TenantDb
 from strandline.embeddings.embedder import Embedder
 from strandline.errors import Invalid
 from strandline.log.store import Event
-from strandline.observability import logger
 from strandline.recall.hit_postprocessing import find_cited_events
 from strandline.recall.importance import SonaInSpace, rerank
 from strandline.recall.recall import SearchResult, make_read_token, search
 from strandline.recall.relevance import ScoredEvent
-from strandline.recall.schemas import RecallWeights
+from strandline.recall.schemas import PointInTime, RecallWeights
 from strandline.recall.store import read_hits, read_neighbours
 from strandline.sessions import store_chains
 from strandline.sessions.chains_view import SessionReadContext
@@ -53,21 +57,6 @@ _MAX_WEAK_EVENTS = 3
 judges them better than a threshold does."""
 _LINE_BYTES = 20
 """The minimum bytes of an event's line in addition to its text."""
-
-
-@dataclass(frozen=True)
-class UsedSources:
-    """The events and chains that answered a question, to be recorded as used."""
-
-    chains: Sequence[MatchedChain] = ()
-    event_ids: Sequence[UUID] = ()
-    source_ids: Sequence[UUID] = ()
-    """Events behind the topics and the known facts. They are shown, but not necessarily cited."""
-
-    @property
-    def count(self) -> int:
-        """The number of events and chains."""
-        return len(self.chains) + len(self.event_ids)
 
 
 @dataclass(frozen=True)
@@ -100,6 +89,8 @@ class _TextLimits:
     """The maximum number of events to add because the best ones cite them."""
     today: datetime | None = None
     """The day of the question."""
+    as_of: datetime | None = None
+    """The time for which it is asked: nothing later is shown."""
 
     @property
     def neighbourhood_count(self) -> int:
@@ -146,7 +137,8 @@ def build_context_text(
         request.budget,
         answering,
         expand=request.expand,
-        today=request.now or now,
+        today=request.choose_now(now),
+        as_of=request.as_of,
     )
     return _write_text(access, recent, knowledge, matches, limits)
 
@@ -169,19 +161,23 @@ def _find(
         access,
         embedder,
         request.query,
-        now=request.now or now,
+        now=request.choose_now(now),
         vector_timeout=vector_timeout,
-        filters={},
+        filters=request.to_period(),
         min_known=tuning.min_known,
         exclude=answering.exclude if answering else (),
     )
     chains = session_context.list_relevant_chains(
         access, embedder.space, result, request.min_relevance
     )
-    knowledge = find_knowledge(access, tuning, request.query, result.vector, embedder.space)
+    knowledge: Sequence[KnowledgeSource] = ()
+    if request.as_of is None:
+        knowledge = find_knowledge(access, tuning, request.query, result.vector, embedder.space)
+    else:
+        chains = [chain for chain in chains if chain.last_event_at <= request.as_of]
     token = make_read_token(access, result.result, result.space)
     if answering:
-        events, asked_at = result.ranking.events, request.now or now
+        events, asked_at = result.ranking.events, request.choose_now(now)
         by_weight, _ = rerank(access, events, answering.weights, asked_at, now, answering.sona)
         result = replace(result, ranking=replace(result.ranking, events=by_weight))
     return ChainSearchResult(chains, result, token), knowledge
@@ -218,18 +214,32 @@ def _write_text(
         if is_weak := not relevant and request.min_relevance is None:
             relevant = matches.search.ranking.events[:_MAX_WEAK_EVENTS][: request.limit]
         best = _take_enough(relevant, matches.search, recent, request.budget)
-    shown = best if is_weak else _add_cited(access, relevant, best, request.expand)
+    shown = best if is_weak else _add_cited(access, relevant, best, request)
     around = 0 if is_weak else request.neighbourhood_count
     neighbours = read_neighbours(access, best, around) if best else ()
     events: dict[UUID, Event] = {event.event_id: event for event in neighbours}
     first_cited = [event_id for source in matches.chains for event_id in source.event_ids[:1]]
     first_cited += [event_id for source in knowledge for event_id in source.event_ids[:2]]
     events |= read_hits(access, list(dict.fromkeys([*recent, *shown, *first_cited])))
+    if as_of := request.as_of:
+        events = {i: event for i, event in events.items() if get_time(event) <= as_of}
+        neighbours = [event for event in neighbours if event.event_id in events]
     exclude = request.answering.exclude if request.answering else ()
     found_ids = add_neighbours(shown, events, neighbours, around)
-    event_ids = arrange_events(access, found_ids, events, joins_later=not request.is_one_session)
-    ended = find_ended(access, events.values())
-    make_source = partial(to_source, ended=ended, notes_late=request.answering is not None)
+    later: Mapping[UUID, SaidStatement] = {}
+    if matches.search:
+        later = find_later(access, [*recent, *found_ids], events, as_of)
+    if request.is_one_session:
+        later = {i: said for i, said in later.items() if said.event.event_id in events}
+    found_ids = [*(later[i].event.event_id for i in recent if i in later), *found_ids]
+    event_ids = arrange_events(access, found_ids, events, later)
+    shown_ids = {*recent, *event_ids}.difference(exclude)
+    make_source = partial(
+        to_source,
+        ended=find_ended(access, events.values(), as_of),
+        later={i: said for i, said in later.items() if said.event.event_id in shown_ids},
+        notes_late=request.answering is not None,
+    )
     layout = lay_out(
         Sources(
             recent=[make_source(events[i], count) for i, count in recent.items() if i in events],
@@ -249,11 +259,12 @@ def _write_text(
 
 
 def _add_cited(
-    access: TenantDb, relevant: Sequence[ScoredEvent], best: Sequence[UUID], expand: int
+    access: TenantDb, relevant: Sequence[ScoredEvent], best: Sequence[UUID], request: _TextLimits
 ) -> Sequence[UUID]:
     """The best events with those that they cite, which stand after the first, so that a budget that
     does not hold all has room for them."""
-    cited = find_cited_events(access, relevant, {}, expand, best[:1])
+    period = PointInTime(as_of=request.as_of).to_period()
+    cited = find_cited_events(access, relevant, period, request.expand, best[:1])
     return list(dict.fromkeys([*best[:1], *cited, *best[1:]]))
 
 
@@ -331,20 +342,3 @@ def _to_use(matches: ChainSearchResult, layout: Layout, best: Sequence[UUID]) ->
         ],
         layout.source_ids,
     )
-
-
-def record_use(access: TenantDb, use: UsedSources, now: datetime) -> bool:
-    """Record that a text showed these events and chains, which keeps the chains warm: each counts
-    once. A failure here does not affect the text, which is already built. Returns False if nothing
-    was recorded."""
-    recall_id = uuid7()
-    used_chains = [(row.chain_id, row.scope_id, row.participants) for row in use.chains]
-    try:
-        if used_chains:
-            store_recalls.record_chains(access, recall_id, used_chains, now)
-        if use.event_ids:
-            store_recalls.record_events(access, recall_id, use.event_ids, now)
-    except Exception as error:  # without the record the chain only cools sooner
-        logger.warning("recall not recorded", extra={"error": type(error).__name__})
-        return False
-    return True

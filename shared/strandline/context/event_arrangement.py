@@ -1,9 +1,15 @@
 """Which events a context shows beside those that answer the question, and in which order."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from uuid import UUID
 
-from strandline.chains.slot_decisions import EarlierText, find_later_statements, put_later_first
+from strandline.chains.slot_decisions import (
+    EarlierText,
+    SaidStatement,
+    find_later_statements,
+    put_later_first,
+)
 from strandline.db.database import TenantDb
 from strandline.graph.search.store_knowledge import list_ended_statements
 from strandline.log.store import Event
@@ -11,26 +17,49 @@ from strandline.recall.store import SessionNeighbour, read_hits
 
 _SHORT_CHARS = 40
 """A shorter event is shown with the one before it, because it says little on its own."""
-_MAX_EVENTS = 40
+_MAX_EVENTS = 50
 """How many of the best events are looked at."""
 
 
-def find_ended(access: TenantDb, events: Iterable[Event]) -> set[UUID]:
-    """Those of these events that are statements of facts which hold no longer."""
-    return list_ended_statements(access, [e.event_id for e in events if e.type == "statement"])
+def find_ended(access: TenantDb, events: Iterable[Event], as_of: datetime | None) -> set[UUID]:
+    """Those of these events that are statements of facts which hold no longer, now or at
+    `as_of`."""
+    event_ids = [event.event_id for event in events if event.type == "statement"]
+    return list_ended_statements(access, event_ids, as_of)
+
+
+def find_later(
+    access: TenantDb,
+    event_ids: Sequence[UUID],
+    events: Mapping[UUID, Event],
+    as_of: datetime | None,
+) -> Mapping[UUID, SaidStatement]:
+    """The newest visible statement, by `as_of`, that may have changed what one of the first of
+    these events states, by event."""
+    shown = [events[event_id] for event_id in event_ids[:_MAX_EVENTS] if event_id in events]
+    texts = [
+        EarlierText(event.event_id, event.speaker, get_time(event), event.content)
+        for event in shown
+        if event.content
+    ]
+    return find_later_statements(access, texts, as_of)
+
+
+def get_time(event: Event) -> datetime:
+    """When an event happened; if it does not state this, when it was recorded."""
+    return event.occurred_at or event.recorded_at
 
 
 def arrange_events(
     access: TenantDb,
     event_ids: Sequence[UUID],
     events: dict[UUID, Event],
-    *,
-    joins_later: bool,
+    later: Mapping[UUID, SaidStatement],
 ) -> list[UUID]:
-    """The events in their order of preference, without statements that repeat one before them. With
-    `joins_later` each is directly after the visible event that may have changed what it states, so
-    that a budget cuts off neither alone. Adds such events to `events` if they are missing there."""
-    joined_ids = _join_later(access, event_ids, events) if joins_later else event_ids
+    """The events in their order of preference, without statements that repeat one before them. Each
+    is directly after the one of `later` that may have changed what it states, so that a budget cuts
+    off neither alone. Adds such events to `events` if they are missing there."""
+    joined_ids = _join_later(access, event_ids, events, later)
     return _drop_repeated(joined_ids, events)
 
 
@@ -44,21 +73,16 @@ def _drop_repeated(event_ids: Iterable[UUID], events: Mapping[UUID, Event]) -> l
 
 
 def _join_later(
-    access: TenantDb, event_ids: Sequence[UUID], events: dict[UUID, Event]
+    access: TenantDb,
+    event_ids: Sequence[UUID],
+    events: dict[UUID, Event],
+    later: Mapping[UUID, SaidStatement],
 ) -> list[UUID]:
-    shown = [events[event_id] for event_id in event_ids[:_MAX_EVENTS] if event_id in events]
-    texts = [
-        EarlierText(
-            event.event_id, event.speaker, event.occurred_at or event.recorded_at, event.content
-        )
-        for event in shown
-        if event.content
-    ]
-    later = {one: said.event.event_id for one, said in find_later_statements(access, texts).items()}
-    missing = set(later.values()) - events.keys()
+    changed_by = {one: said.event.event_id for one, said in later.items()}
+    missing = set(changed_by.values()) - events.keys()
     if missing:
         events.update(read_hits(access, sorted(missing)))
-    return put_later_first(event_ids, later, events)
+    return put_later_first(event_ids, changed_by, events)
 
 
 def add_neighbours(

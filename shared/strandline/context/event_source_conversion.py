@@ -1,10 +1,12 @@
 """Convert stored events to the sources of lines."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import timedelta
+from types import MappingProxyType
 from uuid import UUID
 
-from strandline.context.lines import EventSource
+from strandline.chains.slot_decisions import SaidStatement
+from strandline.context.lines import EventSource, LaterMark
 from strandline.log.store import Event
 
 _LATE = timedelta(days=1)
@@ -12,11 +14,17 @@ _LATE = timedelta(days=1)
 
 
 def to_source(
-    event: Event, stands_for: int = 1, *, ended: Collection[UUID] = (), notes_late: bool = False
+    event: Event,
+    stands_for: int = 1,
+    *,
+    ended: Collection[UUID] = (),
+    later: Mapping[UUID, SaidStatement] = MappingProxyType({}),
+    notes_late: bool = False,
 ) -> EventSource:
     """Convert an event that represents `stands_for` recent events. Its line says whether it is one
-    of `ended`, the statements that hold no longer, and, with `notes_late`, whether it was added
-    later than it happened."""
+    of `ended`, the statements that hold no longer, which `later` statement may have changed it,
+    and, with `notes_late`, whether it was added later than it happened."""
+    changed_by = later.get(event.event_id)
     said_at = event.occurred_at or event.recorded_at
     return EventSource(
         event_id=event.event_id,
@@ -28,6 +36,7 @@ def to_source(
         stands_for=stands_for,
         session_id=event.session_id,
         is_ended=event.event_id in ended,
+        later=LaterMark(changed_by.event.said_at, changed_by.is_end) if changed_by else None,
         is_late=notes_late and event.recorded_at - said_at >= _LATE,
     )
 

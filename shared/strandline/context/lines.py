@@ -29,6 +29,14 @@ _WORD = re.compile(r"\w+")
 _KINDS = {"fact": "", "change": ", said since"}
 
 
+class LaterMark(NamedTuple):
+    """A later statement, as the line of an earlier one names it."""
+
+    said_at: datetime
+    is_end: bool
+    """Whether the earlier one surely holds no longer."""
+
+
 class EventSource(NamedTuple):
     """An event that may be shown."""
 
@@ -46,6 +54,8 @@ class EventSource(NamedTuple):
     """Whether to mark it as added later than it happened."""
     is_ended: bool = False
     """Whether to mark it as a statement that holds no longer."""
+    later: LaterMark | None = None
+    """The later statement in the text that may have changed what it states."""
 
 
 class ChainSource(NamedTuple):
@@ -156,6 +166,9 @@ def event_line(
         notes.append(REMEMBERED_LATER)
     if event.is_ended:
         notes.append("no longer so")
+    if event.later:
+        doubt = "" if event.later.is_end else "perhaps "
+        notes.append(f"{doubt}no longer: see {format_day(event.later.said_at)}")
     name = sanitize_label(display_name(event.speaker), _NAME_CHARS) if event.speaker else ""
     who = " ".join(filter(None, [name, f"({', '.join(notes)})" if notes else ""])) or "user"
     minute = f" {format_minute(event.said_at)}" if has_minute else ""

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from strandline.config import get_settings
 from strandline.context import session_context, short_term_memory
-from strandline.context.build import UsedSources, build_context_text, build_session_text, record_use
+from strandline.context.build import build_context_text, build_session_text
 from strandline.context.schemas import (
     ContextQuery,
     ContextTextOut,
@@ -16,6 +16,7 @@ from strandline.context.schemas import (
     TopicsOut,
 )
 from strandline.context.session_context import search_session
+from strandline.context.used_sources import UsedSources, record_use
 from strandline.db.database import TenantDb
 from strandline.errors import Invalid, NotFound, StateConflict
 from strandline.http.request import Request

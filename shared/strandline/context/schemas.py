@@ -10,10 +10,10 @@ from typing_extensions import Self
 from strandline.graph.search.schemas import KnownGraph
 from strandline.log.schemas_fields import Origin, SessionId
 from strandline.log.schemas_read import EventOut
+from strandline.recall.schemas import PointInTime
 from strandline.schemas import (
     PARSE_COUNT,
     PARSE_NUMBER,
-    Moment,
     Participants,
     RequestModel,
     ResponseModel,
@@ -24,8 +24,9 @@ from strandline.sessions.schemas import MAX_CHAINS, ChainOut, MadeBy, ScopeIdQue
 MIN_BUDGET, MAX_BUDGET, DEFAULT_BUDGET = 100, 8000, 1000
 
 
-class ContextTextRequest(RequestModel):
-    """The memory to get for a prompt: an optional question, and a budget."""
+class ContextTextRequest(PointInTime):
+    """The memory to get for a prompt: an optional question, and a budget. With `as_of`, topics with
+    later events are left out, too, and the knowledge graph, which holds what is so now."""
 
     query: str | None = Field(default=None, min_length=1, max_length=8000)
     """The question that topics and events should answer. Absent: short-term memory and the latest
@@ -52,9 +53,12 @@ class ContextTextRequest(RequestModel):
     single event is left out, but the text has no events for the question if `known` is below the
     threshold `min_known`, which comes from the tenant's tuning, else from the deployment's, else
     from the calibration of the embedding space."""
-    now: Moment | None = None
-    """The time to which expressions like "yesterday" or "before May" in the question refer, in the
-    tenant's time zone. By default the server's time."""
+
+    @model_validator(mode="after")
+    def _check_question(self) -> Self:
+        if self.as_of and self.query is None:
+            raise ValueError("as_of needs a query: without one, a text shows the newest events")
+        return self
 
 
 class Citation(ResponseModel):

@@ -84,7 +84,8 @@ def hit_line(hit: Item) -> str:
     which could imitate what follows it."""
     relevance = "" if hit["relevance"] is None else f", relevance {hit['relevance']:.2f}"
     who = sanitize_name(hit["speaker"]) or "unnamed"
-    start = f"- event {hit['event_id']}{relevance}, {moment(hit['occurred_at'])}, {who}"
+    later = f", superseded by event {hit['superseded_by']}" if hit["superseded_by"] else ""
+    start = f"- event {hit['event_id']}{relevance}, {moment(hit['occurred_at'])}, {who}{later}"
     return f"{start}: {sanitize_text(hit['text'] or hit['name'] or '')}"
 
 

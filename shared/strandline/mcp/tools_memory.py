@@ -55,7 +55,7 @@ _WEAKER = (
 
 def recall(context: ToolContext, arguments: Arguments) -> str:
     """Search events by meaning and words."""
-    body = pick(arguments, "query", "limit", "expand", "sona", *_FILTERS)
+    body = pick(arguments, "query", "limit", "expand", "as_of", "sona", *_FILTERS)
     body |= weights_of(arguments) | context.get_read_participants(arguments)
     answer = context.operations.call("POST /api/v1/recall", body)
     if arguments.get("format") == "json":
@@ -72,7 +72,7 @@ def weights_of(arguments: Arguments) -> dict[str, Any]:
 
 def get_context(context: ToolContext, arguments: Arguments) -> str:
     """Memory for a prompt, as one block of text."""
-    body = pick(arguments, "query", "budget", "session_id", "expand")
+    body = pick(arguments, "query", "budget", "session_id", "expand", "as_of")
     return _ask_for_block(
         context,
         "POST /api/v1/context",
@@ -214,6 +214,7 @@ _TIMES: dict[str, Schema] = {
     "since": text("From this time on, as in 2026-05-08T00:00:00Z."),
     "until": text("Before this time."),
 }
+_AS_OF = text("Answer as of this time, without what came later, as in 2026-05-08T00:00:00Z.")
 _BUDGET = whole("Tokens of the answer, 100 to 8000.")
 EVENT_KEY = text("Your own key: the same key is stored once, however often it is sent.")
 _EVENT: dict[str, Schema] = {
@@ -243,6 +244,7 @@ TOOLS = (
             "budget": _BUDGET,
             "session_id": SESSION,
             "expand": _EXPAND,
+            "as_of": _AS_OF,
             **_READ,
         },
     ),
@@ -256,6 +258,7 @@ TOOLS = (
             "query": text("The question, in a sentence."),
             "limit": whole("How many events, 1 to 100 (default 10)."),
             "expand": _EXPAND,
+            "as_of": _AS_OF,
             **_TIMES,
             **WEIGHTS,
             "recency_weight": number("0 to 1: prefer what is new."),

@@ -12,9 +12,10 @@ from typing import Literal, NamedTuple
 from uuid import UUID
 
 from strandline.config import PREFIX, get_settings
-from strandline.context.build import SonaAnswerOptions, UsedSources, build_context_text
+from strandline.context.build import SonaAnswerOptions, build_context_text
 from strandline.context.layout import BYTES_PER_TOKEN
 from strandline.context.schemas import MIN_BUDGET, ContextTextOut, ContextTextRequest
+from strandline.context.used_sources import UsedSources
 from strandline.db.database import TenantDb
 from strandline.embeddings.embedder import Embedder
 from strandline.errors import ModelMisconfigured, ModelUnavailable, StateConflict

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from strandline import participants
 from strandline.auth.principals import Principal
-from strandline.context.build import record_use
+from strandline.context.used_sources import record_use
 from strandline.db.database import Caller, TenantDb
 from strandline.errors import (
     Conflict,

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from strandline.context.build import record_use
+from strandline.context.used_sources import record_use
 from strandline.db.database import TenantDb
 from strandline.llm.tasks import LlmTasks
 from strandline.llm.types import MemoryAnswer, ModelResult, TaskContext

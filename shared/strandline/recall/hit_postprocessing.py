@@ -99,6 +99,7 @@ def make_unscored_hit(event: Event, request: RecallRequest, why: Sequence[str]) 
         piece=None,
         relevance=None,
         why=list(why),
+        superseded_by=None,
         features=None,
         event=to_event_out(event) if request.include == "full" else None,
     )
@@ -119,22 +120,34 @@ def make_edge_hits(
     ]
 
 
-def join_later(access: TenantDb, hits: Sequence[Hit], request: RecallRequest) -> list[Hit]:
-    """The hits, at most `limit`, each directly after the event, found or not, that may have changed
-    what it states. Not with a filter, which such an event may not pass."""
+def join_later(
+    access: TenantDb, found_hits: Sequence[Hit], edge_hits: Sequence[Hit], request: RecallRequest
+) -> list[Hit]:
+    """The found hits, at most `limit`, each directly after the event, found or not, that may have
+    changed what it states; then the hits of edges. Each names that event. With a filter, which such
+    an event may not pass, all stay as they are but for that name."""
     texts = [
         EarlierText(hit.event_id, hit.speaker, hit.occurred_at, hit.text)
-        for hit in hits
+        for hit in (*found_hits, *edge_hits)
         if hit.text
     ]
-    if request.to_filter():
-        return list(hits)
-    later = {one: said.event.event_id for one, said in find_later_statements(access, texts).items()}
+    statements = find_later_statements(access, texts, request.as_of)
+    changed_by = {one: said.event.event_id for one, said in statements.items()}
+    hits, cited = (
+        [hit.model_copy(update={"superseded_by": changed_by.get(hit.event_id)}) for hit in some]
+        for some in (found_hits, edge_hits)
+    )
+    if request.has_filters:
+        return [*hits, *cited]
+    later = {hit.event_id: hit.superseded_by for hit in hits if hit.superseded_by}
     places = {hit.event_id: place for place, hit in enumerate(hits)}
     hit_by_id = {hit.event_id: hit for hit in hits}
     if missing := set(later.values()) - places.keys():
         for event in store.read_hits(access, sorted(missing)).values():
-            hit_by_id[event.event_id] = make_unscored_hit(event, request, ())
+            hit = make_unscored_hit(event, request, ())
+            hit_by_id[event.event_id] = hit.model_copy(
+                update={"superseded_by": changed_by.get(event.event_id)}
+            )
     for earlier_id, newer_id in later.items():
         newer = hit_by_id.get(newer_id)
         comes_later = places.get(newer_id, len(hits)) > places[earlier_id]
@@ -142,7 +155,9 @@ def join_later(access: TenantDb, hits: Sequence[Hit], request: RecallRequest) ->
             why = [*newer.why, _LATER]
             hit_by_id[newer_id] = newer.model_copy(update={"why": why})
     ordered = put_later_first(places, later, hit_by_id)
-    return [hit_by_id[event_id] for event_id in ordered][: request.limit]
+    joined = [hit_by_id[event_id] for event_id in ordered][: request.limit]
+    joined_ids = {hit.event_id for hit in joined}
+    return [*joined, *(hit for hit in cited if hit.event_id not in joined_ids)]
 
 
 def find_cited_events(

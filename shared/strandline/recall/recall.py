@@ -214,31 +214,30 @@ def recall(
     """The best hits for a question, best first; none if no event is relevant enough. `degraded`
     reports a search by words alone, or a response that was full before `limit` hits. `min_known` is
     the deployment's threshold, `sona_id` the sona that the request names."""
+    asked_at = request.choose_now(now)
     search_result = search(
         access,
         embedder,
         request.query,
-        now=request.now or now,
+        now=asked_at,
         vector_timeout=vector_timeout,
         filters=request.to_filter(),
         min_known=min_known,
     )
     relevant = search_result.select(request.min_relevance)
     sona = SonaInSpace(sona_id, embedder.space) if sona_id else None
-    by_weight, traits = rerank(access, relevant, request.weights, request.now or now, now, sona)
+    by_weight, traits = rerank(access, relevant, request.weights, asked_at, now, sona)
     best = by_weight[: request.limit]
     supporting = find_cited_events(access, best, request.to_filter(), request.expand)
     events = store.read_hits(access, [e.candidate.event_id for e in best] + supporting)
     scored_hits = [
-        _to_hit(
-            scored_event, events[scored_event.candidate.event_id], search_result, request, traits
-        )
-        for scored_event in best
-        if scored_event.candidate.event_id in events
+        _to_hit(scored, events[scored.candidate.event_id], search_result, request, traits)
+        for scored in best
+        if scored.candidate.event_id in events
     ]
-    found_hits = join_later(access, scored_hits, request)
-    edge_hits = make_edge_hits(events, supporting, found_hits, request)
-    fitting = fit_to_budget(found_hits + edge_hits, request.max_tokens)
+    edge_hits = make_edge_hits(events, supporting, scored_hits, request)
+    found = join_later(access, scored_hits, edge_hits, request)
+    fitting = fit_to_budget(found, request.max_tokens)
     hits = fit_to_page(fitting)
     is_cut = len(hits) < len(fitting)
     if request.order == "time":
@@ -307,6 +306,7 @@ def _to_hit(
         piece=piece,
         relevance=search_result.to_probability(scored_event.relevance),
         why=_list_match_reasons(scored_event, search_result.words),
+        superseded_by=None,
         features=features if request.explain else None,
         event=to_event_out(event) if request.include == "full" else None,
     )

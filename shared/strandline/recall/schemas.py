@@ -2,15 +2,16 @@
 recall."""
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, Literal
 from uuid import UUID
 
-from pydantic import Field
-from typing_extensions import TypeAliasType
+from pydantic import Field, model_validator
+from typing_extensions import Self, TypeAliasType
 
 from strandline.log.schemas_append import AppendRequest, Receipt
 from strandline.log.schemas_read import EdgeOut, EventOut, Filters
+from strandline.moments import LAST_MOMENT
 from strandline.schemas import Moment, Participants, RequestModel, ResponseModel
 
 _Weight = TypeAliasType("_Weight", Annotated[float, Field(ge=0, le=1, strict=True)])
@@ -32,7 +33,37 @@ class RecallWeights(RequestModel):
     cosine similarity of the event and the sona's centroid."""
 
 
-class RecallRequest(Filters):
+class PointInTime(RequestModel):
+    """When a question is asked, and for which time."""
+
+    now: Moment | None = None
+    """The time to which expressions like "yesterday" or "before May" in the question refer, in the
+    tenant's time zone. By default `as_of`, else the server's time."""
+    as_of: Moment | None = None
+    """Answer as one could have at this time: events that happened later (`occurred_at`, else
+    `recorded_at`) are left out and supersede nothing. An event that was stored later but happened
+    by then counts; one that was erased since does not. By default nothing is left out. Never after
+    `now`."""
+
+    @model_validator(mode="after")
+    def _check_as_of(self) -> Self:
+        if self.as_of and self.now and self.as_of > self.now:
+            raise ValueError("as_of must not be after now: that is when the question is asked")
+        return self
+
+    def choose_now(self, clock: datetime) -> datetime:
+        """The time at which the question is asked; by default `as_of`, else `clock`."""
+        return self.now or self.as_of or clock
+
+    def to_period(self) -> Mapping[str, object]:
+        """The filter that leaves out what happened after `as_of`."""
+        if self.as_of is None or self.as_of == LAST_MOMENT:
+            return {}
+        # `until` is exclusive, and a stored time has microseconds
+        return {"until": (self.as_of + timedelta(microseconds=1)).isoformat()}
+
+
+class RecallRequest(PointInTime, Filters):
     """A question to search memory for."""
 
     query: str = Field(min_length=1, max_length=8000)
@@ -62,13 +93,27 @@ class RecallRequest(Filters):
     weights: RecallWeights | None = None
     """Additional weights for the order of the hits: recency, importance and the sona. By default
     none is used. They do not change which events are found, nor `relevance` and `known`."""
-    now: Moment | None = None
-    """The time to which expressions like "yesterday" or "before May" in the question refer, in the
-    tenant's time zone. By default the server's time."""
     explain: bool = Field(default=False, strict=True)
     """Whether each hit includes the features of its score."""
     include: Literal["full"] | None = None
     """`full`: each hit includes the whole event."""
+
+    @model_validator(mode="after")
+    def _check_since(self) -> Self:
+        if self.as_of and self.since and self.since > self.as_of:
+            raise ValueError("since must not be after as_of: what happened after it is left out")
+        return self
+
+    @property
+    def has_filters(self) -> bool:
+        """Whether the caller narrows the search, other than by `as_of`."""
+        return bool(super().to_filter())
+
+    def to_filter(self) -> Mapping[str, object]:
+        """The filters that are set, and what `as_of` leaves out, as one filter."""
+        period = self.to_period()
+        is_narrower = self.until and self.as_of and self.until <= self.as_of
+        return {**super().to_filter(), **({} if is_narrower else period)}
 
 
 class Piece(ResponseModel):
@@ -101,6 +146,10 @@ class Hit(ResponseModel):
     """The words of the question that it contains, in the index's form; `meaning` if it is similar
     in meaning; `edge` if `expand` added it; `later` if it may have changed what the next hit
     states, a home, a job, a tool, a plan or a preference, and so comes before it."""
+    superseded_by: UUID | None
+    """The newest visible event, no later than `as_of`, in which its speaker says what ends or may
+    have changed what this one states: a home, a job, a tool, a plan or a preference. It may be no
+    hit itself, because of `limit`, `max_tokens` or a filter. Null where nothing does."""
     features: Mapping[str, float] | None
     """With `explain`, the features of its score; with `weights`, also its recency and importance, 0
     to 1, and, with a `sona`, how much it belongs to the sona. docs/recall.md describes each."""

@@ -46,6 +46,11 @@ def test_cli_add_recall_context_as_text_and_json(run: Run) -> None:
     assert run("recall", "log of waves", "--user", "alice", "--full")[1].count("waves,") == 100
     code, out, _ = run("context", "buoy", "--user", "alice", "--budget", "300")
     assert out.startswith("<memory-")
+    then = ("--user", "alice", "--as-of", "2026-01-01T00:00:00Z")
+    assert run("recall", "buoy", *then)[1] == "Nothing is known about this.\n"
+    assert "buoy goes" not in run("context", "buoy", *then)[1]
+    code, _, err = run("context", *then)
+    assert (code, "as_of needs a query" in err) == (1, True)
     code, out, _ = run("recall", "x", "--user", "nobody")
     assert out == "Nothing is known about this.\n"
 

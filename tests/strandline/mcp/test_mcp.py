@@ -602,7 +602,7 @@ def node_of(text: str) -> dict[str, Any]:
 
 def hit_of(text: str) -> dict[str, Any]:
     hit = {"event_id": "1", "relevance": 0.5, "occurred_at": "2026-05-08T10:00:00Z", "name": None}
-    return {**hit, "speaker": f"user:{text}", "text": text}
+    return {**hit, "speaker": f"user:{text}", "text": text, "superseded_by": None}
 
 
 def test_mcp_fence_contains_stored_text() -> None:

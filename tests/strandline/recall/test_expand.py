@@ -227,6 +227,7 @@ def make_hit(at: int, text: str = "") -> Hit:
         piece=None,
         relevance=None,
         why=[],
+        superseded_by=None,
         features=None,
         event=None,
     )

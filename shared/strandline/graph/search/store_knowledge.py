@@ -4,6 +4,7 @@ fact that holds no longer."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import LiteralString
 from uuid import UUID
 
@@ -217,8 +218,11 @@ class _StatementId:
     event_id: UUID
 
 
-def list_ended_statements(access: TenantDb, event_ids: Sequence[UUID]) -> set[UUID]:
-    """Those of these statements that state a fact which holds no longer, as far as visible."""
+def list_ended_statements(
+    access: TenantDb, event_ids: Sequence[UUID], as_of: datetime | None = None
+) -> set[UUID]:
+    """Those of these statements that state a fact which holds no longer, or held no longer at
+    `as_of`, as far as visible."""
     if not event_ids:
         return set()
     rows = access.fetch(
@@ -231,8 +235,9 @@ def list_ended_statements(access: TenantDb, event_ids: Sequence[UUID]) -> set[UU
             where g.tenant_id = o.tenant_id and g.node_id = o.target_id and g.type = 'fact'
             offset 0) g
         where o.tenant_id = current_tenant() and o.source_id = any (%(event_ids)s)
-            and o.source_version is null and not o.patch ? 'upkeep' and g.valid_to <= now()
+            and o.source_version is null and not o.patch ? 'upkeep'
+                and g.valid_to <= coalesce(%(as_of)s::timestamptz, now())
         """,
-        {"event_ids": list(event_ids)},
+        {"event_ids": list(event_ids), "as_of": as_of},
     )
     return {row.event_id for row in rows}

@@ -25,6 +25,13 @@ _ADVERBS = (
     r"actually|really|always) )*"
 )
 _NO_MORE = r"any ?(?:more|longer)"
+ADJECTIVES = (
+    r"[a-z-]+, (?!(?:not|but|and|or|nor|because|so|since|as|although|though|if|when|while|then|"
+    r"even|especially|mostly|mainly|usually|actually|really|just|only|too|no|than|instead|rather|please|"
+    r"thanks|both|to|for|in|on|at|with|without|is|are|do|i|my|our|his|her|their|your|the|an?|it|he|"
+    r"she|they|we|you|this|that|which|who)\b)(?=[a-z-]+ [a-z])"
+)
+"""An adjective before another and a noun: slow, quiet films."""
 _FOR_USE = (
     r"(?: for (?!(?:an?|one|two|three|four|some|many|\d+|everything|now|years|months|weeks)\b)"
     rf"(?:all )?(?:our |my |the |his |her |their )?(?P<use>{_TOPIC}){_CLAUSE_END})?"
@@ -179,7 +186,8 @@ _SOURCES: Sequence[tuple[Slot, str, bool, str]] = (
     ("plan", "", True, rf"{{AM}} not (?:going|planning) to (?P<old>{_WORDS}) {_NO_MORE}"),
     (
         *("preference", "prefer", False),
-        rf"{{S}} {_ADVERBS}(?:prefers?|favou?rs?) (?P<value>{_WORDS}){_CLAUSE_END}",
+        rf"{{S}} {_ADVERBS}(?:prefers?|favou?rs?) (?P<value>(?:{ADJECTIVES})?{_WORDS})"
+        rf"{_CLAUSE_END}",
     ),
     (
         *("preference", "prefer", False),

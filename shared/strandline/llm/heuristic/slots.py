@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from strandline.llm.heuristic.fact_forms import DOUBTS, MAX_CONTENT, StatedFact
-from strandline.llm.heuristic.slot_forms import FACTS, SPOKEN, Slot, SlotForm
+from strandline.llm.heuristic.slot_forms import ADJECTIVES, FACTS, SPOKEN, Slot, SlotForm
 from strandline.llm.heuristic.words import is_ordinary, iter_stems, split_sentences, word_list
 
 MAX_CHARACTERS = 4000
@@ -277,6 +277,7 @@ def _words(text: str) -> set[str]:
 
 def _head(value: str) -> str:
     """The stem of the last word of a noun phrase."""
+    value = re.sub(rf"^{ADJECTIVES}", "", value)
     phrase = re.split(r"\b(?:in|on|for|when|with|of|to|over|at|than|and|if)\b|,", value)[0]
     return ([*iter_stems(phrase)] or [""])[-1]
 
