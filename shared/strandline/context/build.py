@@ -1,6 +1,6 @@
 """Build the text of a context: collect the candidates, and lay them out."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -15,10 +15,10 @@ from strandline.context.event_arrangement import (
     find_later,
     get_time,
 )
-from strandline.context.event_source_conversion import to_source
+from strandline.context.event_source_conversion import to_source, to_topic
 from strandline.context.graph_knowledge import find_knowledge
 from strandline.context.layout import BYTES_PER_TOKEN, Layout, Sources, lay_out
-from strandline.context.lines import ChainSource, KnowledgeSource
+from strandline.context.lines import KnowledgeSource
 from strandline.context.schemas import (
     DEFAULT_BUDGET,
     Citation,
@@ -29,7 +29,7 @@ from strandline.context.schemas import (
 )
 from strandline.context.session_context import ChainSearchResult
 from strandline.context.short_term_memory import list_short_term_counts, list_short_term_counts_of
-from strandline.context.used_sources import UsedSources
+from strandline.context.used_sources import UsedSources, to_use
 from strandline.db.database import TenantDb
 from strandline.embeddings.embedder import Embedder
 from strandline.errors import Invalid
@@ -39,17 +39,14 @@ from strandline.recall.importance import SonaInSpace, rerank
 from strandline.recall.recall import SearchResult, make_read_token, search
 from strandline.recall.relevance import ScoredEvent
 from strandline.recall.schemas import PointInTime, RecallWeights
-from strandline.recall.store import read_hits, read_neighbours
+from strandline.recall.store import SessionNeighbour, read_hits, read_neighbours
 from strandline.sessions import store_chains
 from strandline.sessions.chains_view import SessionReadContext
 from strandline.sessions.store import Session
-from strandline.sessions.store_chains import MatchedChain
 from strandline.tuning import Tuning
 
 _LATEST_CHAINS = 10
 """The number of chains read without a question."""
-_MAX_USED_EVENTS = 10
-"""The number of the best events of a text that are recorded as used."""
 _TOKENS_PER_NEIGHBOURHOOD, _MAX_NEIGHBOURHOODS = 700, 4
 """For each so many tokens of the budget, one of the best events is shown with its neighbours."""
 _MAX_WEAK_EVENTS = 3
@@ -217,33 +214,28 @@ def _write_text(
     shown = best if is_weak else _add_cited(access, relevant, best, request)
     around = 0 if is_weak else request.neighbourhood_count
     neighbours = read_neighbours(access, best, around) if best else ()
-    events: dict[UUID, Event] = {event.event_id: event for event in neighbours}
-    first_cited = [event_id for source in matches.chains for event_id in source.event_ids[:1]]
-    first_cited += [event_id for source in knowledge for event_id in source.event_ids[:2]]
-    events |= read_hits(access, list(dict.fromkeys([*recent, *shown, *first_cited])))
-    if as_of := request.as_of:
-        events = {i: event for i, event in events.items() if get_time(event) <= as_of}
-        neighbours = [event for event in neighbours if event.event_id in events]
+    cited = [event_id for source in matches.chains for event_id in source.event_ids[:1]]
+    cited += [event_id for source in knowledge for event_id in source.event_ids[:2]]
+    events = _read_events(access, [*recent, *shown, *cited], neighbours, request.as_of)
+    neighbours = [event for event in neighbours if event.event_id in events]
     exclude = request.answering.exclude if request.answering else ()
     found_ids = add_neighbours(shown, events, neighbours, around)
     later: Mapping[UUID, SaidStatement] = {}
     if matches.search:
-        later = find_later(access, [*recent, *found_ids], events, as_of)
-    if request.is_one_session:
-        later = {i: said for i, said in later.items() if said.event.event_id in events}
+        later = _find_later(access, [*recent, *found_ids], events, request)
     found_ids = [*(later[i].event.event_id for i in recent if i in later), *found_ids]
     event_ids = arrange_events(access, found_ids, events, later)
     shown_ids = {*recent, *event_ids}.difference(exclude)
     make_source = partial(
         to_source,
-        ended=find_ended(access, events.values(), as_of),
+        ended=find_ended(access, events.values(), request.as_of),
         later={i: said for i, said in later.items() if said.event.event_id in shown_ids},
         notes_late=request.answering is not None,
     )
     layout = lay_out(
         Sources(
             recent=[make_source(events[i], count) for i, count in recent.items() if i in events],
-            topics=[_to_topic(chain) for chain in matches.chains if chain.event_ids],
+            topics=[to_topic(chain) for chain in matches.chains if chain.event_ids],
             events=[make_source(events[i]) for i in event_ids if i not in exclude],
             is_known=bool(relevant) and not is_weak if matches.search else None,
             more_events=len(relevant) - len(best),
@@ -255,7 +247,33 @@ def _write_text(
     )
     answer = _to_answer(layout, matches, events, request.min_relevance)
     used = () if is_weak else best
-    return answer, _to_use(matches, layout, used) if matches.search else UsedSources()
+    return answer, to_use(matches, layout, used) if matches.search else UsedSources()
+
+
+def _read_events(
+    access: TenantDb,
+    event_ids: Iterable[UUID],
+    neighbours: Sequence[SessionNeighbour],
+    as_of: datetime | None,
+) -> dict[UUID, Event]:
+    """The visible ones of these events and neighbours, by id, but for what happened after
+    `as_of`."""
+    events: dict[UUID, Event] = {event.event_id: event for event in neighbours}
+    events |= read_hits(access, list(dict.fromkeys(event_ids)))
+    if as_of is None:
+        return events
+    return {i: event for i, event in events.items() if get_time(event) <= as_of}
+
+
+def _find_later(
+    access: TenantDb, event_ids: Sequence[UUID], events: Mapping[UUID, Event], request: _TextLimits
+) -> Mapping[UUID, SaidStatement]:
+    """The later statements that may have changed what these events state; of one session, as far as
+    they are among the events."""
+    later = find_later(access, event_ids, events, request.as_of)
+    if not request.is_one_session:
+        return later
+    return {i: said for i, said in later.items() if said.event.event_id in events}
 
 
 def _add_cited(
@@ -311,34 +329,3 @@ def _take_enough(
 def _get_source_event_key(events: Mapping[UUID, Event], event_id: UUID) -> str | None:
     event = events.get(event_id)
     return event.source_event_key if event else None
-
-
-def _to_topic(chain: MatchedChain) -> ChainSource:
-    return ChainSource(
-        chain_id=chain.chain_id,
-        started_at=chain.started_at,
-        last_event_at=chain.last_event_at,
-        topic=chain.topic,
-        summary=chain.summary,
-        trust=chain.trust,
-        participants=chain.participants,
-        event_ids=chain.event_ids,
-    )
-
-
-def _to_use(matches: ChainSearchResult, layout: Layout, best: Sequence[UUID]) -> UsedSources:
-    """The shown chains, and the best of the shown events that contain words of the question or have
-    a vector to compare it with."""
-    assert matches.search is not None
-    candidates = matches.search.candidates
-    cited_ids, chain_ids = set(layout.citations), set(layout.chain_ids)
-    return UsedSources(
-        [chain for chain in matches.chains if chain.chain_id in chain_ids],
-        [
-            event_id
-            for event_id in best[:_MAX_USED_EVENTS]
-            if event_id in cited_ids
-            and (candidates[event_id].word_bits or candidates[event_id].cosine is not None)
-        ],
-        layout.source_ids,
-    )

@@ -1,4 +1,4 @@
-"""Convert stored events to the sources of lines."""
+"""Convert stored events and chains to the sources of lines."""
 
 from collections.abc import Collection, Mapping
 from datetime import timedelta
@@ -6,8 +6,9 @@ from types import MappingProxyType
 from uuid import UUID
 
 from strandline.chains.slot_decisions import SaidStatement
-from strandline.context.lines import EventSource, LaterMark
+from strandline.context.lines import ChainSource, EventSource, LaterMark
 from strandline.log.store import Event
+from strandline.sessions.store_chains import MatchedChain
 
 _LATE = timedelta(days=1)
 """The minimum delay at which an event counts as added later than it happened."""
@@ -47,3 +48,17 @@ def _describe_payload(event: Event) -> str:
         return "(no text)"
     name = f'"{event.file_name}", ' if event.file_name else ""
     return f"(a file: {name}{event.blob_size or 0:,} bytes)"
+
+
+def to_topic(chain: MatchedChain) -> ChainSource:
+    """Convert a chain."""
+    return ChainSource(
+        chain_id=chain.chain_id,
+        started_at=chain.started_at,
+        last_event_at=chain.last_event_at,
+        topic=chain.topic,
+        summary=chain.summary,
+        trust=chain.trust,
+        participants=chain.participants,
+        event_ids=chain.event_ids,
+    )

@@ -8,9 +8,14 @@ from uuid import UUID
 from uuid_utils.compat import uuid7
 
 from strandline.chains import store_recalls
+from strandline.context.layout import Layout
+from strandline.context.session_context import ChainSearchResult
 from strandline.db.database import TenantDb
 from strandline.observability import logger
 from strandline.sessions.store_chains import MatchedChain
+
+_MAX_USED_EVENTS = 10
+"""The number of the best events of a text that are recorded as used."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +31,24 @@ class UsedSources:
     def count(self) -> int:
         """The number of events and chains."""
         return len(self.chains) + len(self.event_ids)
+
+
+def to_use(matches: ChainSearchResult, layout: Layout, best: Sequence[UUID]) -> UsedSources:
+    """The shown chains, and the best of the shown events that contain words of the question or have
+    a vector to compare it with."""
+    assert matches.search is not None
+    candidates = matches.search.candidates
+    cited_ids, chain_ids = set(layout.citations), set(layout.chain_ids)
+    return UsedSources(
+        [chain for chain in matches.chains if chain.chain_id in chain_ids],
+        [
+            event_id
+            for event_id in best[:_MAX_USED_EVENTS]
+            if event_id in cited_ids
+            and (candidates[event_id].word_bits or candidates[event_id].cosine is not None)
+        ],
+        layout.source_ids,
+    )
 
 
 def record_use(access: TenantDb, use: UsedSources, now: datetime) -> bool:

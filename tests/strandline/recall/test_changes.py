@@ -206,7 +206,7 @@ def test_change_is_named_under_a_filter_but_not_added(
     assert hit["superseded_by"] == move
 
 
-def test_as_of_asks_for_what_held_then(gateway: Gateway, tell: Tell, key: str) -> None:
+def test_changes_as_of_asks_for_what_held_then(gateway: Gateway, tell: Tell, key: str) -> None:
     home, move = tell_moves(tell, key)
     then = "2026-02-01T00:00:00Z"
     hits = recall(gateway, key, "Where does Ann live?", as_of=then)
@@ -222,7 +222,7 @@ def test_as_of_asks_for_what_held_then(gateway: Gateway, tell: Tell, key: str) -
     assert recall(gateway, key, "Where does Ann live?", as_of="2025-12-31T00:00:00Z") == []
 
 
-def test_as_of_combines_with_filters(gateway: Gateway, tell: Tell, key: str) -> None:
+def test_changes_as_of_combines_with_filters(gateway: Gateway, tell: Tell, key: str) -> None:
     home, move = tell_moves(tell, key)
     ask = {"as_of": "2026-05-01T00:00:00Z", "until": "2026-02-01T00:00:00Z"}
     hits = recall(gateway, key, "Where does Ann live?", **ask)
@@ -249,7 +249,7 @@ def test_as_of_combines_with_filters(gateway: Gateway, tell: Tell, key: str) -> 
         ("context", {"query": None, "as_of": "2026-02-01T00:00:00Z"}, "as_of needs a query"),
     ],
 )
-def test_as_of_refuses_wrong_use(
+def test_changes_as_of_refuses_wrong_use(
     gateway: Gateway, key: str, path: str, body: Mapping[str, Any], reason: str
 ) -> None:
     fields = {"query": "Where?", "participants": [ANN], **body}
@@ -258,7 +258,7 @@ def test_as_of_refuses_wrong_use(
     assert reason in reply.text
 
 
-def test_as_of_through_mcp(gateway: Gateway, tell: Tell) -> None:
+def test_changes_as_of_through_mcp(gateway: Gateway, tell: Tell) -> None:
     key = gateway.key(user=ANN)
     home, move = tell_moves(tell, key)
     ask: dict[str, Any] = {"query": "Where does Ann live?"}
