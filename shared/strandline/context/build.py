@@ -90,6 +90,11 @@ class _TextLimits:
     """The time for which it is asked: nothing later is shown."""
 
     @property
+    def exclude(self) -> Collection[UUID]:
+        """Events that are not shown."""
+        return self.answering.exclude if self.answering else ()
+
+    @property
     def neighbourhood_count(self) -> int:
         """The number of events that are shown with their neighbours."""
         if self.limit is not None:
@@ -207,9 +212,7 @@ def _write_text(
     best: Sequence[UUID] = ()
     is_weak = False
     if matches.search:
-        relevant = matches.search.select(request.min_relevance)[: request.limit]
-        if is_weak := not relevant and request.min_relevance is None:
-            relevant = matches.search.ranking.events[:_MAX_WEAK_EVENTS][: request.limit]
+        relevant, is_weak = _select_events(matches.search, request)
         best = _take_enough(relevant, matches.search, recent, request.budget)
     shown = best if is_weak else _add_cited(access, relevant, best, request)
     around = 0 if is_weak else request.neighbourhood_count
@@ -218,14 +221,12 @@ def _write_text(
     cited += [event_id for source in knowledge for event_id in source.event_ids[:2]]
     events = _read_events(access, [*recent, *shown, *cited], neighbours, request.as_of)
     neighbours = [event for event in neighbours if event.event_id in events]
-    exclude = request.answering.exclude if request.answering else ()
     found_ids = add_neighbours(shown, events, neighbours, around)
-    later: Mapping[UUID, SaidStatement] = {}
-    if matches.search:
-        later = _find_later(access, [*recent, *found_ids], events, request)
+    compared_ids = [*recent, *found_ids] if matches.search else []
+    later = _find_later(access, compared_ids, events, request)
     found_ids = [*(later[i].event.event_id for i in recent if i in later), *found_ids]
     event_ids = arrange_events(access, found_ids, events, later)
-    shown_ids = {*recent, *event_ids}.difference(exclude)
+    shown_ids = {*recent, *event_ids}.difference(request.exclude)
     make_source = partial(
         to_source,
         ended=find_ended(access, events.values(), request.as_of),
@@ -236,7 +237,7 @@ def _write_text(
         Sources(
             recent=[make_source(events[i], count) for i, count in recent.items() if i in events],
             topics=[to_topic(chain) for chain in matches.chains if chain.event_ids],
-            events=[make_source(events[i]) for i in event_ids if i not in exclude],
+            events=[make_source(events[i]) for i in event_ids if i not in request.exclude],
             is_known=bool(relevant) and not is_weak if matches.search else None,
             more_events=len(relevant) - len(best),
             knowledge=[source for source in knowledge if source.event_ids[0] in events],
@@ -248,6 +249,17 @@ def _write_text(
     answer = _to_answer(layout, matches, events, request.min_relevance)
     used = () if is_weak else best
     return answer, to_use(matches, layout, used) if matches.search else UsedSources()
+
+
+def _select_events(
+    search: SearchResult, request: _TextLimits
+) -> tuple[Sequence[ScoredEvent], bool]:
+    """The events that answer the question, best first, or where there are none the few nearest; and
+    whether it is these."""
+    relevant = search.select(request.min_relevance)[: request.limit]
+    if relevant or request.min_relevance is not None:
+        return relevant, False
+    return search.ranking.events[:_MAX_WEAK_EVENTS][: request.limit], True
 
 
 def _read_events(
