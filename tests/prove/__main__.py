@@ -112,6 +112,7 @@ PARALLEL = (
         "properties",
         "tests/strandline/log/test_ingest_json.py tests/strandline/log/test_cid.py"
         " tests/strandline/log/test_event_builder.py tests/strandline/log/test_fulltext_input.py"
+        " tests/strandline/log/test_fulltext_words.py"
         " tests/strandline/test_schemas.py tests/strandline/test_participants.py"
         " tests/strandline/test_moments.py tests/functions/test_timestamps.py"
         " tests/strandline/topics/test_walk.py tests/strandline/chains/test_heat.py"

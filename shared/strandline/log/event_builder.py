@@ -12,7 +12,7 @@ from strandline.errors import Invalid
 from strandline.log import indexed_text
 from strandline.log.cid import Edge, EventColumns, block_cid, encode_block
 from strandline.log.event_draft import EventDraft
-from strandline.log.fulltext_input import sanitize_for_parser
+from strandline.log.fulltext_words import to_indexed_text
 from strandline.participants import display_name
 
 _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
@@ -115,14 +115,18 @@ def _index_draft(draft: EventDraft, file_name: str | None) -> list[dict[str, obj
     part of its text."""
     if draft.text is not None:
         return _index_pieces(draft.text)
-    pieces = _index_pieces((draft.cited_payload and draft.cited_payload.text) or "")
-    full_text = "\n".join(filter(None, (file_name, str(pieces[0]["text"]))))
-    pieces[0]["text"] = sanitize_for_parser(full_text)  # a comment may open in the name
-    return pieces
+    return _index_pieces((draft.cited_payload and draft.cited_payload.text) or "", file_name)
 
 
-def _index_pieces(text: str) -> list[dict[str, object]]:
+def _index_pieces(text: str, name: str | None = None) -> list[dict[str, object]]:
+    """`name` is a part of the first piece: a comment may open in it."""
     return [
-        {"start": s, "end": e, "text": sanitize_for_parser(text[s:e])}
-        for s, e in indexed_text.split_into_index_spans(text)
+        {
+            "start": start,
+            "end": end,
+            "text": to_indexed_text(
+                f"{name}\n{text[start:end]}" if name and not start else text[start:end]
+            ),
+        }
+        for start, end in indexed_text.split_into_index_spans(text)
     ]

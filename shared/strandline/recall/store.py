@@ -13,7 +13,7 @@ from pgvector import HalfVector
 from strandline.db.database import SnapshotRead, TenantDb
 from strandline.db.pipeline import RowQuery
 from strandline.log import indexed_text
-from strandline.log.fulltext_input import sanitize_for_parser
+from strandline.log.fulltext_words import to_question_text
 from strandline.log.store import MAX_LISTED_SCOPES, Event
 from strandline.recall.cosine_scale import SAMPLED_EVENTS
 from strandline.recall.features import WINDOW, Candidate
@@ -215,7 +215,7 @@ def search_candidates(
                 and v.event_id = f.event_id and v.embedding is not null offset 0) stored on true
         """,
         {
-            "question": sanitize_for_parser(question),
+            "question": to_question_text(question),
             "max_words": _MAX_WORDS,
             "vector": None if vector is None else HalfVector(list(vector)).to_text(),
             "space": space,

@@ -1,0 +1,120 @@
+"""The words of a text that Postgres' parser does not find by itself, for the index and for
+questions alike: parts of identifiers, pairs of characters where a script has no spaces, stems of
+languages other than English."""
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import Protocol, cast
+
+from strandline.languages import STOP_WORDS, detect_language, words_of
+from strandline.log.fulltext_input import sanitize_for_parser
+
+_STEMMERS = {
+    "de": "german",
+    "es": "spanish",
+    "fr": "french",
+    "it": "italian",
+    "nl": "dutch",
+    "pt": "portuguese",
+    "ru": "russian",
+}
+_MAX_STEMMED_CHARS = 16 * 1024
+_MAX_IDENTIFIER = 256
+"""Longer runs without a space are no names: paths and URLs of everyday text are shorter."""
+_GAP = " a a a "
+"""Stop words between a text and its added words, so that no phrase spans them."""
+
+# Han and Hangul by pairs; katakana likewise, mostly names and loan words. Hiragana is inflection,
+# so that only longer runs tell anything.
+_RUN = re.compile(
+    r"[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\u3005]+|[\u30a0-\u30ff\u31f0-\u31ff]+"
+    r"|[\uac00-\ud7af\u1100-\u11ff]+|[\u3041-\u309f]{3,}|[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]+"
+)
+_EDGES = ".,;:!?()[]{}<>\"'`*"
+_TOUCHING = re.compile(
+    r"[a-zA-Z0-9][^\W\d_a-zA-Z\u00c0-\u024f]|[^\W\d_a-zA-Z\u00c0-\u024f][a-zA-Z0-9]"
+)
+"""A Latin letter or a digit next to a letter of another script: both are one word to the parser."""
+_LATIN = re.compile(r"[a-zA-Z0-9\u00c0-\u024f]+(?:[._+#-]+[a-zA-Z0-9\u00c0-\u024f]+)*")
+_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_JOINED = re.compile(r"\w+_\w+")
+_SIGNED = re.compile(
+    r"(?<!\w)(?:(?P<plus>[A-Za-z]\w{0,9})\+\+|(?P<sharp>[A-Za-z]\w{0,9})#(?!\w)"
+    r"|\.(?P<dot>[A-Za-z]\w{1,9})(?![\w.]))"
+)
+_SPELLED = {"plus": "{}plusplus", "sharp": "{}sharp", "dot": "dot{}"}
+
+
+class _Stemmer(Protocol):
+    """The one method of snowballstemmer that is used; the package has no types."""
+
+    def stemWord(self, word: str) -> str: ...
+
+
+def to_indexed_text(text: str) -> str:
+    """A text as it is indexed: the text for the parser, followed by the words that the parser does
+    not find. Longer than the text, so places in it say nothing of the text."""
+    return _join(sanitize_for_parser(text), added_words(text, detect_language(text)))
+
+
+def to_question_text(question: str) -> str:
+    """A question as it is searched for: without the frequent words of its language, and with the
+    words that the parser does not find. A question of frequent words alone keeps them."""
+    language = detect_language(question)
+    stop_words = STOP_WORDS.get(language, frozenset()) if language != "en" else frozenset[str]()
+    told = question
+    if stop_words and any(word not in stop_words for word in words_of(question)):
+        told = _blank_words(question, stop_words)
+    return _join(sanitize_for_parser(told), added_words(question, language))
+
+
+def added_words(text: str, language: str) -> Iterator[str]:
+    """The words of a text that the parser does not find by itself."""
+    for chunk in text.split():
+        if not chunk.isascii() and _TOUCHING.search(chunk):
+            for match in _LATIN.finditer(chunk):
+                yield match[0]
+                yield from _parts_of_identifier(match[0][:_MAX_IDENTIFIER])
+        is_word = chunk.islower() and chunk.isalpha()
+        if not is_word and chunk.isascii() and len(chunk) <= _MAX_IDENTIFIER:
+            yield from _parts_of_identifier(chunk.rstrip(_EDGES).lstrip(_EDGES[1:]))
+    if text.isascii() and language == "en":
+        return
+    for match in _RUN.finditer(text):
+        run = match[0]
+        yield from (run[n : n + 2] for n in range(max(len(run) - 1, 1)))
+    if language in _STEMMERS:
+        stem = _stemmer(language).stemWord
+        words = dict.fromkeys(words_of(text[:_MAX_STEMMED_CHARS]))
+        yield from (stem(word) for word in words if word not in STOP_WORDS.get(language, ()))
+
+
+def _parts_of_identifier(chunk: str) -> Iterator[str]:
+    """Of `stockSync_job.py` each part, and what is joined by underscores as one word; `C++`, `C#`
+    and `.NET` as they are spoken."""
+    if (chunk.istitle() and chunk.isalpha()) or not any(map(str.isalpha, chunk)):
+        return
+    for match in _SIGNED.finditer(chunk):
+        yield from (_SPELLED[kind].format(word) for kind, word in match.groupdict().items() if word)
+    parts = [match[0] for match in _PART.finditer(chunk)]
+    if len(parts) > 1:
+        yield from (part for part in parts if len(part) > 1)
+    for match in _JOINED.finditer(chunk):
+        yield match[0].replace("_", "")
+
+
+def _join(text: str, added: Iterator[str]) -> str:
+    words = " ".join(added)
+    return f"{text}{_GAP}{words}" if words else text
+
+
+def _blank_words(text: str, words: frozenset[str]) -> str:
+    return re.sub(r"[^\W\d_]+", lambda match: "" if match[0].lower() in words else match[0], text)
+
+
+@cache
+def _stemmer(language: str) -> _Stemmer:
+    import snowballstemmer  # loads 30 languages: only when a text is there
+
+    return cast("_Stemmer", snowballstemmer.stemmer(_STEMMERS[language]))  # pyright: ignore[reportUnknownMemberType]
