@@ -122,6 +122,8 @@ def test_mcp_bridge_interrupt_ends_during_calls(server: HostileServer) -> None:
         },
         stdin=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        # A shell that runs the tests in the background leaves the signal ignored, as would a child.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:
         assert process.stdin
