@@ -39,6 +39,7 @@ _EXCLUDED_PATTERNS = (
     "*/py.typed", "boto3/data/*", "boto3/examples", "numpy/f2py", "numpy/typing",
     "onnxruntime/datasets", "onnxruntime/quantization", "onnxruntime/tools",
     "onnxruntime/transformers",
+    "onnxruntime/capi/libonnxruntime.so.*",  # for C: Python's module has the same code in itself
 )  # fmt: skip
 _KEPT_DIST_INFO = re.compile(
     r"METADATA|licenses|(LICEN[CS]E|NOTICE|COPYING|AUTHORS).*", re.IGNORECASE

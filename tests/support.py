@@ -24,7 +24,8 @@ from strandline.aws.run_requests import MIN_SPACING
 from strandline.config import ServiceSettings, get_settings
 from strandline.db.database import Caller, Database
 from strandline.db.migrate import migrate, prepare_roles
-from strandline.embeddings.minilm import LocalEmbedder
+from strandline.embeddings.embedder import Purpose
+from strandline.embeddings.minilm import EnglishEmbedder
 from strandline.function_specs import FUNCTIONS, route_table
 from strandline.jobs import multi_tenant_runs
 from strandline.jobs.runner import ShardFailed
@@ -265,17 +266,19 @@ class NullJobQueue:
 
 
 class CachedEmbedder:
-    """The model that ships. It embeds no text twice: a text has the same vector whatever it is
-    embedded with. One thread: the tests' processes use all cores, and idle threads of the model
-    spin."""
+    """The English model that ships. It embeds no text twice: a text has the same vector whatever it
+    is embedded with, and as a question. One thread: the tests' processes use all cores, and idle
+    threads of the model spin."""
 
-    space, dimensions = LocalEmbedder.space, LocalEmbedder.dimensions
+    space, dimensions = EnglishEmbedder.space, EnglishEmbedder.dimensions
 
     def __init__(self) -> None:
-        self._model = LocalEmbedder(threads=1)
+        self._model = EnglishEmbedder(threads=1)
         self._vectors: dict[str, array[float]] = {}
 
-    def embed(self, texts: Sequence[str], *, timeout: float) -> list[list[float]]:
+    def embed(
+        self, texts: Sequence[str], *, timeout: float, purpose: Purpose = "text"
+    ) -> list[list[float]]:
         """A vector for each text."""
         missing = list(dict.fromkeys(text for text in texts if text not in self._vectors))
         vectors = self._model.embed(missing, timeout=timeout)

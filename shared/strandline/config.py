@@ -46,12 +46,18 @@ class ServiceSettings(QuotaSettings):
     """`local` is the model that ships, `openai` any endpoint that speaks its protocol."""
     embedding_base_url: str | None = None
     """The endpoint of an `openai` provider; OpenAI's own if absent."""
-    embedding_model: str = "minilm-l6-v2-int8"
-    """The provider's name for the model."""
+    embedding_model: str | None = None
+    """The provider's name for the model. With `local` by default an English model beside a
+    multilingual one; `minilm-l6-v2-int8` is the English one alone."""
     embedding_api_key: str | None = None
     """The API key of an `openai` provider."""
-    embedding_dimensions: int = Field(default=384, ge=1, le=4000)
-    """The length of a vector; must match the model."""
+    embedding_dimensions: int | None = Field(default=None, ge=1, le=4000)
+    """The length of a vector; must match the model. That of a local model is known."""
+    embedding_text_prefix: str = Field(default="", max_length=200)
+    """What an `openai` provider's model wants before a text that is to be found, such as
+    `passage: `."""
+    embedding_question_prefix: str = Field(default="", max_length=200)
+    """The same before a question, such as `query: `."""
     embedding_threads: int = Field(default=0, ge=0)
     """Threads of the local model; 0 leaves the choice to onnxruntime."""
     llm_provider: Literal["none", "openai", "azure", "bedrock"] = "none"

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import psycopg
 
 from strandline.embeddings.embedder import Embedder
-from strandline.embeddings.minilm import LocalEmbedder
+from strandline.embeddings.local import LocalEmbedder
 from strandline.local.postgres import EmbeddedPostgres
 from tests.bench import (
     baseline_postgres,

@@ -19,7 +19,7 @@ from strandline.chains import quality
 from strandline.config import get_settings
 from strandline.embeddings import similarity_thresholds
 from strandline.embeddings.embedder import Embedder
-from strandline.embeddings.minilm import LocalEmbedder
+from strandline.embeddings.local import LocalEmbedder
 from strandline.llm.heuristic.model import HeuristicModel
 from strandline.llm.provider import ModelReply, ModelRequest
 from strandline.llm.tasks import LlmTasks

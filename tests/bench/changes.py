@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from strandline.embeddings.minilm import LocalEmbedder
+from strandline.embeddings.local import LocalEmbedder
 from strandline.local.postgres import EmbeddedPostgres
 from tests.bench import strandline_system
 from tests.bench.strandline_system import Strandline

@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Protocol
 
-from strandline.embeddings.embedder import Embedder
+from strandline.embeddings.embedder import Embedder, Purpose
 from tests.bench.locomo import Conversation, Turn
 
 type Call = Callable[[], object]
@@ -98,9 +98,9 @@ def _milliseconds(seconds: float) -> float:
 
 
 _VECTORS = """
-create table if not exists vectors (space text, text text, vector blob, primary key (space, text))
+create table if not exists purposed_vectors (
+    space text, purpose text, text text, vector blob, primary key (space, purpose, text))
 """
-_KEPT = "select text, vector from vectors where space = ?"
 
 
 class RememberingEmbedder:
@@ -110,14 +110,17 @@ class RememberingEmbedder:
     def __init__(self, embedder: Embedder, path: Path | None = None) -> None:
         self._embedder = embedder
         self._path = path
-        self._vectors: dict[str, list[float]] = {}
+        self._vectors: dict[tuple[str, str], list[float]] = {}
         if path:
             with closing(sqlite3.connect(path)) as file:
                 file.execute(_VECTORS)
                 rows = file.execute(
-                    "select text, vector from vectors where space = ?", [self.space]
+                    "select purpose, text, vector from purposed_vectors where space = ?",
+                    [self.space],
                 )
-                self._vectors = {text: array("f", vector).tolist() for text, vector in rows}
+                self._vectors = {
+                    (kept, text): array("f", vector).tolist() for kept, text, vector in rows
+                }
 
     @property
     def space(self) -> str:
@@ -129,17 +132,21 @@ class RememberingEmbedder:
         """As the embedder's behind it."""
         return self._embedder.dimensions
 
-    def embed(self, texts: Sequence[str], *, timeout: float) -> list[list[float]]:
+    def embed(
+        self, texts: Sequence[str], *, timeout: float, purpose: Purpose = "text"
+    ) -> list[list[float]]:
         """Vectors, in order; only of new texts from the embedder."""
-        new = [text for text in dict.fromkeys(texts) if text not in self._vectors]
+        new = [text for text in dict.fromkeys(texts) if (purpose, text) not in self._vectors]
         if new:
-            vectors = self._embedder.embed(new, timeout=timeout)
-            made = list(zip(new, vectors, strict=True))
+            vectors = self._embedder.embed(new, timeout=timeout, purpose=purpose)
+            made = {(purpose, text): vector for text, vector in zip(new, vectors, strict=True)}
             self._vectors |= made
             if self._path:
                 rows = [
-                    (self.space, text, array("f", self._vectors[text]).tobytes()) for text in new
+                    (self.space, *key, array("f", vector).tobytes()) for key, vector in made.items()
                 ]
                 with closing(sqlite3.connect(self._path, timeout=60)) as file, file:
-                    file.executemany("insert or ignore into vectors values (?, ?, ?)", rows)
-        return [self._vectors[text] for text in texts]
+                    file.executemany(
+                        "insert or ignore into purposed_vectors values (?, ?, ?, ?)", rows
+                    )
+        return [self._vectors[purpose, text] for text in texts]

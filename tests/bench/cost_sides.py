@@ -161,7 +161,7 @@ class BareSide:
         self._store([{**row, "embedding": str(vector)} for row, vector in pairs])
 
         def ask(question: str) -> Call:
-            vector = str(self._embedder.embed([question], timeout=60.0)[0])
+            vector = str(self._embedder.embed([question], timeout=60.0, purpose="question")[0])
             params = {"conversation": lane, "question": question, "embedding": vector}
             return lambda: self._connection.execute(
                 _SEARCH_QUERY, {**params, "limit": DEPTH}

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from strandline.embeddings.minilm import LocalEmbedder
+from strandline.embeddings.local import LocalEmbedder
 from strandline.recall.calibrations import WITHOUT_VECTOR, calibration_for
 from strandline.recall.features import (
     AnswerabilityFeatures,

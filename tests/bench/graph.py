@@ -27,7 +27,7 @@ import psycopg
 from pgvector import HalfVector
 
 from strandline.db.database import Caller, Database, TenantDb
-from strandline.embeddings.embedder import Embedder
+from strandline.embeddings.embedder import Embedder, Purpose
 from strandline.graph.nodes.identity import format_node_id
 from strandline.graph.nodes.store_walk import MAX_NODES
 from strandline.graph.search.read_for_recall import read_known_graph
@@ -131,7 +131,9 @@ class NoEmbedder:
 
     space, dimensions = SPACE, 384
 
-    def embed(self, texts: Sequence[str], *, timeout: float) -> list[list[float]]:
+    def embed(
+        self, texts: Sequence[str], *, timeout: float, purpose: Purpose = "text"
+    ) -> list[list[float]]:
         """Never asked."""
         raise NotImplementedError
 

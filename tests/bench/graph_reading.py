@@ -24,7 +24,7 @@ from statistics import fmean, median
 from typing import Any
 
 from strandline.db.database import Caller
-from strandline.embeddings.minilm import LocalEmbedder
+from strandline.embeddings.local import LocalEmbedder
 from strandline.graph.nodes.node_types import NodeType
 from strandline.graph.search.read_for_recall import RelevantKnowledge, read_knowledge
 from strandline.graph.search.search import ALL_TYPES
@@ -128,7 +128,7 @@ def rank_all(service: RecallService, asking: Asking) -> tuple[dict[str, Score], 
     scores = {service.event_keys[str(e.candidate.event_id)]: e.score for e in ranking.events}
     text, viewer = asking.question.text, tuple(sorted(asking.participants))
     access = service.database.connect_as(Caller(asking.tenant.name, viewer))
-    (vector,) = service.embedder.embed([text], timeout=60.0)
+    (vector,) = service.embedder.embed([text], timeout=60.0, purpose="question")
     knowledge = read_knowledge(access, text, vector, service.embedder.space)
     by_hops = cite(service, knowledge)
     by_all = cite(service, knowledge, ALL_TYPES)

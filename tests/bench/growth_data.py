@@ -13,7 +13,7 @@ import psycopg
 from pgvector import HalfVector
 from pgvector.psycopg import register_vector
 
-from strandline.embeddings.embedder import LOCAL_DIMENSIONS, LOCAL_MODEL
+from strandline.embeddings.embedder import LOCAL_DIMENSIONS, LOCAL_MODEL, Purpose
 from strandline.participants import derive_scope_id
 from tests.support import ScratchDatabase
 
@@ -118,7 +118,9 @@ class StoredVectors:
     def __init__(self) -> None:
         self.vectors: dict[str, list[float]] = {}
 
-    def embed(self, texts: Sequence[str], *, timeout: float) -> list[list[float]]:
+    def embed(
+        self, texts: Sequence[str], *, timeout: float, purpose: Purpose = "text"
+    ) -> list[list[float]]:
         """The vectors of these texts, in order."""
         return [self.vectors[text] for text in texts]
 

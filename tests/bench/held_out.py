@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from strandline.embeddings.minilm import LocalEmbedder
+from strandline.embeddings.local import LocalEmbedder
 from strandline.recall.calibrations import calibration_for
 from strandline.recall.features import Features
 from tests.bench import recall_corpora, recall_inputs

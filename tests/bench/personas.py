@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
-from strandline.embeddings.minilm import LocalEmbedder
+from strandline.embeddings.local import LocalEmbedder
 from tests.bench import recall_corpora
 from tests.bench.cost import RememberingEmbedder
 from tests.bench.recall_corpora import Corpus

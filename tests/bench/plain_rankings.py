@@ -123,7 +123,9 @@ class Plain:
         viewer = set(asking.participants)
         view = [n for n, e in enumerate(self._events) if viewer <= set(e["participants"])]
         (stems,) = stem_texts(self._service, [asking.question.text])
-        (vector,) = self._service.embedder.embed([asking.question.text], timeout=60.0)
+        (vector,) = self._service.embedder.embed(
+            [asking.question.text], timeout=60.0, purpose="question"
+        )
         words = score_bm25([self._stems[n] for n in view], stems)
         scores = dict(zip(view, words, strict=True))
         cosines = {n: math.sumprod(vector, self._vectors[n]) for n in view}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from strandline.embeddings.embedder import Embedder
-from strandline.embeddings.minilm import LocalEmbedder
+from strandline.embeddings.local import LocalEmbedder
 from tests.bench import beam, recall_corpora
 from tests.bench.cost import RememberingEmbedder
 from tests.bench.recall_corpora import Corpus

@@ -145,7 +145,8 @@ class RecallService:
 
     def _vector(self, text: str) -> list[float]:
         if text not in self.vectors:
-            self.vectors[text] = list(self.embedder.embed([text], timeout=60.0)[0])
+            (vector,) = self.embedder.embed([text], timeout=60.0, purpose="question")
+            self.vectors[text] = list(vector)
         return self.vectors[text]
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from strandline.db.database import Caller
-from strandline.embeddings.minilm import LocalEmbedder
+from strandline.embeddings.local import LocalEmbedder
 from strandline.recall.calibrations import calibration_for
 from strandline.recall.importance import (
     WEIGHT_DEVIATIONS,

@@ -22,7 +22,7 @@ from statistics import fmean
 from typing import Any
 
 from strandline.context.lines import format_day
-from strandline.embeddings.minilm import LocalEmbedder
+from strandline.embeddings.local import LocalEmbedder
 from strandline.participants import display_name
 from tests.bench import recall_corpora
 from tests.bench.cost import RememberingEmbedder

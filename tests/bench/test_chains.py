@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from strandline.embeddings.embedder import Purpose
 from strandline.embeddings.similarity_thresholds import Thresholds
 from strandline.llm import prompts
 from strandline.llm.heuristic import topic_continuation
@@ -26,7 +27,9 @@ class Ones:
     space = "ones/2"
     dimensions = 2
 
-    def embed(self, texts: Sequence[str], *, timeout: float) -> list[list[float]]:
+    def embed(
+        self, texts: Sequence[str], *, timeout: float, purpose: Purpose = "text"
+    ) -> list[list[float]]:
         """The same for each."""
         return [[1.0, 0.0] for _ in texts]
 

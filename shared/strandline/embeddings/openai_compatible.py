@@ -2,7 +2,8 @@
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Annotated
 
 # httpx2 is openai's own transport. Its errors while a body is read arrive unwrapped.
@@ -10,7 +11,7 @@ import httpx2
 import openai
 from pydantic import BaseModel, ConfigDict, FailFast, FiniteFloat, ValidationError
 
-from strandline.embeddings.embedder import require_encodable
+from strandline.embeddings.embedder import Purpose, require_encodable
 from strandline.errors import EmbeddingRefused, EmbeddingUnavailable
 from strandline.model_transport import UnusableAnswer, limit_exchange, make_http_client
 
@@ -52,10 +53,21 @@ class OpenAICompatibleEmbedder:
     """Embeds through an endpoint. Safe for threads; `close` it when done."""
 
     def __init__(
-        self, *, base_url: str | None, model: str, api_key: str | None, dimensions: int
+        self,
+        *,
+        base_url: str | None,
+        model: str,
+        api_key: str | None,
+        dimensions: int,
+        prefixes: Mapping[Purpose, str] = MappingProxyType({}),
     ) -> None:
-        """`base_url` comes only from the deployment's settings; None is OpenAI itself."""
-        self.space = f"openai:{model}/{dimensions}"
+        """`base_url` comes only from the deployment's settings; None is OpenAI itself. `prefixes`
+        stand before a text by what it is embedded for. Vectors of texts with another prefix are
+        another space."""
+        self._text_prefix = prefixes.get("text", "")
+        self._question_prefix = prefixes.get("question", "")
+        form = f"+{self._text_prefix}" if self._text_prefix else ""
+        self.space = f"openai:{model}{form}/{dimensions}"
         self.dimensions = dimensions
         self._model = model
         # The older models refuse the parameter, and so do most compatible endpoints.
@@ -74,7 +86,9 @@ class OpenAICompatibleEmbedder:
         """Close the connections."""
         self._client.close()
 
-    def embed(self, texts: Sequence[str], *, timeout: float) -> list[list[float]]:
+    def embed(
+        self, texts: Sequence[str], *, timeout: float, purpose: Purpose = "text"
+    ) -> list[list[float]]:
         """Return one unit vector per text, in order, all within `timeout` seconds. Each request may
         take at most 15 s of them.
 
@@ -82,9 +96,10 @@ class OpenAICompatibleEmbedder:
         large) and EmbeddingRefused (400, 413, 422, or vectors of the wrong number or dimension).
         """
         require_encodable(texts)
+        prefix = self._question_prefix if purpose == "question" else self._text_prefix
         deadline = time.monotonic() + timeout
         vectors: list[list[float]] = []
-        for batch in _split_batches(texts):
+        for batch in _split_batches([prefix + text for text in texts]):
             vectors += self._parse_vectors(self._fetch_answer(batch, deadline), len(batch))
         return vectors
 

@@ -55,7 +55,7 @@ class _Stemmer(Protocol):
 def to_indexed_text(text: str) -> str:
     """A text as it is indexed: the text for the parser, followed by the words that the parser does
     not find. Longer than the text, so places in it say nothing of the text."""
-    return _join(sanitize_for_parser(text), added_words(text, detect_language(text)))
+    return _join(sanitize_for_parser(text), missing_words(text, detect_language(text)))
 
 
 def to_question_text(question: str) -> str:
@@ -63,13 +63,13 @@ def to_question_text(question: str) -> str:
     words that the parser does not find. A question of frequent words alone keeps them."""
     language = detect_language(question)
     stop_words = STOP_WORDS.get(language, frozenset()) if language != "en" else frozenset[str]()
-    told = question
+    informative = question
     if stop_words and any(word not in stop_words for word in words_of(question)):
-        told = _blank_words(question, stop_words)
-    return _join(sanitize_for_parser(told), added_words(question, language))
+        informative = _blank_words(question, stop_words)
+    return _join(sanitize_for_parser(informative), missing_words(question, language))
 
 
-def added_words(text: str, language: str) -> Iterator[str]:
+def missing_words(text: str, language: str) -> Iterator[str]:
     """The words of a text that the parser does not find by itself."""
     for chunk in text.split():
         if not chunk.isascii() and _TOUCHING.search(chunk):
@@ -91,7 +91,7 @@ def added_words(text: str, language: str) -> Iterator[str]:
 
 
 def _parts_of_identifier(chunk: str) -> Iterator[str]:
-    """Of `stockSync_job.py` each part, and what is joined by underscores as one word; `C++`, `C#`
+    """Of an identifier each part, and what is joined by underscores as one word; `C++`, `C#`
     and `.NET` as they are spoken."""
     if (chunk.istitle() and chunk.isalpha()) or not any(map(str.isalpha, chunk)):
         return
@@ -104,8 +104,8 @@ def _parts_of_identifier(chunk: str) -> Iterator[str]:
         yield match[0].replace("_", "")
 
 
-def _join(text: str, added: Iterator[str]) -> str:
-    words = " ".join(added)
+def _join(text: str, extra: Iterator[str]) -> str:
+    words = " ".join(extra)
     return f"{text}{_GAP}{words}" if words else text
 
 

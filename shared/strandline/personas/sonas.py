@@ -45,7 +45,7 @@ def find_or_make(access: TenantDb, name: str, nearness: NameMatchSettings) -> So
     enough, else a new one. Two concurrent callers make one. If no embedding arrives in time, names
     are compared exactly."""
     _embed_names(access, nearness)
-    vector, _ = embed_query(nearness.embedder, name, nearness.timeout)
+    vector, _ = embed_query(nearness.embedder, name, nearness.timeout, "text")
     space, name_key = nearness.embedder.space, make_name_key(name)
     with access.transaction():
         store_sonas.lock_writer_sonas(access)

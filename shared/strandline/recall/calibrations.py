@@ -2,26 +2,35 @@
 
 from collections.abc import Mapping
 
+from strandline.embeddings.embedder import LOCAL_DIMENSIONS, LOCAL_MODEL
 from strandline.recall.cosine_scale import CosineScale
 from strandline.recall.features import Features
 from strandline.recall.relevance import Calibration, LogisticCurve
 
 _WEIGHTS = Features(
     cosine=1.0,
-    words=3.02,
-    words_nearby=3.379,
-    cosine_before=0.357,
-    cosine_after=0.167,
-    cosine_nearby=0.353,
-    other_speaker=-1.294,
-    question_share=-2.74,
-    date=2.545,
-    length=1.696,
+    words=2.463,
+    words_nearby=2.897,
+    cosine_before=0.285,
+    cosine_after=0.158,
+    cosine_nearby=0.586,
+    other_speaker=-1.328,
+    question_share=-3.684,
+    date=2.03,
+    length=1.725,
     by_agent=-1.0,
     by_tool=-1.0,
 )
 """For every embedding space."""
 _BY_SPACE: Mapping[str, Calibration] = {
+    f"{LOCAL_MODEL}/{LOCAL_DIMENSIONS}": Calibration(
+        features=_WEIGHTS,
+        usual=CosineScale(0.126, 0.072),
+        cosine_by_words=4.4,
+        known=LogisticCurve(-2.179, (1.21, 1.504, 2.934, 1.388, -0.4808)),
+        relevance=LogisticCurve(-1.916, (-0.7544, 0.424)),
+        min_known=0.0626,
+    ),
     "minilm-l6-v2-int8/384": Calibration(
         features=_WEIGHTS,
         usual=CosineScale(0.167, 0.092),

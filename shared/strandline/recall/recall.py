@@ -12,7 +12,7 @@ from uuid_utils.compat import uuid7
 
 from strandline.chains import store_recalls
 from strandline.db.database import SnapshotRead, TenantDb
-from strandline.embeddings.embedder import Embedder
+from strandline.embeddings.embedder import Embedder, Purpose
 from strandline.log import indexed_text
 from strandline.log.read import fit_to_page, to_event_out
 from strandline.log.store import Event
@@ -265,11 +265,11 @@ def _place_of(events: Mapping[UUID, Event], event_id: UUID) -> LogPlace:
 
 
 def embed_query(
-    embedder: Embedder, question: str, timeout: float
+    embedder: Embedder, question: str, timeout: float, purpose: Purpose = "question"
 ) -> tuple[list[float] | None, list[str]]:
-    """The vector of a question, or None if the model fails or takes longer than `timeout` seconds,
-    and the codes for `degraded`."""
-    future = _EMBEDDING_POOL.submit(embedder.embed, [question], timeout=timeout)
+    """The vector of a question, or of a text that is compared with others of its kind, and the
+    codes for `degraded`. None if the model fails or takes longer than `timeout` seconds."""
+    future = _EMBEDDING_POOL.submit(embedder.embed, [question], timeout=timeout, purpose=purpose)
     try:
         vector = future.result(timeout=timeout)[0]
         if all(map(math.isfinite, vector)):

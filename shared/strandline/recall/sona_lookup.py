@@ -31,7 +31,7 @@ def find_sona(
     sona_id = store_sonas.find_by_name(access, make_name_key(sona))
     if sona_id is not None:
         return sona_id
-    vector, _ = embed_query(embedder, sona, timeout)
+    vector, _ = embed_query(embedder, sona, timeout, "text")
     if vector is None:
         return None
     return store_sonas.find_nearest_name(access, vector, embedder.space, min_cosine)

@@ -12,6 +12,7 @@ import pytest
 from strandline.background import sweeper
 from strandline.background.compute_event_vectors import embed_texts
 from strandline.db.database import Caller
+from strandline.embeddings.embedder import Purpose
 from strandline.errors import EmbeddingRefused
 from strandline.jobs import runner, store_failures, store_runs
 from strandline.jobs.worker_resources import JobMetrics, WorkerResources
@@ -328,7 +329,9 @@ def test_sweeper_long_loops_renew_lease_or_end(
     class Odd:
         space = "odd"
 
-        def embed(self, texts: list[str], *, timeout: float) -> list[list[float]]:
+        def embed(
+            self, texts: list[str], *, timeout: float, purpose: Purpose = "text"
+        ) -> list[list[float]]:
             if "odd" in texts:
                 raise EmbeddingRefused("odd")
             return [[1.0] for _ in texts]

@@ -11,7 +11,7 @@ from typing import cast
 from strandline.aws.blobs import BlobStore
 from strandline.background.process_events import process_tenant
 from strandline.db.database import Database
-from strandline.embeddings.embedder import Embedder
+from strandline.embeddings.embedder import Embedder, Purpose
 from strandline.errors import EmbeddingRefused, EmbeddingUnavailable
 from strandline.jobs.worker_resources import SLICE_EVENTS, JobMetrics, WorkerResources
 from strandline.llm.tasks import LlmTasks
@@ -31,7 +31,9 @@ class WordEmbedder:
         """Called first; may raise, wait, or write."""
         self._lock = threading.Lock()
 
-    def embed(self, texts: Sequence[str], *, timeout: float) -> list[list[float]]:
+    def embed(
+        self, texts: Sequence[str], *, timeout: float, purpose: Purpose = "text"
+    ) -> list[list[float]]:
         """As the protocol says."""
         del timeout
         self.before_embed(texts)

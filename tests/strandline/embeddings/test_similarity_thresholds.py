@@ -1,7 +1,7 @@
 """What a cosine means in an embedding space."""
 
 from strandline.embeddings import similarity_thresholds
-from strandline.embeddings.minilm import LocalEmbedder
+from strandline.embeddings.minilm import EnglishEmbedder
 from strandline.embeddings.similarity_thresholds import (
     ADA_002,
     CALIBRATED_THRESHOLDS,
@@ -12,8 +12,8 @@ from strandline.tuning import DEFAULTS
 
 
 def test_similarity_thresholds_cover_shipped_model() -> None:
-    thresholds = thresholds_for(LocalEmbedder.space, DEFAULTS)
-    assert thresholds == CALIBRATED_THRESHOLDS[LocalEmbedder.space]
+    thresholds = thresholds_for(EnglishEmbedder.space, DEFAULTS)
+    assert thresholds == CALIBRATED_THRESHOLDS[EnglishEmbedder.space]
     assert thresholds not in (UNCALIBRATED_THRESHOLDS, ADA_002)
 
 
@@ -44,8 +44,8 @@ def test_similarity_thresholds_are_in_order() -> None:
 
 def test_similarity_thresholds_take_tenant_overrides() -> None:
     tuned = DEFAULTS.with_overrides({"similarity_low": 0.0, "similarity_merge": 0.9})
-    thresholds = CALIBRATED_THRESHOLDS[LocalEmbedder.space]
-    assert thresholds_for(LocalEmbedder.space, tuned) == (
+    thresholds = CALIBRATED_THRESHOLDS[EnglishEmbedder.space]
+    assert thresholds_for(EnglishEmbedder.space, tuned) == (
         0.0,
         thresholds.high,
         0.9,
@@ -53,5 +53,5 @@ def test_similarity_thresholds_take_tenant_overrides() -> None:
         thresholds.conflict,
     )
     assert thresholds_for(
-        LocalEmbedder.space, DEFAULTS.with_overrides({"similarity_high": 0.5})
+        EnglishEmbedder.space, DEFAULTS.with_overrides({"similarity_high": 0.5})
     ) == thresholds._replace(high=0.5)

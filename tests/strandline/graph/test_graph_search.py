@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from strandline.embeddings.embedder import Purpose
 from strandline.errors import EmbeddingUnavailable
 from strandline.graph.nodes import store_joined
 from strandline.graph.search import search
@@ -264,7 +265,9 @@ def test_graph_search_without_vector_says_so(
     class Away:
         space, dimensions = "minilm-l6-v2-int8/384", 384
 
-        def embed(self, texts: Sequence[str], *, timeout: float) -> list[list[float]]:
+        def embed(
+            self, texts: Sequence[str], *, timeout: float, purpose: Purpose = "text"
+        ) -> list[list[float]]:
             raise EmbeddingUnavailable("away")
 
     service: Any = importlib.import_module("functions.query.handler").resources

@@ -43,7 +43,7 @@ def test_fulltext_words_of_identifiers_and_languages(text: str, words: set[str])
     assert words or not added(text)
 
 
-def test_fulltext_words_of_a_question_leave_out_frequent_words_of_its_language() -> None:
+def test_fulltext_words_of_question_leave_out_frequent_ones() -> None:
     words = to_question_text("¿Cuánto cobró Kenji por las sillas?").lower().split()
     assert {"kenji", "sillas?"} <= set(words)
     assert not {"por", "las"} & set(words)

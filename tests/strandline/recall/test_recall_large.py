@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from strandline.db.database import Caller, Database, TenantDb
-from strandline.embeddings.embedder import LOCAL_DIMENSIONS
+from strandline.embeddings.embedder import ENGLISH_DIMENSIONS
 from strandline.log import indexed_text
 from strandline.recall import store
 from strandline.recall.cosine_scale import SAMPLED_EVENTS
@@ -161,7 +161,7 @@ def _lost_newest(access: TenantDb, tenant: SyntheticTenant) -> Iterator[str]:
 
 def _lost_counts(access: TenantDb) -> Iterator[str]:
     """Of a word that many events hold, and none of those that are read, there are counts alone."""
-    vector = np.ones(LOCAL_DIMENSIONS, np.float32)
+    vector = np.ones(ENGLISH_DIMENSIONS, np.float32)
     for word, count in ((_OLDER, EVENTS / 2), (_ERASED_WORD, 0)):
         (counts,) = _find(access, word, vector)[0].document_counts or [0]
         if not 0.6 * count <= counts <= 1.6 * count:

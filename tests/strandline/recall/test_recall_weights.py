@@ -11,7 +11,7 @@ import pytest
 
 from strandline.chains import fold_recalls_into_heat
 from strandline.db.database import Caller, TenantDb
-from strandline.embeddings.embedder import LOCAL_DIMENSIONS
+from strandline.embeddings.embedder import ENGLISH_DIMENSIONS
 from strandline.recall.importance import fold_answers, prune_uses
 from strandline.tuning import DEFAULTS
 from tests.support import Gateway, ScratchDatabase, Tell
@@ -38,7 +38,7 @@ ONCE_TODAY = 0.1 / (1 - 0.9**30)
 @pytest.fixture(autouse=True)
 def same_vector(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every question has the same vector at once: how busy the machine is decides nothing."""
-    vector = [1.0] + [0.0] * (LOCAL_DIMENSIONS - 1)
+    vector = [1.0] + [0.0] * (ENGLISH_DIMENSIONS - 1)
 
     def embed_query(*_: object) -> tuple[list[float], list[str]]:
         return vector, []

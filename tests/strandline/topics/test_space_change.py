@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from strandline.db.database import Caller, TenantDb
+from strandline.embeddings.embedder import Purpose
 from strandline.topics import build_limits, growth, store_growth
 from strandline.topics.store_growth import ScopeTreeState
 from tests.strandline.topics.exactly_once import Pin, find_faults, read_scopes
@@ -30,7 +31,9 @@ class Embedder:
     space: str
     dimensions: int = DIMENSIONS
 
-    def embed(self, texts: Sequence[str], *, timeout: float) -> list[list[float]]:
+    def embed(
+        self, texts: Sequence[str], *, timeout: float, purpose: Purpose = "text"
+    ) -> list[list[float]]:
         """The vectors of these texts, in order."""
         del timeout
         return [random_vector(random.Random(f"{self.space} {text}")) for text in texts]

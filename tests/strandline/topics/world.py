@@ -13,11 +13,11 @@ from uuid import UUID
 import pytest
 
 from strandline import participants
-from strandline.embeddings.minilm import LocalEmbedder
+from strandline.embeddings.minilm import EnglishEmbedder
 from strandline.topics import builder, growth, store_builds
 from tests.support import ScratchDatabase
 
-SPACE = LocalEmbedder.space
+SPACE = EnglishEmbedder.space
 START = datetime(2026, 5, 8, 9, 0, tzinfo=UTC)
 DIMENSIONS = 16
 """Fewer than the model has: what is tested does not depend on it."""

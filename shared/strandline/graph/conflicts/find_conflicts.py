@@ -78,7 +78,9 @@ def find_conflicts(
     if subject is None:
         similar = store_similar_facts.compare_newest(finder.access, fact_filter)
     else:
-        vector, degradations = embed_query(finder.embedder, subject.content, finder.vector_timeout)
+        vector, degradations = embed_query(
+            finder.embedder, subject.content, finder.vector_timeout, "text"
+        )
         similar = find_similar_facts(finder, subject, vector, fact_filter)
     judged = judge_pairs(finder, judge, similar, subject)
     is_cut = len(judged.conflicts) > request.limit

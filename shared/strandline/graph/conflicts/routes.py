@@ -46,7 +46,9 @@ def analyze_before_storing(
 ) -> AnalyzeOut:
     """Find stored nodes that concern a text, facts that contradict it, and advice on storing it.
     Stores nothing."""
-    vector, degradations = embed_query(finder.embedder, request.content, finder.vector_timeout)
+    vector, degradations = embed_query(
+        finder.embedder, request.content, finder.vector_timeout, "text"
+    )
     narrowing = NodeFilter(ALL_TYPES)
     matches = finder.find_by(request.content, vector, narrowing)
     nodes = read_matches(finder.access, matches, narrowing, request.limit)
