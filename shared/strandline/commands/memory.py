@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.progress import Progress, TextColumn, TimeElapsedColumn
@@ -97,7 +97,7 @@ def recall(
     print_table(
         ("relevance", "when", "who", "what"),
         (
-            (hit.relevance, hit.occurred_at, hit.speaker, _cut(hit.text or hit.name, full))
+            (hit.relevance, hit.occurred_at, hit.speaker, _describe(hit, full))
             for hit in answer.hits
         ),
         "Nothing is known about this.",
@@ -105,6 +105,12 @@ def recall(
     for reason in answer.degraded:
         note = _LIMIT_NOTES.get(reason, f"the answer is limited: {reason}")
         print_text(f"strandline: {note}", err=True)
+
+
+def _describe(hit: Any, full: bool) -> str:
+    """The text of a hit, and how many near-duplicates share its place."""
+    text = _cut(hit.text or hit.name, full)
+    return f"{text} (and {hit.similar.count} more like it)" if hit.similar else text
 
 
 _LIMIT_NOTES = {

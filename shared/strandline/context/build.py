@@ -1,7 +1,7 @@
 """Build the text of a context: collect the candidates, and lay them out."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from uuid import UUID
@@ -15,9 +15,15 @@ from strandline.context.event_arrangement import (
     find_later,
     get_time,
 )
+from strandline.context.event_selection import (
+    SonaAnswerOptions,
+    TextLimits,
+    choose_events,
+    take_enough,
+)
 from strandline.context.event_source_conversion import to_source, to_topic
 from strandline.context.graph_knowledge import find_knowledge
-from strandline.context.layout import BYTES_PER_TOKEN, Layout, Sources, lay_out
+from strandline.context.layout import Layout, Sources, lay_out
 from strandline.context.lines import KnowledgeSource
 from strandline.context.schemas import (
     DEFAULT_BUDGET,
@@ -35,10 +41,11 @@ from strandline.embeddings.embedder import Embedder
 from strandline.errors import Invalid
 from strandline.log.store import Event
 from strandline.recall.hit_postprocessing import find_cited_events
-from strandline.recall.importance import SonaInSpace, rerank
-from strandline.recall.recall import SearchResult, make_read_token, search
+from strandline.recall.importance import rerank
+from strandline.recall.near_duplicates import FoldedEvents
+from strandline.recall.recall import make_read_token, search
 from strandline.recall.relevance import ScoredEvent
-from strandline.recall.schemas import PointInTime, RecallWeights
+from strandline.recall.schemas import PointInTime
 from strandline.recall.store import SessionNeighbour, read_hits, read_neighbours
 from strandline.sessions import store_chains
 from strandline.sessions.chains_view import SessionReadContext
@@ -47,59 +54,6 @@ from strandline.tuning import Tuning
 
 _LATEST_CHAINS = 10
 """The number of chains read without a question."""
-_TOKENS_PER_NEIGHBOURHOOD, _MAX_NEIGHBOURHOODS = 700, 4
-"""For each so many tokens of the budget, one of the best events is shown with its neighbours."""
-_MAX_WEAK_EVENTS = 3
-"""The number of the nearest events that are shown, marked as weak, where none is relevant. A reader
-judges them better than a threshold does."""
-_LINE_BYTES = 20
-"""The minimum bytes of an event's line in addition to its text."""
-
-
-@dataclass(frozen=True)
-class SonaAnswerOptions:
-    """The options of a text that is made for an answer, as opposed to one that a caller
-    requests."""
-
-    exclude: Collection[UUID] = ()
-    """Events to leave out: the message that is answered."""
-    recent_share: float = 0.4
-    """The maximum share of the budget for short-term memory."""
-    weights: RecallWeights | None = None
-    """Additional weights for the order of the events that answer the question, as in recall."""
-    sona: SonaInSpace | None = None
-    """The sona that gives the answer."""
-
-
-@dataclass(frozen=True)
-class _TextLimits:
-    """The limits of a text."""
-
-    min_relevance: float | None
-    limit: int | None
-    """The maximum number of events that answer the question."""
-    budget: int
-    answering: SonaAnswerOptions | None = None
-    is_one_session: bool = False
-    """Whether the text shows the events of one session alone."""
-    expand: int = 0
-    """The maximum number of events to add because the best ones cite them."""
-    today: datetime | None = None
-    """The day of the question."""
-    as_of: datetime | None = None
-    """The time for which it is asked: nothing later is shown."""
-
-    @property
-    def exclude(self) -> Collection[UUID]:
-        """Events that are not shown."""
-        return self.answering.exclude if self.answering else ()
-
-    @property
-    def neighbourhood_count(self) -> int:
-        """The number of events that are shown with their neighbours."""
-        if self.limit is not None:
-            return 0
-        return min(self.budget // _TOKENS_PER_NEIGHBOURHOOD, _MAX_NEIGHBOURHOODS)
 
 
 def build_context_text(
@@ -133,7 +87,7 @@ def build_context_text(
     exclude = answering.exclude if answering else ()
     recent = {event_id: count for event_id, count in recent.items() if event_id not in exclude}
     matches, knowledge = _find(access, embedder, request, tuning, now, vector_timeout, answering)
-    limits = _TextLimits(
+    limits = TextLimits(
         request.min_relevance,
         request.limit,
         request.budget,
@@ -141,6 +95,7 @@ def build_context_text(
         expand=request.expand,
         today=request.choose_now(now),
         as_of=request.as_of,
+        question=request.query or "",
     )
     return _write_text(access, recent, knowledge, matches, limits)
 
@@ -196,8 +151,9 @@ def build_session_text(
     if matches.search and query.query is not None and not view.only_session:
         vector = matches.search.vector
         knowledge = find_knowledge(view.access, view.tuning, query.query, vector, embedder.space)
-    limits = _TextLimits(query.min_relevance, None, query.budget or DEFAULT_BUDGET)
+    limits = TextLimits(query.min_relevance, None, query.budget or DEFAULT_BUDGET)
     limits = replace(limits, is_one_session=view.only_session, today=view.now)
+    limits = replace(limits, question=query.query or "")
     return _write_text(view.access, recent, knowledge, matches, limits)
 
 
@@ -206,21 +162,21 @@ def _write_text(
     recent: Mapping[UUID, int],
     knowledge: Sequence[KnowledgeSource],
     matches: ChainSearchResult,
-    request: _TextLimits,
+    request: TextLimits,
 ) -> tuple[ContextTextOut, UsedSources]:
-    relevant: Sequence[ScoredEvent] = ()
+    groups, is_weak = FoldedEvents(()), False
     best: Sequence[UUID] = ()
-    is_weak = False
     if matches.search:
-        relevant, is_weak = _select_events(matches.search, request)
-        best = _take_enough(relevant, matches.search, recent, request.budget)
+        groups, is_weak = choose_events(access, matches.search, request)
+        best = take_enough(groups.events, matches.search, recent, request.budget)
+    relevant, hidden_ids = groups.events, groups.hidden_ids
     shown = best if is_weak else _add_cited(access, relevant, best, request)
     around = 0 if is_weak else request.neighbourhood_count
     neighbours = read_neighbours(access, best, around) if best else ()
     cited = [event_id for source in matches.chains for event_id in source.event_ids[:1]]
     cited += [event_id for source in knowledge for event_id in source.event_ids[:2]]
     events = _read_events(access, [*recent, *shown, *cited], neighbours, request.as_of)
-    neighbours = [event for event in neighbours if event.event_id in events]
+    neighbours = [n for n in neighbours if n.event_id in events and n.event_id not in hidden_ids]
     found_ids = add_neighbours(shown, events, neighbours, around)
     compared_ids = [*recent, *found_ids] if matches.search else []
     later = _find_later(access, compared_ids, events, request)
@@ -231,6 +187,7 @@ def _write_text(
         to_source,
         ended=find_ended(access, events.values(), request.as_of),
         later={i: said for i, said in later.items() if said.event.event_id in shown_ids},
+        similar=groups.similar,
         notes_late=request.answering is not None,
     )
     layout = lay_out(
@@ -251,17 +208,6 @@ def _write_text(
     return answer, to_use(matches, layout, used) if matches.search else UsedSources()
 
 
-def _select_events(
-    search: SearchResult, request: _TextLimits
-) -> tuple[Sequence[ScoredEvent], bool]:
-    """The events that answer the question, best first, or where there are none the few nearest; and
-    whether it is these."""
-    relevant = search.select(request.min_relevance)[: request.limit]
-    if relevant or request.min_relevance is not None:
-        return relevant, False
-    return search.ranking.events[:_MAX_WEAK_EVENTS][: request.limit], True
-
-
 def _read_events(
     access: TenantDb,
     event_ids: Iterable[UUID],
@@ -278,7 +224,7 @@ def _read_events(
 
 
 def _find_later(
-    access: TenantDb, event_ids: Sequence[UUID], events: Mapping[UUID, Event], request: _TextLimits
+    access: TenantDb, event_ids: Sequence[UUID], events: Mapping[UUID, Event], request: TextLimits
 ) -> Mapping[UUID, SaidStatement]:
     """The later statements that may have changed what these events state; of one session, as far as
     they are among the events."""
@@ -289,7 +235,7 @@ def _find_later(
 
 
 def _add_cited(
-    access: TenantDb, relevant: Sequence[ScoredEvent], best: Sequence[UUID], request: _TextLimits
+    access: TenantDb, relevant: Sequence[ScoredEvent], best: Sequence[UUID], request: TextLimits
 ) -> Sequence[UUID]:
     """The best events with those that they cite, which stand after the first, so that a budget that
     does not hold all has room for them."""
@@ -318,24 +264,6 @@ def _to_answer(
         degraded=matches.search.list_degradations(min_relevance) if matches.search else [],
         read_token=matches.read_token,
     )
-
-
-def _take_enough(
-    events: Sequence[ScoredEvent], search: SearchResult, recent: Mapping[UUID, int], budget: int
-) -> list[UUID]:
-    """The best of the selected events, at least as many as a text with this token budget holds;
-    further events are not read. White space counts here, although less of it is shown."""
-    max_bytes = budget * BYTES_PER_TOKEN
-    room = 2 * max_bytes
-    event_ids: list[UUID] = []
-    for event in events:
-        if room <= 0:
-            break
-        event_id = event.candidate.event_id
-        event_ids.append(event_id)
-        if event_id not in recent:
-            room -= _LINE_BYTES + min(search.candidates[event_id].text_bytes, max_bytes // 4)
-    return event_ids
 
 
 def _get_source_event_key(events: Mapping[UUID, Event], event_id: UUID) -> str | None:

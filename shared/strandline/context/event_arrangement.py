@@ -94,8 +94,12 @@ def add_neighbours(
     """The best events with their neighbours: each of the first `around` events with the one before
     it and the two after it, because an answer is often found there in other words than the
     question's; each of the others with the one before it only if it is short or follows a
-    question."""
-    near = {(event.of_id, event.place): event for event in neighbours}
+    question. A neighbour that says nothing is left out, unless it is the question before."""
+    near = {
+        (event.of_id, event.place): event
+        for event in neighbours
+        if not event.says_nothing or (event.place < 0 and _is_question(event))
+    }
     ids: list[UUID] = []
     for n, event_id in enumerate(best):
         event, earlier = events.get(event_id), near.get((event_id, -1))

@@ -20,11 +20,13 @@ def to_source(
     *,
     ended: Collection[UUID] = (),
     later: Mapping[UUID, SaidStatement] = MappingProxyType({}),
+    similar: Mapping[UUID, Collection[UUID]] = MappingProxyType({}),
     notes_late: bool = False,
 ) -> EventSource:
     """Convert an event that represents `stands_for` recent events. Its line says whether it is one
     of `ended`, the statements that hold no longer, which `later` statement may have changed it,
-    and, with `notes_late`, whether it was added later than it happened."""
+    how many near-duplicates it has in `similar`, and, with `notes_late`, whether it was added later
+    than it happened."""
     changed_by = later.get(event.event_id)
     said_at = event.occurred_at or event.recorded_at
     return EventSource(
@@ -38,6 +40,7 @@ def to_source(
         session_id=event.session_id,
         is_ended=event.event_id in ended,
         later=LaterMark(changed_by.event.said_at, changed_by.is_end) if changed_by else None,
+        similar=len(similar.get(event.event_id, ())),
         is_late=notes_late and event.recorded_at - said_at >= _LATE,
     )
 

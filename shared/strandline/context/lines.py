@@ -56,6 +56,8 @@ class EventSource(NamedTuple):
     """Whether to mark it as a statement that holds no longer."""
     later: LaterMark | None = None
     """The later statement in the text that may have changed what it states."""
+    similar: int = 0
+    """The number of its near-duplicates, which share its line."""
 
 
 class ChainSource(NamedTuple):
@@ -169,6 +171,8 @@ def event_line(
     if event.later:
         doubt = "" if event.later.is_end else "perhaps "
         notes.append(f"{doubt}no longer: see {format_day(event.later.said_at)}")
+    if event.similar:
+        notes.append(f"and {event.similar} more like it")
     name = sanitize_label(display_name(event.speaker), _NAME_CHARS) if event.speaker else ""
     who = " ".join(filter(None, [name, f"({', '.join(notes)})" if notes else ""])) or "user"
     minute = f" {format_minute(event.said_at)}" if has_minute else ""

@@ -85,7 +85,9 @@ def hit_line(hit: Item) -> str:
     relevance = "" if hit["relevance"] is None else f", relevance {hit['relevance']:.2f}"
     who = sanitize_name(hit["speaker"]) or "unnamed"
     later = f", superseded by event {hit['superseded_by']}" if hit["superseded_by"] else ""
-    start = f"- event {hit['event_id']}{relevance}, {moment(hit['occurred_at'])}, {who}{later}"
+    similar: Item | None = hit["similar"]
+    notes = f"{later}, and {similar['count']} more like it" if similar else later
+    start = f"- event {hit['event_id']}{relevance}, {moment(hit['occurred_at'])}, {who}{notes}"
     return f"{start}: {sanitize_text(hit['text'] or hit['name'] or '')}"
 
 

@@ -12,7 +12,8 @@ from typing import Literal, NamedTuple
 from uuid import UUID
 
 from strandline.config import PREFIX, get_settings
-from strandline.context.build import SonaAnswerOptions, build_context_text
+from strandline.context.build import build_context_text
+from strandline.context.event_selection import SonaAnswerOptions
 from strandline.context.layout import BYTES_PER_TOKEN
 from strandline.context.schemas import MIN_BUDGET, ContextTextOut, ContextTextRequest
 from strandline.context.used_sources import UsedSources

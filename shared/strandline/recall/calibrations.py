@@ -20,6 +20,7 @@ _WEIGHTS = Features(
     length=1.725,
     by_agent=-1.0,
     by_tool=-1.0,
+    says_nothing=-20.0,
 )
 """For every embedding space."""
 _BY_SPACE: Mapping[str, Calibration] = {
@@ -54,6 +55,7 @@ WITHOUT_VECTOR = Calibration(
         length=0.537,
         by_agent=-0.713,
         by_tool=0.0,
+        says_nothing=-20.0,
     ),
     usual=CosineScale(0.0, 1.0),
     cosine_by_words=0.0,

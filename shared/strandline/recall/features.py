@@ -65,6 +65,9 @@ class Candidate:
     is_statement: bool
     author: Literal["agent", "tool"] | None
     """`agent` for what an agent said, thought or did, `tool` for an observation."""
+    says_nothing: bool
+    """Whether its text is nothing but short questions, or an agent's answer that it knows
+    nothing."""
 
 
 class Features(NamedTuple):
@@ -99,6 +102,10 @@ class Features(NamedTuple):
     is fixed: how many answers agents said differs by corpus, and a fit would follow that."""
     by_tool: float
     """1 if it is an observation, such as the output of a tool."""
+    says_nothing: float
+    """1 if its text is nothing but short questions, or an agent's answer that it knows nothing. The
+    weight is fixed, and puts it below whatever says something: an earlier question in the same
+    words has the highest cosine of all, and no answer in it."""
 
 
 def compute_features(
@@ -140,6 +147,7 @@ def compute_features(
             length=damping * _compute_length_feature(candidate),
             by_agent=float(candidate.author == "agent"),
             by_tool=float(candidate.author == "tool"),
+            says_nothing=float(candidate.says_nothing),
         )
 
     lanes = _find_lanes(candidates, scale)
@@ -243,7 +251,7 @@ class AnswerabilityFeatures(NamedTuple):
     """The share of the question's words, by weight, that no visible event contains."""
     words_nearby: float
     """The highest share that one of the best five candidates contains together with its
-    neighbours."""
+    neighbours, where long ones count less, but no less than it contains alone."""
     words: float
     """The highest share that one of the best five candidates contains."""
     log_events: float
@@ -270,7 +278,7 @@ def compute_answerability_features(
     return AnswerabilityFeatures(
         cosine=highest_cosine,
         words_absent=absent / total,
-        words_nearby=max(candidate.words_nearby for candidate in best[:5]),
+        words_nearby=max(max(one.words_nearby, one.words) for one in best[:5]),
         words=max(candidate.words for candidate in best[:5]),
         log_events=math.log(min(max(events_searched, 1), _MAX_FITTED_EVENTS)),
     )

@@ -1,4 +1,4 @@
--- revision: 1
+-- revision: 2
 -- What recall reads: words and vectors of what is in view.
 
 -- in view ------------------------------------------------------------------------------------------
@@ -87,6 +87,30 @@ language sql immutable parallel safe
 create or replace function inverse_frequency(p_pieces bigint, p_events bigint) returns float8
 language sql immutable parallel safe
     return ln(1 + (greatest(p_events, p_pieces, 500) - p_pieces + 0.5) / (p_pieces + 0.5));
+
+-- Whether a text holds nothing that could answer a question: it is nothing but short questions, or an
+-- agent's answer that it knows nothing. Such an answer is read in English, and only where it is short and
+-- does not go on to say something. A question begins as one, in English, German, French, Spanish or a script
+-- of its own, and has no digits: people put what is new into a question, "I start on 3 May, is that early?"
+create or replace function says_nothing(p_text text, p_is_agent boolean) returns boolean
+language sql immutable parallel safe
+    return coalesce(octet_length(p_text) <= 200 and (
+        octet_length(p_text) <= 100 and p_text ~* (
+            '^\s*((((who|whom|whose|what|when|where|why|which|how|do|does|did(?! you know)|is|are|was|were|has|have'
+            || '|wo|wer|wann|warum|wieso|wie|welche[mnrs]?|quand|pourquoi|comment|quel(le)?s?)\M)'
+            || '|[^\u0001-\u007f])[^.!?\u3002\uff01\uff1f\u061f\n\d]*[?\uff1f\u061f]\s*)+$')
+        or p_is_agent and replace(p_text, U&'\2019', '''') ~* (
+            '^(hm+|well|sorry|unfortunately|i''m sorry|i am sorry|i''m afraid|i am afraid)?[,.]?\s*(but )?'
+            || '((i|we) (do not|don''t)( yet)? (know|remember|recall)'
+            || '|(i|we) (have|hold|found|find|see|do not have|don''t have|could not find|couldn''t find'
+            || '|can''t find|cannot find)( no| any)?( stored| relevant| such| further)?'
+            || ' (information|records?|memory|memories|notes?|data|details|events?|mention)'
+            || '|(none of the|no)( stored| recalled| relevant| such)? (events?|memory|memories|information|records?)'
+            || ' (clearly )?(answers?|says?|mentions?|tells?|(is|are|was|were) (stored|found|available|known))'
+            || '|nothing( about [^.!?,;:\n]*)? (is|was) (known|stored|remembered|recorded|found)'
+            || '|there (is|are) no( stored| relevant)? (information|records?|memory|memories|notes?|data|events?))'
+            || '(?![^.!?\n]* (but|however|though|except|only|until|yet) )[^.!?,;:\n]*[.!]?'
+            || '(\s*(please|could|can|would|do|shall|should|if)\M[^.!\n]*[.?!]?)?\s*$')), false);
 
 set local role strandline_search;
 

@@ -5,7 +5,8 @@ import heapq
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
+from typing import NamedTuple
 from uuid import UUID
 
 from strandline.chains.slot_decisions import EarlierText, find_later_statements, put_later_first
@@ -14,8 +15,12 @@ from strandline.log.read import to_event_out
 from strandline.log.store import Event
 from strandline.recall import store
 from strandline.recall.relevance import ScoredEvent
-from strandline.recall.schemas import Hit, RecallRequest
+from strandline.recall.schemas import Hit, RecallRequest, SimilarEvents
 
+BYTES_PER_TOKEN = 4
+"""A token counts as four bytes of UTF-8, regardless of the model's tokenizer."""
+_MAX_SIMILAR = 20
+"""The maximum number of near-duplicates that a hit names."""
 _MAX_SEEDS = 10
 """The number of best hits whose edges are followed."""
 _MAX_DEPTH = 3
@@ -87,6 +92,13 @@ _LATER = "later"
 """The reason given for an event that may have changed what the next hit states."""
 
 
+def make_similar(event_ids: Sequence[UUID]) -> SimilarEvents | None:
+    """The near-duplicates of a hit, newest first; None if it has none."""
+    if not event_ids:
+        return None
+    return SimilarEvents(count=len(event_ids), event_ids=list(event_ids[:_MAX_SIMILAR]))
+
+
 def make_unscored_hit(event: Event, request: RecallRequest, why: Sequence[str]) -> Hit:
     """The hit of an event that was not scored, but goes with one that was."""
     return Hit(
@@ -102,6 +114,7 @@ def make_unscored_hit(event: Event, request: RecallRequest, why: Sequence[str]) 
         superseded_by=None,
         features=None,
         event=to_event_out(event) if request.include == "full" else None,
+        similar=None,
     )
 
 
@@ -178,19 +191,35 @@ def find_cited_events(
     return list_cited_events(access, seeds, exclude_ids, filters, expand)
 
 
-def fit_to_budget(hits: Iterable[Hit], max_tokens: int | None) -> list[Hit]:
-    """The hits whose texts fit the budget, in their order; a hit that does not fit is left out. A
+class FittingHits(NamedTuple):
+    """The hits of a budget."""
+
+    hits: Sequence[Hit]
+    left_out: int
+    """How many hits do not fit."""
+    is_cut: bool = False
+    """Whether the only hit is cut to fit."""
+
+
+def fit_to_budget(hits: Sequence[Hit], max_tokens: int | None) -> FittingHits:
+    """The hits whose texts fit the budget, in their order; a hit that does not fit is left out. If
+    none fits, the first one is cut to fit: an empty answer would say that nothing is stored. A
     token is four bytes of UTF-8, rounded up."""
+    if max_tokens is None:
+        return FittingHits(hits, 0)
     fitting: list[Hit] = []
     tokens_left = max_tokens
     for hit in hits:
-        tokens = -(-len((hit.text or "").encode()) // 4)
-        if tokens_left is None:
-            fitting.append(hit)
-        elif tokens <= tokens_left:
+        tokens = -(-len((hit.text or "").encode()) // BYTES_PER_TOKEN)
+        if tokens <= tokens_left:
             fitting.append(hit)
             tokens_left -= tokens
-    return fitting
+    if fitting or not hits:
+        return FittingHits(fitting, len(hits) - len(fitting))
+    room = max_tokens * BYTES_PER_TOKEN - len("…".encode())
+    beginning = (hits[0].text or "").encode()[:room].decode(errors="ignore")
+    best = hits[0].model_copy(update={"text": f"{beginning}…"})
+    return FittingHits([best], len(hits) - 1, is_cut=True)
 
 
 def sort_by_time(
@@ -225,3 +254,20 @@ def sort_by_time(
 
 def _keep_hits(event_ids: Iterable[UUID], hit_by_id: Mapping[UUID, Hit]) -> set[UUID]:
     return {event_id for event_id in event_ids if event_id in hit_by_id}
+
+
+def sort_read_hits(hits: Sequence[Hit], events: Mapping[UUID, Event]) -> list[Hit]:
+    """Sort hits by time, as `sort_by_time`, where `events` are those that were read. An event that
+    was not read is a later statement, and comes last."""
+
+    def list_cited(event_id: UUID) -> list[UUID]:
+        edges = events[event_id].edges if event_id in events else ()
+        return [UUID(edge["event_id"]) for edge in edges]
+
+    def place_of(event_id: UUID) -> LogPlace:
+        if event_id not in events:
+            return datetime.max.replace(tzinfo=UTC), event_id, 0
+        event = events[event_id]
+        return event.recorded_at, event.scope_id, event.seq
+
+    return sort_by_time(hits, list_cited, place_of)

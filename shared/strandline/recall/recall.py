@@ -4,7 +4,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -22,14 +22,15 @@ from strandline.recall.calibrations import calibration_for
 from strandline.recall.features import QuestionWord
 from strandline.recall.hit_postprocessing import (
     EDGE,
-    LogPlace,
     find_cited_events,
     fit_to_budget,
     join_later,
     make_edge_hits,
-    sort_by_time,
+    make_similar,
+    sort_read_hits,
 )
 from strandline.recall.importance import RankingSignals, SonaInSpace, rerank
+from strandline.recall.near_duplicates import fold_near_duplicates
 from strandline.recall.question_mentions import read_question
 from strandline.recall.relevance import Calibration, Ranking, ScoredEvent, rank
 from strandline.recall.schemas import Hit, Piece, RecallAnswer, RecallRequest
@@ -227,41 +228,33 @@ def recall(
     relevant = search_result.select(request.min_relevance)
     sona = SonaInSpace(sona_id, embedder.space) if sona_id else None
     by_weight, traits = rerank(access, relevant, request.weights, asked_at, now, sona)
-    best = by_weight[: request.limit]
+    words, limit = search_result.words, request.limit
+    groups = fold_near_duplicates(access, by_weight, words, request.query, limit)
+    best = groups.list_events(with_rest=request.asks_for_all)[:limit]
     supporting = find_cited_events(access, best, request.to_filter(), request.expand)
     events = store.read_hits(access, [e.candidate.event_id for e in best] + supporting)
     scored_hits = [
-        _to_hit(scored, events[scored.candidate.event_id], search_result, request, traits)
+        _to_hit(scored, events, search_result, request, traits, groups.similar)
         for scored in best
         if scored.candidate.event_id in events
     ]
     edge_hits = make_edge_hits(events, supporting, scored_hits, request)
     found = join_later(access, scored_hits, edge_hits, request)
     fitting = fit_to_budget(found, request.max_tokens)
-    hits = fit_to_page(fitting)
-    is_cut = len(hits) < len(fitting)
+    hits = fit_to_page(fitting.hits)
+    is_cut = len(hits) < len(fitting.hits)
     if request.order == "time":
-        hits = sort_by_time(hits, lambda n: _list_cited(events, n), lambda n: _place_of(events, n))
+        hits = sort_read_hits(hits, events)
     return RecallAnswer(
         known=search_result.known,
         hits=hits,
+        did_not_fit=fitting.left_out,
         degraded=search_result.list_degradations(request.min_relevance)
-        + (["cut_by_size"] if is_cut else []),
+        + (["cut_by_size"] if is_cut else [])
+        + (["cut_by_budget"] if fitting.is_cut else []),
         not_yet_embedded=search_result.not_yet_embedded,
         read_token=make_read_token(access, search_result.result, search_result.space),
     )
-
-
-def _list_cited(events: Mapping[UUID, Event], event_id: UUID) -> list[UUID]:
-    return [UUID(edge["event_id"]) for edge in events[event_id].edges] if event_id in events else []
-
-
-def _place_of(events: Mapping[UUID, Event], event_id: UUID) -> LogPlace:
-    """The place in the log; an event that was not read is a later statement, and comes last."""
-    if event_id not in events:
-        return datetime.max.replace(tzinfo=UTC), event_id, 0
-    event = events[event_id]
-    return event.recorded_at, event.scope_id, event.seq
 
 
 def embed_query(
@@ -284,11 +277,13 @@ def embed_query(
 
 def _to_hit(
     scored_event: ScoredEvent,
-    event: Event,
+    events: Mapping[UUID, Event],
     search_result: SearchResult,
     request: RecallRequest,
     traits: Mapping[UUID, RankingSignals],
+    similar: Mapping[UUID, Sequence[UUID]],
 ) -> Hit:
+    event = events[scored_event.candidate.event_id]
     row = search_result.candidates[event.event_id]
     features = scored_event.features._asdict()
     if event.event_id in traits:
@@ -309,6 +304,7 @@ def _to_hit(
         superseded_by=None,
         features=features if request.explain else None,
         event=to_event_out(event) if request.include == "full" else None,
+        similar=make_similar(similar.get(event.event_id, ())),
     )
 
 

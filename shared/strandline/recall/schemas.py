@@ -81,8 +81,9 @@ class RecallRequest(PointInTime, Filters):
     """The maximum number of events to add because the best ten hits cite them, directly or through
     up to two other events, those with the greatest weights first."""
     max_tokens: int | None = Field(default=None, ge=1, le=1_000_000, strict=True)
-    """A token budget for the texts, filled best first: hits that do not fit are left out. A token
-    counts as four bytes."""
+    """A token budget for the texts, filled best first: hits that do not fit are left out, and
+    `did_not_fit` counts them. If none fits, the best one is cut to fit. A token counts as four
+    bytes."""
     order: Literal["relevance", "time"] = "relevance"
     """The order of the hits. `time`: cited events before those that cite them, otherwise oldest
     first."""
@@ -115,12 +116,28 @@ class RecallRequest(PointInTime, Filters):
         is_narrower = self.until and self.as_of and self.until <= self.as_of
         return {**super().to_filter(), **({} if is_narrower else period)}
 
+    @property
+    def asks_for_all(self) -> bool:
+        """Whether near-duplicates are hits of their own: with a filter, and where no relevance is
+        too low."""
+        return self.min_relevance == 0 or self.has_filters
+
 
 class Piece(ResponseModel):
     """A range of characters of a payload's text; `end_char` is exclusive."""
 
     start_char: int
     end_char: int
+
+
+class SimilarEvents(ResponseModel):
+    """The near-duplicates of a hit: older events of the same speaker whose text is equal but for
+    upper case, white space and punctuation, or, of an agent or a tool, for numbers, times and
+    ids."""
+
+    count: int
+    event_ids: list[UUID]
+    """The ids of at most 20 of them, newest first."""
 
 
 class Hit(ResponseModel):
@@ -155,6 +172,10 @@ class Hit(ResponseModel):
     to 1, and, with a `sona`, how much it belongs to the sona. docs/recall.md describes each."""
     event: EventOut | None
     """The whole event, with `include`: `full`."""
+    similar: SimilarEvents | None
+    """The near-duplicates among the events that were found, which share the place of this one, the
+    newest; null if there are none. They are hits of their own, after the others, with a filter and
+    with a `min_relevance` of 0."""
 
 
 class RecallAnswer(ResponseModel):
@@ -165,12 +186,14 @@ class RecallAnswer(ResponseModel):
     in an embedding space without a calibration."""
     hits: list[Hit]
     """Empty if no event is relevant enough."""
+    did_not_fit: int
+    """The number of hits that were left out because they do not fit `max_tokens`."""
     degraded: list[str]
     """The limitations of this answer, empty if there are none. `no_query_vector`: it was searched
     by words alone. `not_calibrated`: `min_relevance` left nothing out, because the embedding space
-    has no calibration. `cut_by_size`: the response was full before `limit` hits.
-    `no_scope_in_view`: the participants, as their names are written, never took part together;
-    names keep their case."""
+    has no calibration. `cut_by_size`: the response was full before `limit` hits. `cut_by_budget`:
+    no hit fits `max_tokens`, and the best one is cut, with `…` at its end. `no_scope_in_view`: the
+    participants, as their names are written, never took part together; names keep their case."""
     not_yet_embedded: int
     """The number of visible events, at most 50, that have no vector yet and are found by words
     alone."""

@@ -163,6 +163,8 @@ def search_candidates(
                 coalesce(octet_length(substring(right(e.content, 300)
                     from '([^.!?\u3002\uff01\uff1f\u061f\n]*[?\uff1f\u061f])\\s*$')), 0)
                     as question_bytes,
+                says_nothing(e.content, e.role = 'agent' and e.type = 'message')
+                    as says_nothing,
                 lag(e.seq) over (
                     partition by e.scope_id, lane.session_id collate "C" order by e.seq)
                     as seq_before,
@@ -180,7 +182,7 @@ def search_candidates(
                 partition by f.scope_id, f.session_id collate "C" order by f.seq)::bigint as place,
             greatest(least((f.said_at at time zone tenant.time_zone)::date, date '9999-12-31'),
                 date '0001-01-01') as said_on,
-            f.question_bytes, f.is_statement, f.author, f.text_bytes,
+            f.question_bytes, f.is_statement, f.author, f.text_bytes, f.says_nothing,
             coalesce(f.word_bits, 0) as word_bits,
             coalesce(f.cosine, stored.cosine) as cosine, f.start_char, f.end_char, f.is_fresh,
             head.words, head.document_counts, head.events_in_view, head.sampled_cosines,
@@ -261,6 +263,8 @@ class SessionNeighbour(Event):
     """The id of the other event."""
     place: int
     """-1: directly before it; 1, 2: the first and second after it."""
+    says_nothing: bool
+    """Whether it could answer no question, as `Candidate.says_nothing`."""
 
 
 def read_neighbours(
@@ -272,7 +276,8 @@ def read_neighbours(
     return access.fetch(
         SessionNeighbour,
         """
-        select b.*, k.source_event_key, e.event_id as of_id, near.place
+        select b.*, k.source_event_key, e.event_id as of_id, near.place,
+            says_nothing(b.content, b.role = 'agent' and b.type = 'message') as says_nothing
         from unnest(%(event_ids)s::uuid[]) with ordinality shown (event_id, n)
         cross join lateral (
             select e.event_id, e.scope_id, e.session_id, e.seq from events e

@@ -602,7 +602,14 @@ def node_of(text: str) -> dict[str, Any]:
 
 def hit_of(text: str) -> dict[str, Any]:
     hit = {"event_id": "1", "relevance": 0.5, "occurred_at": "2026-05-08T10:00:00Z", "name": None}
-    return {**hit, "speaker": f"user:{text}", "text": text, "superseded_by": None}
+    return {**hit, "speaker": f"user:{text}", "text": text, "superseded_by": None, "similar": None}
+
+
+def test_mcp_hit_line_counts_near_duplicates() -> None:
+    similar = {"count": 59, "event_ids": ["2"]}
+    line = hit_line({**hit_of("ann"), "similar": similar})
+    assert line.endswith(", user:ann, and 59 more like it: ann")
+    assert "more like it" not in hit_line(hit_of("ann"))
 
 
 def test_mcp_fence_contains_stored_text() -> None:

@@ -230,6 +230,7 @@ def make_hit(at: int, text: str = "") -> Hit:
         superseded_by=None,
         features=None,
         event=None,
+        similar=None,
     )
 
 
@@ -254,10 +255,25 @@ def test_recall_expand_time_order_ignores_input_order() -> None:
 
 def test_recall_expand_without_budget_keeps_all_hits() -> None:
     hits = [make_hit(0, "x" * 1000) for _ in range(3)]
-    assert fit_to_budget(hits, None) == hits
-    assert fit_to_budget(hits, 500) == hits[:2]
-    assert fit_to_budget([make_hit(0, "é")], 1)
-    assert not fit_to_budget([make_hit(0, "éé€")], 1)
+    assert fit_to_budget(hits, None) == (hits, 0, False)
+    assert fit_to_budget(hits, 500) == (hits[:2], 1, False)
+    assert fit_to_budget([], 1) == ([], 0, False)
+    assert not fit_to_budget([make_hit(0, "é")], 1).is_cut
+    assert fit_to_budget([make_hit(0, "éé€")], 1).is_cut
+
+
+def test_recall_expand_budget_smaller_than_best_hit_cuts_it() -> None:
+    for text in ("€" * 100, "x" * 300, "é" * 200):
+        for max_tokens in (1, 2, 20):
+            hits = [make_hit(0, text), make_hit(1, "y" * 500)]
+            cut, left_out, is_cut = fit_to_budget(hits, max_tokens)
+            assert (len(cut), left_out, is_cut) == (1, 1, True)
+            shown = cut[0].text or ""
+            assert shown.endswith("…")
+            assert text.startswith(shown[:-1])
+            assert 4 * max_tokens - 3 <= len(shown.encode()) <= 4 * max_tokens
+    hits = [make_hit(0, "x" * 500), make_hit(1, "short")]
+    assert fit_to_budget(hits, 10) == (hits[1:], 1, False), "a long one hides no short one"
 
 
 def test_recall_expand_depth_fault_is_noticed(

@@ -31,6 +31,7 @@ FEATURES = {
     "length",
     "by_agent",
     "by_tool",
+    "says_nothing",
 }
 ONCE_TODAY = 0.1 / (1 - 0.9**30)
 

@@ -43,6 +43,7 @@ def candidate(seq: int, bits: int = 0, cosine: float | None = 0.1, **more: objec
         question_bytes=0,
         is_statement=False,
         author=None,
+        says_nothing=False,
     )
     return replace(plain, **more)
 

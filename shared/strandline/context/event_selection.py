@@ -1,0 +1,108 @@
+"""Which of the events that answer a question a context's text takes, and its limits."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from uuid import UUID
+
+from strandline.context.layout import BYTES_PER_TOKEN
+from strandline.db.database import TenantDb
+from strandline.recall.importance import SonaInSpace
+from strandline.recall.near_duplicates import FoldedEvents, fold_near_duplicates
+from strandline.recall.recall import SearchResult
+from strandline.recall.relevance import ScoredEvent
+from strandline.recall.schemas import RecallWeights
+
+_TOKENS_PER_NEIGHBOURHOOD, _MAX_NEIGHBOURHOODS = 700, 4
+"""For each so many tokens of the budget, one of the best events is shown with its neighbours."""
+_MAX_WEAK_EVENTS = 3
+"""The number of the nearest events that are shown, marked as weak, where none is relevant. A reader
+judges them better than a threshold does."""
+_MIN_LINE_TOKENS = 20
+"""Hardly any line takes fewer tokens."""
+_LINE_BYTES = 20
+"""The minimum bytes of an event's line in addition to its text."""
+
+
+@dataclass(frozen=True)
+class SonaAnswerOptions:
+    """The options of a text that is made for an answer, as opposed to one that a caller
+    requests."""
+
+    exclude: Collection[UUID] = ()
+    """Events to leave out: the message that is answered."""
+    recent_share: float = 0.4
+    """The maximum share of the budget for short-term memory."""
+    weights: RecallWeights | None = None
+    """Additional weights for the order of the events that answer the question, as in recall."""
+    sona: SonaInSpace | None = None
+    """The sona that gives the answer."""
+
+
+@dataclass(frozen=True)
+class TextLimits:
+    """The limits of a text."""
+
+    min_relevance: float | None
+    limit: int | None
+    """The maximum number of events that answer the question."""
+    budget: int
+    answering: SonaAnswerOptions | None = None
+    is_one_session: bool = False
+    """Whether the text shows the events of one session alone."""
+    expand: int = 0
+    """The maximum number of events to add because the best ones cite them."""
+    today: datetime | None = None
+    """The day of the question."""
+    as_of: datetime | None = None
+    """The time for which it is asked: nothing later is shown."""
+    question: str = ""
+
+    @property
+    def exclude(self) -> Collection[UUID]:
+        """Events that are not shown."""
+        return self.answering.exclude if self.answering else ()
+
+    @property
+    def neighbourhood_count(self) -> int:
+        """The number of events that are shown with their neighbours."""
+        if self.limit is not None:
+            return 0
+        return min(self.budget // _TOKENS_PER_NEIGHBOURHOOD, _MAX_NEIGHBOURHOODS)
+
+
+def choose_events(
+    access: TenantDb, search: SearchResult, request: TextLimits
+) -> tuple[FoldedEvents, bool]:
+    """The events for a question, best first, near-duplicates in one place, and whether they are
+    only the nearest ones. Events that say nothing are among them only if no other is, or with a
+    `min_relevance` of 0."""
+    wants_all = request.min_relevance == 0
+    events = search.select(request.min_relevance)
+    if is_weak := not events and request.min_relevance is None:
+        events = list(search.ranking.events)
+    if not wants_all:
+        events = [event for event in events if not event.candidate.says_nothing] or events
+    limit = _MAX_WEAK_EVENTS if is_weak else request.budget // _MIN_LINE_TOKENS
+    groups = fold_near_duplicates(access, events, search.words, request.question, limit)
+    leaders = groups.list_events(with_rest=wants_all)
+    leaders = leaders[:_MAX_WEAK_EVENTS] if is_weak else leaders
+    return replace(groups, events=leaders[: request.limit]), is_weak
+
+
+def take_enough(
+    events: Sequence[ScoredEvent], search: SearchResult, recent: Mapping[UUID, int], budget: int
+) -> list[UUID]:
+    """The best of the selected events, at least as many as a text with this token budget holds;
+    further events are not read. White space counts here, although less of it is shown."""
+    max_bytes = budget * BYTES_PER_TOKEN
+    room = 2 * max_bytes
+    event_ids: list[UUID] = []
+    for event in events:
+        if room <= 0:
+            break
+        event_id = event.candidate.event_id
+        event_ids.append(event_id)
+        if event_id not in recent:
+            room -= _LINE_BYTES + min(search.candidates[event_id].text_bytes, max_bytes // 4)
+    return event_ids

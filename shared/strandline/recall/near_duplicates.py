@@ -1,0 +1,203 @@
+"""Near-duplicates in an answer: events that say the same in the same words share one place."""
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from uuid import UUID
+
+from strandline.db.database import TenantDb
+from strandline.recall.features import Candidate, QuestionWord
+from strandline.recall.relevance import ScoredEvent
+
+_MAX_BYTES = 1_000_000
+"""The maximum size of the texts that are compared, those of the best events first."""
+_SIZE_SHARE, _SIZE_BYTES = 0.1, 16
+_COSINE_DISTANCE = 0.1
+"""How much near-duplicates differ in size and in their cosine with the question, at most."""
+_MIN_CHARS = 20
+"""A shorter message answers what came before it: "Yes, please." is another fact each time."""
+# An id of six or more hexadecimal digits, or a number with its separators.
+_NUMBER = re.compile(r"\b(?=[a-f-]*\d)[\da-f][\da-f-]{5,}\b|\d+(?:[.,:/-]\d+)*", re.IGNORECASE)
+_DIGIT = re.compile(r"\d")
+_EDGES = "\"'.,;:!…()[]“”‘’"  # noqa: RUF001
+"""The punctuation that two texts may differ in, at the edges of words. A question mark is not part
+of it, nor are the signs of -5, C++ and C#."""
+_ASKS_NUMBER = re.compile(
+    r"\b(?:how (?:many|much|long|often|far|old|big|high)"
+    r"|(?:what|which) (?:\w+ )?(?:number|price|version|amount|temperature)s?)\b",
+    re.IGNORECASE,
+)
+_ASKS_TIME = re.compile(
+    r"\b(?:when|since|until|how (?:early|late)"
+    r"|(?:what|which) (?:\w+ )?(?:time|date|day|week|month|year)s?)\b",
+    re.IGNORECASE,
+)
+_TIME = re.compile(
+    r"\d\d?[:.]\d\d\b|\d{4}-\d\d|\d\d?[./]\d\d?[./]|\d ?(?:am|pm|o'clock|uhr)\b"
+    r"|\b(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\b|\b(?:19|20)\d\d\b",
+    re.IGNORECASE,
+)
+_RELATIVE_DAY = re.compile(
+    r"\b(?:to(?:day|night|morrow)|yesterday|now|this|next|last|ago"
+    r"|in \w+ (?:hour|day|week|month)s?|(?:mon|tues|wednes|thurs|fri|satur|sun)day"
+    r"|morning|afternoon|evening)\b",
+    re.IGNORECASE,
+)
+"""Words that mean another time on another day."""
+
+
+@dataclass(frozen=True)
+class FoldedEvents:
+    """Scored events, of which near-duplicates share one place."""
+
+    events: Sequence[ScoredEvent]
+    """The events that stand in an answer, in their order. Of near-duplicates it is the newest, in
+    the place and with the relevance of the best."""
+    similar: Mapping[UUID, Sequence[UUID]] = field(default_factory=dict[UUID, Sequence[UUID]])
+    """The near-duplicates of those that have any, newest first, by id."""
+    rest: Sequence[ScoredEvent] = ()
+    """The near-duplicates, in their order."""
+
+    def list_events(self, *, with_rest: bool) -> list[ScoredEvent]:
+        """The events of an answer; the near-duplicates stand last, where they are asked for."""
+        return [*self.events, *(self.rest if with_rest else ())]
+
+    @property
+    def hidden_ids(self) -> set[UUID]:
+        """The ids of the near-duplicates."""
+        return {event.candidate.event_id for event in self.rest}
+
+
+@dataclass(frozen=True)
+class _TextRow:
+    event_id: UUID
+    content: str
+
+
+def fold_near_duplicates(
+    access: TenantDb,
+    events: Sequence[ScoredEvent],
+    words: Sequence[QuestionWord],
+    question: str,
+    limit: int,
+) -> FoldedEvents:
+    """Fold the near-duplicates of scored events, best first, of which `limit` are shown. Texts are
+    read only if one of these may have a near-duplicate, in one statement.
+
+    What one speaker wrote is near-duplicate if it is equal but for upper case, white space and
+    punctuation; what an agent or a tool wrote, also if it is equal but for numbers, times and ids.
+    Numbers count where the question names one. Those of an agent also count where it asks for one,
+    or for a time and the text holds one.
+    """
+    numbers = sum(1 << n for n, word in enumerate(words) if _DIGIT.search(word.text))
+    if not _may_have_duplicates(events, numbers, limit):
+        return FoldedEvents(events)
+    asks_number, asks_time = _ASKS_NUMBER.search(question), _ASKS_TIME.search(question)
+    texts = _read_texts(access, events)
+    groups: dict[object, list[ScoredEvent]] = defaultdict(list)
+    for event in events:
+        candidate = event.candidate
+        text = texts.get(candidate.event_id)
+        keeps_numbers = bool(asks_number or (asks_time and text and _TIME.search(text)))
+        key = text and make_text_key(
+            text, candidate.author, candidate.said_on, keeps_numbers=keeps_numbers
+        )
+        groups[(_kind_of(event, numbers), key) if key else candidate.event_id].append(event)
+    leaders: list[ScoredEvent] = []
+    similar: dict[UUID, Sequence[UUID]] = {}
+    for group in groups.values():
+        newest_first = sorted(group, key=_age_of, reverse=True)
+        newest, others = newest_first[0], newest_first[1:]
+        best = max(group, key=lambda event: event.score)
+        leaders.append(newest._replace(score=best.score, relevance=best.relevance))
+        if others:
+            similar[newest.candidate.event_id] = [event.candidate.event_id for event in others]
+    hidden_ids = {event_id for ids in similar.values() for event_id in ids}
+    rest = [event for event in events if event.candidate.event_id in hidden_ids]
+    return FoldedEvents(leaders, similar, rest)
+
+
+def make_text_key(text: str, author: str | None, said_on: date, *, keeps_numbers: bool) -> str:
+    """What near-duplicates have in common, empty if a text has none. `author` is `agent`, `tool`
+    or None for a person; `keeps_numbers` keeps an agent's numbers apart, as a person's are."""
+    if author == "tool" or (author == "agent" and not keeps_numbers):
+        plain = " ".join(_NUMBER.sub("#", text.casefold()).split())
+        is_telling = any(map(str.isalpha, plain))
+    else:
+        plain = " ".join(filter(None, (word.strip(_EDGES) for word in text.casefold().split())))
+        is_telling = True
+    if not is_telling or (author != "tool" and len(plain) < _MIN_CHARS):
+        return ""
+    if author != "tool" and _RELATIVE_DAY.search(text):
+        return f"{plain} {said_on}"
+    return plain
+
+
+def _may_have_duplicates(events: Sequence[ScoredEvent], numbers: int, limit: int) -> bool:
+    """Whether one of the first events has the kind, about the size and about the cosine of another
+    one. That costs no statement."""
+    by_kind: dict[object, list[Candidate]] = defaultdict(list)
+    for event in events:
+        if event.candidate.text_bytes:
+            by_kind[_kind_of(event, numbers)].append(event.candidate)
+    return any(
+        _is_near(event.candidate, other)
+        for event in events[:limit]
+        for other in by_kind[_kind_of(event, numbers)]
+    )
+
+
+def _kind_of(event: ScoredEvent, numbers: int) -> tuple[object, ...]:
+    """What near-duplicates agree in besides their text: who speaks, which numbers of the question
+    they hold, and how they match its dates."""
+    candidate = event.candidate
+    return (
+        candidate.author,
+        candidate.speaker,
+        candidate.is_statement,
+        candidate.word_bits & numbers,
+        event.features.date,
+    )
+
+
+def _is_near(one: Candidate, other: Candidate) -> bool:
+    if one is other:
+        return False
+    if abs(one.text_bytes - other.text_bytes) > _SIZE_BYTES + _SIZE_SHARE * one.text_bytes:
+        return False
+    if one.word_bits and other.word_bits and one.word_bits != other.word_bits:
+        return False
+    if one.cosine is None or other.cosine is None:
+        return True
+    return abs(one.cosine - other.cosine) <= _COSINE_DISTANCE
+
+
+def _age_of(event: ScoredEvent) -> tuple[datetime, UUID]:
+    return event.candidate.said_at, event.candidate.event_id
+
+
+def _read_texts(access: TenantDb, events: Sequence[ScoredEvent]) -> Mapping[UUID, str]:
+    """The texts of the events, the best first, as many as may be compared."""
+    event_ids: list[UUID] = []
+    room = _MAX_BYTES
+    for event in events:
+        room -= event.candidate.text_bytes
+        if room < 0:
+            break
+        if event.candidate.text_bytes:
+            event_ids.append(event.candidate.event_id)
+    rows = access.fetch(
+        _TextRow,
+        """
+        select e.event_id, e.content
+        from unnest(%(event_ids)s::uuid[]) wanted (event_id)
+        cross join lateral (  -- by key: the planner may read all events for a join
+            select e.event_id, e.content from events e
+            where e.tenant_id = current_tenant() and e.event_id = wanted.event_id
+                and e.erased_at is null and e.content is not null offset 0) e
+        """,
+        {"event_ids": event_ids},
+    )
+    return {row.event_id: row.content for row in rows}
