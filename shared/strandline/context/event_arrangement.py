@@ -17,6 +17,7 @@ from strandline.recall.store import SessionNeighbour, read_hits
 
 _SHORT_CHARS = 40
 """A shorter event is shown with the one before it, because it says little on its own."""
+_QUESTION_MARKS = ("?", "\uff1f", "\u061f")
 _MAX_EVENTS = 50
 """How many of the best events are looked at."""
 
@@ -94,7 +95,8 @@ def add_neighbours(
     """The best events with their neighbours: each of the first `around` events with the one before
     it and the two after it, because an answer is often found there in other words than the
     question's; each of the others with the one before it only if it is short or follows a
-    question. A neighbour that says nothing is left out, unless it is the question before."""
+    question, and with the one after it only if it asks a question itself. A
+    neighbour that says nothing is left out, unless it is the question before."""
     near = {
         (event.of_id, event.place): event
         for event in neighbours
@@ -116,4 +118,4 @@ def add_neighbours(
 
 
 def _is_question(event: Event | None) -> bool:
-    return event is not None and (event.content or "").rstrip().endswith("?")
+    return event is not None and (event.content or "").rstrip().endswith(_QUESTION_MARKS)

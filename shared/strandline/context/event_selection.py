@@ -20,6 +20,8 @@ _MAX_WEAK_EVENTS = 3
 judges them better than a threshold does."""
 _MIN_LINE_TOKENS = 20
 """Hardly any line takes fewer tokens."""
+_DATED_SHARE = 1 / 2
+"""The share of the budget within which the events of a named time come before all others."""
 _LINE_BYTES = 20
 """The minimum bytes of an event's line in addition to its text."""
 
@@ -75,28 +77,49 @@ def choose_events(
     access: TenantDb, search: SearchResult, request: TextLimits
 ) -> tuple[FoldedEvents, bool]:
     """The events for a question, best first, near-duplicates in one place, and whether they are
-    only the nearest ones. Events that say nothing are among them only if no other is, or with a
-    `min_relevance` of 0."""
+    only the nearest ones. Those of a time that the question names come first, also where it is not
+    known whether they answer it. Events that say nothing are among them only if no other is, or
+    with a `min_relevance` of 0."""
     wants_all = request.min_relevance == 0
     events = search.select(request.min_relevance)
     if is_weak := not events and request.min_relevance is None:
         events = list(search.ranking.events)
     if not wants_all:
         events = [event for event in events if not event.candidate.says_nothing] or events
-    limit = _MAX_WEAK_EVENTS if is_weak else request.budget // _MIN_LINE_TOKENS
+    dated_events = _take_dated(events, search, request.budget)
+    in_order = {event.candidate.event_id: event for event in (*dated_events, *events)}
+    events = list(in_order.values())
+    weak_count = len(dated_events) + _MAX_WEAK_EVENTS
+    limit = weak_count if is_weak else request.budget // _MIN_LINE_TOKENS
     groups = fold_near_duplicates(access, events, search.words, request.question, limit)
     leaders = groups.list_events(with_rest=wants_all)
-    leaders = leaders[:_MAX_WEAK_EVENTS] if is_weak else leaders
+    leaders = leaders[:weak_count] if is_weak else leaders
     return replace(groups, events=leaders[: request.limit]), is_weak
 
 
+def _take_dated(
+    events: Sequence[ScoredEvent], search: SearchResult, budget: int
+) -> Sequence[ScoredEvent]:
+    """The best events of the day that the question names, else of its month or period, as many as
+    half of the budget holds: a day may hold more than the question is about."""
+    closest = max((event.features.date for event in events), default=0.0)
+    dated_events = [event for event in events if closest and event.features.date == closest]
+    count = len(take_enough(dated_events, search, {}, budget, share=_DATED_SHARE))
+    return dated_events[:count]
+
+
 def take_enough(
-    events: Sequence[ScoredEvent], search: SearchResult, recent: Mapping[UUID, int], budget: int
+    events: Sequence[ScoredEvent],
+    search: SearchResult,
+    recent: Mapping[UUID, int],
+    budget: int,
+    share: float = 2.0,
 ) -> list[UUID]:
-    """The best of the selected events, at least as many as a text with this token budget holds;
-    further events are not read. White space counts here, although less of it is shown."""
+    """The best of the selected events, at least as many as a share of this token budget holds: by
+    default twice what a text holds, so that no further events need be read. White space counts
+    here, although less of it is shown."""
     max_bytes = budget * BYTES_PER_TOKEN
-    room = 2 * max_bytes
+    room = share * max_bytes
     event_ids: list[UUID] = []
     for event in events:
         if room <= 0:

@@ -264,10 +264,10 @@ class _Draft:
 
     def _render_notes(self) -> list[str]:
         notes: list[str] = []
-        if self.is_known is False:
+        if not any(part.lines for part in self._parts):
+            notes.append("Nothing was found.")
+        elif self.is_known is False:
             notes.append("No event clearly answers the question.")
-        elif not any(part.lines for part in self._parts):
-            notes.append("Nothing is remembered.")
         *counts, shortened_count = self._cut
         names = ("latest event{}", "topic{}", "less relevant event{}")
         left_out = [

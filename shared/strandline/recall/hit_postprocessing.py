@@ -145,13 +145,13 @@ def join_later(
         if hit.text
     ]
     statements = find_later_statements(access, texts, request.as_of)
-    changed_by = {one: said.event.event_id for one, said in statements.items()}
-    hits, cited = (
+    changed_by = {i: statement.event.event_id for i, statement in statements.items()}
+    hits, cited_hits = (
         [hit.model_copy(update={"superseded_by": changed_by.get(hit.event_id)}) for hit in some]
         for some in (found_hits, edge_hits)
     )
     if request.has_filters:
-        return [*hits, *cited]
+        return [*hits, *cited_hits]
     later = {hit.event_id: hit.superseded_by for hit in hits if hit.superseded_by}
     places = {hit.event_id: place for place, hit in enumerate(hits)}
     hit_by_id = {hit.event_id: hit for hit in hits}
@@ -168,9 +168,9 @@ def join_later(
             why = [*newer.why, _LATER]
             hit_by_id[newer_id] = newer.model_copy(update={"why": why})
     ordered = put_later_first(places, later, hit_by_id)
-    joined = [hit_by_id[event_id] for event_id in ordered][: request.limit]
-    joined_ids = {hit.event_id for hit in joined}
-    return [*joined, *(hit for hit in cited if hit.event_id not in joined_ids)]
+    shown_hits = [hit_by_id[event_id] for event_id in ordered][: request.limit]
+    joined_ids = {hit.event_id for hit in shown_hits}
+    return [*shown_hits, *(hit for hit in cited_hits if hit.event_id not in joined_ids)]
 
 
 def find_cited_events(

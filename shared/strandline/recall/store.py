@@ -270,9 +270,9 @@ class SessionNeighbour(Event):
 def read_neighbours(
     access: TenantDb, event_ids: Sequence[UUID], with_later: int
 ) -> Sequence[SessionNeighbour]:
-    """The event before each of these visible events in its session, and, for the first `with_later`
-    of them, the two events after it, in no particular order. Statements have no neighbours and are
-    not neighbours."""
+    """The event before each of these visible events in its session, for the first `with_later` of
+    them the two events after it, and for the others that ask a question the one after it, in no
+    particular order. Statements have no neighbours and are not neighbours."""
     return access.fetch(
         SessionNeighbour,
         """
@@ -280,7 +280,11 @@ def read_neighbours(
             says_nothing(b.content, b.role = 'agent' and b.type = 'message') as says_nothing
         from unnest(%(event_ids)s::uuid[]) with ordinality shown (event_id, n)
         cross join lateral (
-            select e.event_id, e.scope_id, e.session_id, e.seq from events e
+            select e.event_id, e.scope_id, e.session_id, e.seq,
+                case when shown.n <= %(with_later)s then 2
+                    when right(e.content, 100) ~ '[?\uff1f\u061f]\\s*$' then 1
+                    else 0 end as later_count
+            from events e
             where e.event_id = shown.event_id and not is_statement(e.type) offset 0) e
         cross join lateral (
             (select e2.event_id, -1 as place from events e2
@@ -290,10 +294,10 @@ def read_neighbours(
             union all
             select later.event_id, row_number() over (order by later.seq)::int from (
                 select e2.event_id, e2.seq from events e2
-                where shown.n <= %(with_later)s
+                where e.later_count > 0
                     and e2.scope_id = e.scope_id and e2.session_id = e.session_id
                     and e2.seq > e.seq and e2.erased_at is null and not is_statement(e2.type)
-                order by e2.seq limit 2) later) near
+                order by e2.seq limit e.later_count) later) near
         cross join lateral (
             select * from event_rows r where r.event_id = near.event_id offset 0) b
         left join event_keys k on k.tenant_id = current_tenant() and k.event_id = b.event_id

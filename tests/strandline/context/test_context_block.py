@@ -156,6 +156,57 @@ def test_context_text_shows_reply_with_its_question(
     assert lines(alone, ABOUT) == ["alice: Something about bread, in between."]
 
 
+def test_context_text_shows_reply_of_a_question(
+    gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, key: str
+) -> None:
+    """Whatever its words are; of a statement nothing that follows it is shown."""
+    texts = [
+        "Which paint does the hull of the Petrel need\uff1f",
+        "Epoxy, two coats, sanded between.",
+    ]
+    texts += ["The hull of the Petrel was painted last in spring.", "Fine weather, that is all."]
+    events = [tell(key, text, session_id="s") for text in texts]
+    age(scratch_db, *(event["event_id"] for event in events))
+    gateway.sweep()
+    for question, limit, text in ((texts[0], 2, [0, 1, 2]), (texts[2], 1, [2])):
+        body = ask(gateway, key, query=question, limit=limit)
+        assert [c["event_id"] for c in body["citations"]] == [events[n]["event_id"] for n in text]
+
+
+def test_context_text_shows_the_named_day_first(
+    gateway: Gateway, scratch_db: ScratchDatabase, key: str
+) -> None:
+    """Also if other days speak of the same in better words; other events have their half."""
+    told = (
+        "to the north buoy",
+        "round the skerries",
+        "with Nils at the helm",
+        "in fog",
+        "by night",
+    )
+    quiet = ("mended nets", "read a novel", "baked rye bread", "wrote to Ilse", "swept the attic")
+    events = [
+        user_message(
+            f"Sailed the Petrel out {told[n]}, lesson {day}." if day != 18 else f"I {quiet[n]}.",
+            session_id=f"day-{day}",
+            occurred_at=f"2026-04-{day}T1{n}:00:00Z",
+        )
+        for day in range(13, 27)
+        for n in range(5)
+    ]
+    reply = gateway.call("POST", "/api/v1/events/batch", {"events": events}, key=key).body
+    assert reply["stored"] == 70
+    age(scratch_db, *(item["event"]["event_id"] for item in reply["results"]))
+    gateway.sweep()
+    question = "Where did I sail the Petrel out to on Saturday 18 April?"
+    for budget in (400, 1000):
+        text = ask(gateway, key, query=question, budget=budget, now="2026-05-02T10:00:00Z")["text"]
+        assert all(deed in text for deed in quiet), "all of that day"
+        assert text.count("Sailed the Petrel") >= 1, "beside what answers otherwise"
+    text = ask(gateway, key, query="Where did I sail the Petrel out to?", budget=400)["text"]
+    assert not any(deed in text for deed in quiet), "no day is named"
+
+
 def test_context_text_shows_neighbours_of_best_events(
     gateway: Gateway, scratch_db: ScratchDatabase, key: str
 ) -> None:
@@ -205,11 +256,12 @@ def test_context_text_says_when_nothing_answers(
     question = "Who won the chess game?"
     body = ask(gateway, key, query=question, min_relevance=1, session_id="s")
     assert "No event clearly answers the question." in body["text"]
+    assert "Nothing" not in body["text"]
     assert (lines(body, ABOUT), lines(body, TOPICS)) == ([], [])
     assert lines(body, LATEST) == ["alice: The buoy is red."]
     assert recalled_ids(scratch_db) == set()
     empty = ask(gateway, key, participants=[CAROL])
-    assert read_block(empty["text"]).parts == {"": ["Nothing is remembered."]}
+    assert read_block(empty["text"]).parts == {"": ["Nothing was found."]}
     assert (empty["known"], empty["citations"]) == (None, [])
 
 

@@ -140,8 +140,8 @@ def test_context_shows_today_and_hour_of_next_event() -> None:
 
 def test_context_says_if_nothing_is_known() -> None:
     nothing, unknown = lay_out(EMPTY, 100).text, lay_out(replace(EMPTY, is_known=False), 100).text
-    assert read_block(nothing).parts == {"": ["Nothing is remembered."]}
-    assert read_block(unknown).parts == {"": ["No event clearly answers the question."]}
+    assert read_block(nothing).parts == {"": ["Nothing was found."]}
+    assert read_block(unknown).parts == {"": ["Nothing was found."]}
     recent = lay_out(replace(EMPTY, recent=[event(1)], is_known=False), 200).text
     assert read_block(recent).parts[""] == ["No event clearly answers the question."]
     assert "answers" not in lay_out(replace(EMPTY, recent=[event(1)]), 200).text
@@ -179,8 +179,7 @@ def test_context_shows_facts_before_topics() -> None:
     ]
     assert "What is known" not in lay_out(replace(sources, knowledge=[]), 1000).text
     assert (
-        "Nothing is remembered"
-        not in lay_out(replace(EMPTY, knowledge=[known_source(1, 1)]), 300).text
+        "Nothing was found" not in lay_out(replace(EMPTY, knowledge=[known_source(1, 1)]), 300).text
     )
 
 
