@@ -17,7 +17,7 @@ from strandline.llm.prompts import AnswerTask
 from strandline.llm.tasks import LlmTasks
 from strandline.llm.types import MemoryAnswer, MessageToAnswer, ModelResult, TaskContext
 from strandline.local.lambda_context import LambdaContext
-from strandline.personas import store_deferred_turns
+from strandline.personas import store_deferred_answers
 from strandline.resources import Resources
 from tests.chains import warm
 from tests.context_block import Block, read_block
@@ -206,5 +206,5 @@ def waiting_turn(
     access = gateway.database.connect_as(Caller(tenant, (user,), asked_by or user))
     turn_id = uuid4()
     with access.transaction():
-        store_deferred_turns.insert_turn(access, turn_id, "query", [user], {}, None)
+        store_deferred_answers.insert_turn(access, turn_id, "query", [user], {}, None)
     return str(turn_id)

@@ -166,7 +166,7 @@ NEVER: Mapping[str, Sequence[str]] = {
     ),
     "worker": (
         "resources:Resources._request_sweep",
-        *("personas/deferred_turns:defer", "personas/deferred_turns:read_turn"),
+        *("personas/deferred_answers:defer", "personas/deferred_answers:read_turn"),
         "log/append:_put_payloads",  # of a reply, which is short and cites no upload
         *(
             "log/payload_citations:_CitedPayloadReader._verify_upload",
@@ -194,8 +194,8 @@ NEVER: Mapping[str, Sequence[str]] = {
         *("log/block_lookup:BlockLookup._load_payload", "log/routes_read:_redirect"),
         *(
             "personas/routes_chat:_find_earlier_reply",
-            "personas/deferred_turns:defer",
-            "personas/deferred_turns:read_turn",
+            "personas/deferred_answers:defer",
+            "personas/deferred_answers:read_turn",
         ),
     ),
     "mcp": (

@@ -16,7 +16,7 @@ from strandline.errors import StrandlineError, Unavailable
 from strandline.jobs.next_runs import schedule_next_runs
 from strandline.jobs.worker_resources import JobMetrics, WorkerResources, job_log_context
 from strandline.observability import ensure_trace_id, logger
-from strandline.personas.deferred_turns import answer_turn
+from strandline.personas.deferred_answers import answer_turn
 from strandline.resources import Resources
 
 

@@ -18,7 +18,7 @@ from strandline.jobs.worker_resources import WorkerResources
 from strandline.llm import store_calls
 from strandline.log import presigned_uploads, store_uploads, store_work
 from strandline.observability import logger
-from strandline.personas import store_deferred_turns, turn_redelivery
+from strandline.personas import store_deferred_answers, turn_redelivery
 from strandline.recall import importance
 from strandline.tenants import quotas
 from strandline.tenants.store_tuning import read_tuning
@@ -43,7 +43,7 @@ def plan(resources: JobResources, now: datetime, tenant: str | None) -> Sequence
         *store_uploads.list_tenants_with_expired(connection),
         *quotas.list_tenants_to_recount(connection),
         *fold_recalls_into_heat.list_due_tenants(connection, get_settings().tuning, now),
-        *store_deferred_turns.list_due_tenants(connection, now),
+        *store_deferred_answers.list_due_tenants(connection, now),
     }
     return [Shard(tenant) for tenant in sorted(tenants)]
 
@@ -225,8 +225,8 @@ def _prune_chat_turns(resources: JobResources, lease: Lease, now: datetime) -> i
 
     def prune() -> int:
         with lease.transaction():
-            return store_deferred_turns.prune_turns(
-                lease.access, now - store_deferred_turns.RETENTION, _ROWS_PER_COMMIT
+            return store_deferred_answers.prune_turns(
+                lease.access, now - store_deferred_answers.RETENTION, _ROWS_PER_COMMIT
             )
 
     return _run_batches(lease, prune)

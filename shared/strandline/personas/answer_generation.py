@@ -24,7 +24,7 @@ from strandline.llm.client import Fallback
 from strandline.llm.tasks import LlmTasks
 from strandline.llm.types import MemoryAnswer, MessageToAnswer, ModelResult, TaskContext
 from strandline.participants import display_name
-from strandline.personas import store_deferred_turns
+from strandline.personas import store_deferred_answers
 from strandline.recall.importance import SonaInSpace
 from strandline.recall.schemas import RecallWeights
 from strandline.sessions.store import Session
@@ -108,7 +108,7 @@ def list_source_events(access: TenantDb, recollection: Recollection) -> list[UUI
     citation_ids = [citation.event_id for citation in recollection.context.citations]
     source_ids = recollection.use.source_ids
     chain_event_ids = (
-        store_deferred_turns.list_chain_events(access, source_ids) if source_ids else ()
+        store_deferred_answers.list_chain_events(access, source_ids) if source_ids else ()
     )
     return list(dict.fromkeys([*citation_ids, *source_ids, *chain_event_ids]))
 

@@ -33,7 +33,7 @@ from strandline.llm.types import MemoryAnswer, ModelResult, TaskContext
 from strandline.log.append import append
 from strandline.log.event_draft import HTTP_CHANNEL
 from strandline.log.schemas_append import MAX_EDGES, Receipt
-from strandline.personas import store_deferred_turns
+from strandline.personas import store_deferred_answers
 from strandline.personas.answer_generation import (
     QuestionToModel,
     Recollection,
@@ -42,7 +42,7 @@ from strandline.personas.answer_generation import (
 )
 from strandline.personas.question_answering import make_turn, to_turn
 from strandline.personas.schemas import ChatRequest, TurnOut
-from strandline.personas.store_deferred_turns import StoredEvent
+from strandline.personas.store_deferred_answers import StoredEvent
 from strandline.recall.schemas import RecallWeights
 from strandline.resources import Resources
 from strandline.sessions import sessions
@@ -161,7 +161,7 @@ def store_message(
 def find_reply(owner: TenantDb, chat: ChatParameters, input_id: UUID) -> TurnOut | None:
     """The reply if it is stored already, else None. `owner` is the database on behalf of the caller
     who asked for it."""
-    event = store_deferred_turns.find_event_by_key(owner, HTTP_CHANNEL, f"{chat.key}#answer")
+    event = store_deferred_answers.find_event_by_key(owner, HTTP_CHANNEL, f"{chat.key}#answer")
     return None if event is None else _from_stored(event, chat, input_id)
 
 

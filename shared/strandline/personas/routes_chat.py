@@ -15,7 +15,7 @@ from strandline.http.schemas_idempotency import REPLAYED_HEADER, IdempotencyHead
 from strandline.http.writer import Writer
 from strandline.llm.client import Fallback
 from strandline.participants import derive_scope_id
-from strandline.personas import chats, deferred_turns, sonas, store_deferred_turns
+from strandline.personas import chats, deferred_answers, sonas, store_deferred_answers
 from strandline.personas.answer_generation import (
     LATE_REASONS,
     QuestionToModel,
@@ -118,7 +118,7 @@ def _reply(
     except Fallback as failure:
         if failure.reason not in LATE_REASONS:
             raise make_failure(failure, chat.key, question.input_id) from None
-    return deferred_turns.defer(
+    return deferred_answers.defer(
         writer.connect(), resources, question, chat.to_json(), chat.participants
     )
 
@@ -129,11 +129,11 @@ def _find_earlier_reply(writer: Writer, chat: ChatParameters, input_id: UUID) ->
     earlier_turn = chats.find_reply(owner, chat, input_id)
     if earlier_turn is not None:
         return earlier_turn
-    turn = store_deferred_turns.find_turn_of(owner, input_id)
+    turn = store_deferred_answers.find_turn_answering(owner, input_id)
     if turn is None or turn.state != "waiting":
         return None
     writer.work_queue.send_turn(writer.principal.tenant, turn.turn_id)
-    return deferred_turns.to_unanswered_turn(turn)
+    return deferred_answers.to_unanswered_turn(turn)
 
 
 def answer_question(request: Request) -> Response:
@@ -157,8 +157,8 @@ def answer_question(request: Request) -> Response:
         if failure.reason not in LATE_REASONS:
             _count_failed_answer(request)
             raise make_failure(failure, None, None) from None
-        turn_request = deferred_turns.question_to_json(question, viewer)
-        turn = deferred_turns.defer(access, resources, question, turn_request, viewer)
+        turn_request = deferred_answers.question_to_json(question, viewer)
+        turn = deferred_answers.defer(access, resources, question, turn_request, viewer)
     return _respond(request, turn.model_copy(update={"sona": question.sona_id}))
 
 
@@ -216,7 +216,7 @@ def get_turn(request: Request) -> Response:
     access = request.connect_reader(query)
     turn_id = request.path_id("turn_id")
     return json_response(
-        deferred_turns.read_turn(access, request.resources, turn_id, request.deadline)
+        deferred_answers.read_turn(access, request.resources, turn_id, request.deadline)
     )
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from strandline.db.database import Caller
 from strandline.erasure import erase_events as erasing
-from strandline.personas import store_deferred_turns
+from strandline.personas import store_deferred_answers
 from tests.chat_service import (
     SONAS,
     TURNS,
@@ -130,7 +130,7 @@ def test_erasure_persona_answer_goes_with_uncited_source(
     sources = scratch_db.rows("select event_id::text from turn_events where part = 'source'")
     assert {row[0] for row in sources} == {*event_ids}
     everything = front.database.connect_as(Caller.background("acme"))
-    chain = store_deferred_turns.list_chain_events(everything, [UUID(event_ids[0])])
+    chain = store_deferred_answers.list_chain_events(everything, [UUID(event_ids[0])])
     assert {str(one) for one in chain} == {*event_ids}, "whatever part of them a topic names"
     body = {"event_ids": event_ids[:1]}
     assert front.call("POST", ERASURES, body, key=eraser).status == 202

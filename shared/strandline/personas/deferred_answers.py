@@ -1,5 +1,5 @@
-"""Turns: answers that take longer than a request. They wait in the database until a worker, which
-has more time, answers them. The caller polls them."""
+"""Deferred answers, the turns of the API: a query or a chat that takes longer than a request waits
+in the database until a worker, which has more time, answers it. The caller polls it."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -16,7 +16,7 @@ from strandline.http.writer import Writer, make_caller
 from strandline.llm.client import Fallback
 from strandline.log.event_draft import HTTP_CHANNEL
 from strandline.observability import logger
-from strandline.personas import chats, store_deferred_turns
+from strandline.personas import chats, store_deferred_answers
 from strandline.personas.answer_generation import (
     QuestionToModel,
     list_source_events,
@@ -26,7 +26,7 @@ from strandline.personas.answer_generation import (
 from strandline.personas.chats import ChatParameters
 from strandline.personas.question_answering import answer_query, make_turn
 from strandline.personas.schemas import TurnOut
-from strandline.personas.store_deferred_turns import Turn
+from strandline.personas.store_deferred_answers import DeferredAnswer
 from strandline.recall.schemas import RecallWeights
 from strandline.resources import Resources
 
@@ -51,8 +51,10 @@ def defer(
     behalf it is asked; an empty tuple means the whole tenant."""
     turn_id, now = uuid7(), datetime.now(UTC)
     with access.transaction():
-        store_deferred_turns.prune_turns(access, now - store_deferred_turns.RETENTION, _MAX_PRUNED)
-        store_deferred_turns.insert_turn(
+        store_deferred_answers.prune_turns(
+            access, now - store_deferred_answers.RETENTION, _MAX_PRUNED
+        )
+        store_deferred_answers.insert_turn(
             access,
             turn_id,
             question.kind,
@@ -81,7 +83,7 @@ def question_to_json(question: QuestionToModel, participants: tuple[str, ...]) -
 def read_turn(access: TenantDb, resources: Resources, turn_id: UUID, deadline: float) -> TurnOut:
     """The progress of a turn. If no worker has it, notifies the worker again, because the first
     message may be lost. Raises NotFound."""
-    turn = store_deferred_turns.get_turn(access, turn_id)
+    turn = store_deferred_answers.get_turn(access, turn_id)
     if turn is None:
         raise NotFound
     if turn.state == "waiting" and not turn.is_leased:
@@ -99,7 +101,7 @@ def read_turn(access: TenantDb, resources: Resources, turn_id: UUID, deadline: f
     return to_unanswered_turn(turn)
 
 
-def to_unanswered_turn(turn: Turn) -> TurnOut:
+def to_unanswered_turn(turn: DeferredAnswer) -> TurnOut:
     """A turn without an answer."""
     return make_turn(
         turn.kind, turn.state, turn_id=turn.turn_id, reason=turn.reason, input_id=turn.input_id
@@ -111,7 +113,7 @@ def answer_turn(resources: Resources, tenant: str, turn_id: UUID, deadline: floa
     or that fails for the third time, is recorded as failed. Raises Unavailable if it should be
     tried again."""
     access = resources.database.connect_as(Caller.background(tenant), deadline)
-    turn = store_deferred_turns.lease_turn(access, turn_id)
+    turn = store_deferred_answers.lease_turn(access, turn_id)
     if turn is None:
         return
     if turn.attempts > _MAX_ATTEMPTS:  # each of the earlier attempts ended its worker
@@ -131,16 +133,20 @@ def answer_turn(resources: Resources, tenant: str, turn_id: UUID, deadline: floa
         _release_or_fail(access, turn, "internal_error", may_retry=True)
 
 
-def _release_or_fail(access: TenantDb, turn: Turn, reason: str, *, may_retry: bool) -> None:
+def _release_or_fail(
+    access: TenantDb, turn: DeferredAnswer, reason: str, *, may_retry: bool
+) -> None:
     if may_retry and turn.attempts < _MAX_ATTEMPTS:
         with access.transaction():
-            store_deferred_turns.release_turn(access, turn.turn_id)
+            store_deferred_answers.release_turn(access, turn.turn_id)
         raise Unavailable("A turn waits for the language model.")
     with access.transaction():
-        store_deferred_turns.finish_turn(access, turn, reason=reason)
+        store_deferred_answers.finish_turn(access, turn, reason=reason)
 
 
-def _answer_query(access: TenantDb, resources: Resources, turn: Turn, deadline: float) -> None:
+def _answer_query(
+    access: TenantDb, resources: Resources, turn: DeferredAnswer, deadline: float
+) -> None:
     question = _read_question(turn.request)
     viewer = tuple(turn.request["participants"])
     caller = Caller(access.caller.tenant, viewer, turn.asked_by)
@@ -151,7 +157,7 @@ def _answer_query(access: TenantDb, resources: Resources, turn: Turn, deadline: 
     answer = answer_query(reader, resources.llm, task, question, recollection, now)
     answer = answer.model_copy(update={"sona": question.sona_id})
     with access.transaction():
-        store_deferred_turns.finish_turn(
+        store_deferred_answers.finish_turn(
             access,
             turn,
             answer=answer.model_dump(mode="json"),
@@ -174,14 +180,16 @@ def _read_question(request: Mapping[str, Any]) -> QuestionToModel:
     )
 
 
-def _answer_chat(access: TenantDb, resources: Resources, turn: Turn, deadline: float) -> None:
+def _answer_chat(
+    access: TenantDb, resources: Resources, turn: DeferredAnswer, deadline: float
+) -> None:
     chat, tenant = ChatParameters.from_json(turn.request), access.caller.tenant
     writer = Writer.from_resources(resources, _principal_of(tenant, turn), deadline)
     own = resources.database.connect_as(Caller(tenant, (), turn.asked_by), deadline)
-    message = store_deferred_turns.find_event_by_key(own, HTTP_CHANNEL, f"{chat.key}#input")
+    message = store_deferred_answers.find_event_by_key(own, HTTP_CHANNEL, f"{chat.key}#input")
     if message is None or message.content is None:  # erased: nothing is left to answer
         with access.transaction():
-            store_deferred_turns.finish_turn(access, turn, reason="input_gone")
+            store_deferred_answers.finish_turn(access, turn, reason="input_gone")
         return
     reply = chats.find_reply(writer.connect(), chat, message.event_id)
     if reply is None:
@@ -202,15 +210,15 @@ def _answer_chat(access: TenantDb, resources: Resources, turn: Turn, deadline: f
         )
         reply = chats.reply(writer, resources.llm, readers, chat, task, question, recollection)
     with access.transaction():
-        store_deferred_turns.finish_turn(access, turn, answer_id=reply.answer_id)
+        store_deferred_answers.finish_turn(access, turn, answer_id=reply.answer_id)
 
 
-def _rate_subject(turn: Turn) -> str:
+def _rate_subject(turn: DeferredAnswer) -> str:
     """Whose rate of model calls counts: the user's, or the turn's own."""
     return str(turn.turn_id) if turn.asked_by == NOBODY else turn.asked_by
 
 
-def _principal_of(tenant: str, turn: Turn) -> Principal:
+def _principal_of(tenant: str, turn: DeferredAnswer) -> Principal:
     """The principal who asked: the worker stores the reply in that name."""
     user = None if turn.asked_by == NOBODY else turn.asked_by
     return Principal(tenant, user, frozenset({"read", "write"}))

@@ -1,4 +1,5 @@
-"""SQL for turns: answers that a request did not wait for, and answers that are stored already."""
+"""SQL for deferred answers, the turns of the API: what a request asked of the model and did not
+wait for, and answers that are stored already."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -49,8 +50,8 @@ def find_event_by_key(access: TenantDb, channel: str, key: str) -> StoredEvent |
 
 
 @dataclass(frozen=True)
-class Turn:
-    """A turn: what was asked, by whom, and its progress."""
+class DeferredAnswer:
+    """A turn: what was asked of the model, by whom, its progress, and the answer once it exists."""
 
     turn_id: UUID
     kind: str
@@ -110,10 +111,10 @@ def insert_turn(
     )
 
 
-def get_turn(access: TenantDb, turn_id: UUID) -> Turn | None:
+def get_turn(access: TenantDb, turn_id: UUID) -> DeferredAnswer | None:
     """The turn that the caller's writer asked for; None if there is none in view."""
     rows = access.fetch(
-        Turn,
+        DeferredAnswer,
         f"select {_TURN} from turns t where t.tenant_id = current_tenant()"  # noqa: S608 - a constant
         " and t.turn_id = %(turn_id)s and t.asked_by = current_writer()",
         {"turn_id": turn_id},
@@ -121,10 +122,10 @@ def get_turn(access: TenantDb, turn_id: UUID) -> Turn | None:
     return rows[0] if rows else None
 
 
-def find_turn_of(access: TenantDb, input_id: UUID) -> Turn | None:
+def find_turn_answering(access: TenantDb, input_id: UUID) -> DeferredAnswer | None:
     """The newest turn that answers this event; None if there is none in view."""
     rows = access.fetch(
-        Turn,
+        DeferredAnswer,
         f"select {_TURN} from turns t where t.tenant_id = current_tenant()"  # noqa: S608 - a constant
         " and t.asked_by = current_writer() and t.turn_id in ("
         "select e.turn_id from turn_events e where e.tenant_id = current_tenant()"
@@ -135,11 +136,11 @@ def find_turn_of(access: TenantDb, input_id: UUID) -> Turn | None:
     return rows[0] if rows else None
 
 
-def lease_turn(access: TenantDb, turn_id: UUID) -> Turn | None:
+def lease_turn(access: TenantDb, turn_id: UUID) -> DeferredAnswer | None:
     """Lease a waiting turn. Returns None if it is not waiting, or another worker has it. The
     attempt is counted now, so that one that kills its worker counts too."""
     rows = access.fetch(
-        Turn,
+        DeferredAnswer,
         f"""
         with leased as (
             update turns u set leased_until = now() + make_interval(secs => %(seconds)s),
@@ -165,7 +166,7 @@ def release_turn(access: TenantDb, turn_id: UUID) -> None:
 
 def finish_turn(
     access: TenantDb,
-    turn: Turn,
+    turn: DeferredAnswer,
     *,
     reason: str = "",
     answer: Mapping[str, object] | None = None,
