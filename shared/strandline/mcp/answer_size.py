@@ -22,10 +22,10 @@ def count_tokens(text: str) -> int:
     """An estimate of a text's tokens, rather too high."""
     if text.isascii():
         return sum(1 for _ in _PIECE.finditer(text))
-    return sum(_weigh(piece[0]) for piece in _PIECE.finditer(text)) // 2
+    return sum(_count_half_tokens_of_piece(piece[0]) for piece in _PIECE.finditer(text)) // 2
 
 
-def _weigh(piece: str) -> int:
+def _count_half_tokens_of_piece(piece: str) -> int:
     """Half tokens: two of a piece in ASCII, one of each byte of another character."""
     return 2 if piece.isascii() else len(piece.encode())
 
@@ -42,7 +42,7 @@ def count_fitting_chars(text: str, max_tokens: int = MAX_TOKENS) -> int:
     room = 2 * max_tokens
     text = text[:_MAX_CHARS]
     for piece in _PIECE.finditer(text):
-        room -= _weigh(piece[0])
+        room -= _count_half_tokens_of_piece(piece[0])
         if room < 0:
             return piece.start()
     return len(text)

@@ -1,4 +1,4 @@
-"""Arguments of tools: their schemas for the model, and what models and clients send instead."""
+"""The arguments of a call, read by their schemas: what models and clients send instead, too."""
 
 import json
 import re
@@ -7,10 +7,9 @@ from typing import Any, cast
 
 from strandline.context.fence import sanitize, sanitize_label
 from strandline.errors import Invalid
+from strandline.mcp.argument_schemas import Schema
 from strandline.schemas import check_storable
 
-type Schema = Mapping[str, Any]
-"""JSON Schema, in the few words that `read_arguments` knows."""
 type Arguments = dict[str, Any]
 
 _TYPES: Mapping[str, tuple[type, ...]] = {
@@ -32,46 +31,6 @@ _NOUNS = {
 _MAX_NAMES, _NAME_CHARS = 5, 40
 _WHOLE = re.compile(r"-?\d{1,15}", re.ASCII)
 _NUMBER = re.compile(r"-?\d{1,15}(\.\d{1,15})?", re.ASCII)
-
-
-def text(description: str) -> Schema:
-    """A text."""
-    return {"type": "string", "description": description}
-
-
-def choice(description: str, *names: str) -> Schema:
-    """One of some words."""
-    return {"type": "string", "enum": list(names), "description": description}
-
-
-def whole(description: str) -> Schema:
-    """A whole number."""
-    return {"type": "integer", "description": description}
-
-
-def number(description: str) -> Schema:
-    """A number."""
-    return {"type": "number", "description": description}
-
-
-def switch(description: str) -> Schema:
-    """Yes or no."""
-    return {"type": "boolean", "description": description}
-
-
-def texts(description: str) -> Schema:
-    """Several texts."""
-    return {"type": "array", "items": {"type": "string"}, "description": description}
-
-
-def objects(description: str) -> Schema:
-    """Several objects."""
-    return {"type": "array", "items": {"type": "object"}, "description": description}
-
-
-def anything(description: str) -> Schema:
-    """Any JSON."""
-    return {"description": description}
 
 
 class WrongArgument(Exception):
@@ -101,7 +60,7 @@ def read_arguments(
     }
     schemas = {**properties, **(unlisted or {})}
     _check_names(tool, properties, required, [name for name in given if name not in schemas], given)
-    return {name: _read(name, schemas[name], value) for name, value in given.items()}
+    return {name: _read_value(name, schemas[name], value) for name, value in given.items()}
 
 
 def _check_names(
@@ -112,23 +71,23 @@ def _check_names(
     arguments: Arguments,
 ) -> None:
     names = [sanitize_label(name, _NAME_CHARS) for name in unknown]
-    faults = [f"{_join(names)} unknown"] if names else []
+    faults = [f"{_join_names(names)} unknown"] if names else []
     missing = [name for name in required if name not in arguments]
     if missing:
-        faults.append(f"{_join(missing)} missing")
+        faults.append(f"{_join_names(missing)} missing")
     if faults:
         takes = ", ".join(properties) or "no arguments"
         raise WrongArgument(f"{'; '.join(faults)}; {tool} takes: {takes}")
 
 
-def _join(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     shown = list(names[:_MAX_NAMES])
     if more := len(names) - len(shown):
         shown.append(f"{more} more")
     return f"{', '.join(shown)} {'is' if len(names) == 1 else 'are'}"
 
 
-def _read(name: str, schema: Schema, value: object) -> object:
+def _read_value(name: str, schema: Schema, value: object) -> object:
     if "type" not in schema:
         return value
     kind: str = schema["type"]
@@ -142,7 +101,7 @@ def _read(name: str, schema: Schema, value: object) -> object:
         raise WrongArgument(f"{name}: must be one of {', '.join(schema['enum'])}")
     if kind == "array":
         items = cast("list[object]", converted)
-        return [_read(f"{name}[{n}]", schema["items"], item) for n, item in enumerate(items)]
+        return [_read_value(f"{name}[{n}]", schema["items"], item) for n, item in enumerate(items)]
     return converted
 
 

@@ -2,9 +2,9 @@
 and things."""
 
 from strandline.graph.nodes.node_types import NODE_TYPES
-from strandline.mcp.arguments import (
+from strandline.mcp.argument_schemas import (
     Schema,
-    anything,
+    any_json,
     choice,
     number,
     objects,
@@ -253,7 +253,7 @@ TOOLS = (
         {
             "topic_id": _TOPIC_ID,
             "field": text("The field's name; a new one is made."),
-            "value": anything("Any JSON; null: it has no value any more."),
+            "value": any_json("Any JSON; null: it has no value any more."),
             "valid_from": text("Since when, if not now, as in 2026-05-08T00:00:00Z."),
             "why_changed": text("Why it changed."),
             "impact_expected": text("What follows from it."),

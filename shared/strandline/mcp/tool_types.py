@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from strandline.auth.principals import Principal, Right
-from strandline.mcp.arguments import Arguments, Schema, WrongArgument, read_arguments, switch
+from strandline.mcp.argument_schemas import Schema, switch
+from strandline.mcp.arguments import Arguments, WrongArgument, read_arguments
 from strandline.mcp.operations import Operations
 
 _PREFIX = "memory_"

@@ -1,6 +1,7 @@
 """The toolset `admin`: the state of the service and its background work, for a tenant's admins."""
 
-from strandline.mcp.arguments import Arguments, WrongArgument, choice, text, whole
+from strandline.mcp.argument_schemas import choice, text, whole
+from strandline.mcp.arguments import Arguments, WrongArgument
 from strandline.mcp.rendering import fence_json
 from strandline.mcp.tool_types import Tool, ToolContext
 

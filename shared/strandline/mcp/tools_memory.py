@@ -14,16 +14,8 @@ from strandline.mcp.answer_size import (
     cut_texts,
     fits,
 )
-from strandline.mcp.arguments import (
-    Arguments,
-    Schema,
-    choice,
-    number,
-    pick,
-    text,
-    texts,
-    whole,
-)
+from strandline.mcp.argument_schemas import Schema, choice, number, text, texts, whole
+from strandline.mcp.arguments import Arguments, pick
 from strandline.mcp.rendering import (
     citations_note,
     escape_json,

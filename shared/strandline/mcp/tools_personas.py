@@ -4,7 +4,8 @@ from typing import Any
 
 from strandline.context.fence import sanitize
 from strandline.mcp.answer_size import ask_for_fitting_page
-from strandline.mcp.arguments import Arguments, WrongArgument, pick, text, whole
+from strandline.mcp.argument_schemas import text, whole
+from strandline.mcp.arguments import Arguments, WrongArgument, pick
 from strandline.mcp.rendering import act_line, citations_note, event_line, fence_lines, limits_note
 from strandline.mcp.tool_types import Tool, ToolContext
 from strandline.mcp.tools_memory import (

@@ -8,18 +8,17 @@ from typing import Any
 
 import pytest
 
-from strandline.mcp.arguments import (
+from strandline.mcp.argument_schemas import (
     Schema,
-    WrongArgument,
     choice,
     number,
     objects,
-    read_arguments,
     switch,
     text,
     texts,
     whole,
 )
+from strandline.mcp.arguments import WrongArgument, read_arguments
 from strandline.mcp.dispatch import TOOLSETS
 from strandline.mcp.tool_types import Tool
 from tests.mcp_calls import ALICE, EVERYTHING, FAILS, HELPER, call_tool, calls_of, post, prepare
