@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import httpx2
 
-from strandline import Strandline, console
+from strandline import Strandline, operator_actions
 from strandline.client.errors import ConnectionFailedError
 from strandline.client.retries import Retry
 from strandline.errors import Misconfigured
@@ -54,7 +54,7 @@ def connect() -> Generator[tuple[Strandline, Place]]:
             raise Misconfigured(_NO_SERVICE) from None
         tenant = f"demo-{datetime.now(UTC):%Y%m%d-%H%M%S}"
         trust = f" --cacert {authority}" if authority else ""
-        key = console.create_key(
+        key = operator_actions.create_key(
             tenant,
             rights=("read", "write", "erase"),
             days=_KEY_DAYS,

@@ -1,5 +1,5 @@
 """`strandline operate`: an operator's commands on the database, with the deployment's own secrets
-and without a key. The module `console` of the service's distribution does the work."""
+and without a key. The module `operator_actions` of the service's distribution does the work."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _days = click.option("--days", type=int, help="How long it is valid; for ever if
 _file = click.Path(path_type=Path)
 
 
-def _bearer_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds the options of what authenticates a principal: a key, or a certificate."""
+def _new_credential_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds the options that describe the key or the certificate to be made."""
     for option in (
         click.option("--label", default="", help="What it is for."),
         _days,
@@ -51,8 +51,8 @@ def _bearer_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def _console() -> Any:
-    return import_service_module("strandline.console")
+def _import_actions() -> Any:
+    return import_service_module("strandline.operator_actions")
 
 
 @click.group(cls=RefusingGroup, new_words=_NEW_WORDS)
@@ -70,17 +70,17 @@ def keys() -> None:
 
 
 @keys.command("create")
-@_bearer_options
+@_new_credential_options
 def create_key(tenant: str, **options: Any) -> None:
     """Make a key; it is shown once and stored nowhere. A new tenant is created."""
-    print_text(_console().create_key(tenant, **options))
+    print_text(_import_actions().create_key(tenant, **options))
 
 
 @keys.command("list")
 @_tenant
 def list_keys(tenant: str) -> None:
     """List keys, without their secrets, as JSON Lines."""
-    for key in _console().list_keys(tenant):
+    for key in _import_actions().list_keys(tenant):
         print_json_line(key)
 
 
@@ -103,7 +103,7 @@ def rotate_key(tenant: str, grace: float, days: int | None, key_id: str) -> None
     It has the user, the rights and the label of KEY_ID, which ends by itself after --grace; without
     --days it is valid for as long as KEY_ID was made for.
     """
-    print_text(_console().rotate_key(tenant, key_id, grace_hours=grace, days=days))
+    print_text(_import_actions().rotate_key(tenant, key_id, grace_hours=grace, days=days))
 
 
 @keys.command("revoke")
@@ -112,7 +112,7 @@ def rotate_key(tenant: str, grace: float, days: int | None, key_id: str) -> None
 @click.argument("key_id")
 def revoke_key(tenant: str, key_id: str) -> None:
     """Revoke a key; it is refused within 60 seconds."""
-    _console().revoke_key(tenant, key_id)
+    _import_actions().revoke_key(tenant, key_id)
     print_text(f"revoked: {key_id}")
 
 
@@ -122,7 +122,7 @@ def certificates() -> None:
 
 
 @certificates.command("create")
-@_bearer_options
+@_new_credential_options
 @click.option("--issuer", help="Its authority's name; any authority if absent.")
 @click.option("--pem", type=_file, help="A certificate file to read subject and issuer from.")
 @click.option("--subject", help="As `openssl x509 -noout -subject -nameopt RFC2253` prints it.")
@@ -130,14 +130,16 @@ def create_certificate(tenant: str, subject: str | None, pem: Path | None, **opt
     """Register a certificate's subject, which then authenticates. A new tenant is created."""
     if (subject is None) == (pem is None):
         raise click.UsageError("Give either --subject or --pem.")
-    print_json_line(_console().create_certificate(tenant, subject=subject, pem=pem, **options))
+    print_json_line(
+        _import_actions().create_certificate(tenant, subject=subject, pem=pem, **options)
+    )
 
 
 @certificates.command("list")
 @_tenant
 def list_certificates(tenant: str) -> None:
     """List subjects, as JSON Lines."""
-    for certificate in _console().list_certificates(tenant):
+    for certificate in _import_actions().list_certificates(tenant):
         print_json_line(certificate)
 
 
@@ -147,7 +149,7 @@ def list_certificates(tenant: str) -> None:
 @click.argument("certificate_id", type=click.UUID)
 def revoke_certificate(tenant: str, certificate_id: UUID) -> None:
     """Revoke a subject; it is refused within 60 seconds."""
-    _console().revoke_certificate(tenant, certificate_id)
+    _import_actions().revoke_certificate(tenant, certificate_id)
     print_text(f"revoked: {certificate_id}")
 
 
@@ -156,7 +158,7 @@ def revoke_certificate(tenant: str, certificate_id: UUID) -> None:
 @click.option("--scope", type=click.UUID, help="Only the scope with this id.")
 def refold(tenant: str, scope: UUID | None) -> None:
     """Delete a tenant's chains; the next sweep folds them again from the log."""
-    scope_count = _console().refold_chains(tenant, scope)
+    scope_count = _import_actions().refold_chains(tenant, scope)
     print_text(f"to be folded again by the next sweep: {scope_count} scopes")
 
 
@@ -165,7 +167,7 @@ def refold(tenant: str, scope: UUID | None) -> None:
 @click.option("--public-key", help="Of the deployment, in hex; by default from its own secret.")
 def check_receipt(file: Path, public_key: str | None) -> int:
     """Check the receipt of an erasure: FILE has the answer of GET /api/v1/erasures/{id}."""
-    is_valid, sentence = _console().check_receipt(file, public_key)
+    is_valid, sentence = _import_actions().check_receipt(file, public_key)
     print_text(sentence)
     return 0 if is_valid else 1
 
@@ -173,7 +175,8 @@ def check_receipt(file: Path, public_key: str | None) -> int:
 @operate.command("migrate")
 def migrate() -> None:
     """Bring the schema to this release, as its owner."""
-    print_text(f"applied: {', '.join(_console().migrate()) or 'nothing, the schema is up to date'}")
+    applied_files = _import_actions().migrate()
+    print_text(f"applied: {', '.join(applied_files) or 'nothing, the schema is up to date'}")
 
 
 COMMANDS = (operate,)

@@ -75,7 +75,7 @@ def test_operate_help_does_not_import_service(repository: Path) -> None:
 import sys
 from strandline.commands.main import main
 assert main(["operate", "keys", "create", "--help"]) == 0
-assert "strandline.console" not in sys.modules and "psycopg" not in sys.modules
+assert "strandline.operator_actions" not in sys.modules and "psycopg" not in sys.modules
 sys.modules["psycopg"] = None
 sys.exit(main(["operate", "keys", "list", "--tenant", "acme"]))
 """

@@ -48,7 +48,7 @@ def create_key(
             user=user,
             rights=rights or _READ_AND_WRITE,
             label=label,
-            expires_at=_expiry_in(days),
+            expires_at=_compute_expiry(days),
         ).token
 
 
@@ -68,20 +68,20 @@ def rotate_key(tenant: str, key_id: str, *, grace_hours: float, days: int | None
     Raises NotFound, Invalid and StateConflict as `admin.keys.rotate_key`."""
     if not 0 <= grace_hours <= MAX_GRACE_HOURS:
         raise Invalid(f"--grace: must be from 0 to {MAX_GRACE_HOURS} hours")
-    with _connect(tenant) as access, _name_missing(tenant, "key", key_id):
+    with _connect(tenant) as access, _reword_not_found(tenant, "key", key_id):
         return keys.rotate_key(
             access,
             get_settings().key_secret,
             AuditContext("console rotate"),
             key_id,
             overlap=timedelta(hours=grace_hours),
-            expires_at=_expiry_in(days),
+            expires_at=_compute_expiry(days),
         ).successor.token
 
 
 def revoke_key(tenant: str, key_id: str) -> None:
     """Revoke a key; it is refused within 60 seconds. Raises NotFound."""
-    with _connect(tenant) as access, _name_missing(tenant, "key", key_id):
+    with _connect(tenant) as access, _reword_not_found(tenant, "key", key_id):
         keys.revoke_key(access, AuditContext("console revoke"), key_id)
 
 
@@ -101,7 +101,7 @@ def create_certificate(
     `admin.certificates.add_certificate`."""
     with _connect(tenant) as access:
         if pem is not None:
-            subject, issuer_of_file = _read_names(pem)
+            subject, issuer_of_file = _read_subject_and_issuer(pem)
             issuer = issuer or issuer_of_file
         return certificates.add_certificate(
             access,
@@ -111,7 +111,7 @@ def create_certificate(
             user=user,
             rights=rights or _READ_AND_WRITE,
             label=label,
-            expires_at=_expiry_in(days),
+            expires_at=_compute_expiry(days),
         )
 
 
@@ -128,7 +128,7 @@ def list_certificates(tenant: str) -> list[CertificateOut]:
 
 def revoke_certificate(tenant: str, certificate_id: UUID) -> None:
     """Revoke a subject; its certificates are refused within 60 seconds. Raises NotFound."""
-    with _connect(tenant) as access, _name_missing(tenant, "certificate", certificate_id):
+    with _connect(tenant) as access, _reword_not_found(tenant, "certificate", certificate_id):
         context = AuditContext("console revoke-certificate")
         certificates.revoke_certificate(access, context, certificate_id)
 
@@ -179,14 +179,14 @@ def _connect(tenant: str) -> Generator[TenantDb]:
 
 
 @contextmanager
-def _name_missing(tenant: str, what: str, row_id: object) -> Generator[None]:
+def _reword_not_found(tenant: str, what: str, row_id: object) -> Generator[None]:
     try:
         yield
     except NotFound:
         raise NotFound(f"Tenant {tenant} has no {what} {row_id}.") from None
 
 
-def _read_names(pem: Path) -> tuple[str, str]:
+def _read_subject_and_issuer(pem: Path) -> tuple[str, str]:
     try:
         info = x509_names.read_certificate(pem.read_text())
     except (OSError, ValueError):
@@ -194,7 +194,7 @@ def _read_names(pem: Path) -> tuple[str, str]:
     return info.subject, info.issuer
 
 
-def _expiry_in(days: int | None) -> datetime | None:
+def _compute_expiry(days: int | None) -> datetime | None:
     if days is None:
         return None
     if not 1 <= days <= keys.MAX_EXPIRY_DAYS:
