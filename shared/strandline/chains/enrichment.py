@@ -24,7 +24,7 @@ from strandline.observability import logger
 from strandline.permanent_failures import is_permanent_failure
 
 
-def enrich_run(
+def decide_content_and_merge_target(
     worker: WorkerResources,
     access: TenantDb,
     task: TaskContext,
@@ -54,7 +54,7 @@ def enrich_run(
     waits_for_vector = age < timedelta(hours=settings.vector_hours)
     evidence = [e for e in run_events if not e.is_echo and e.event_id not in new_echoes]
     bears_change = any(e.bears_change or e.event_id in new_changes for e in evidence)
-    content = _describe_run(
+    content = _describe_and_judge_run(
         worker, task, settings, run_events, evidence, now, age < patience, bears_change=bears_change
     )
     vector = embed_summary(worker, content, waits_for_model=waits_for_vector)
@@ -111,7 +111,7 @@ def _join_content(
     earlier = model_questions.read_run_events(access, settings.space, earlier_ids)
     run_events = [*earlier, *run.events]
     evidence = [*(event for event in earlier if not event.is_echo), *run.evidence]
-    whole = _describe_run(
+    whole = _describe_and_judge_run(
         worker,
         task,
         settings,
@@ -126,7 +126,7 @@ def _join_content(
     return whole.model_copy(update={"joins": target.chain_id})
 
 
-def _describe_run(
+def _describe_and_judge_run(
     worker: WorkerResources,
     task: TaskContext,
     settings: FoldSettings,
@@ -145,7 +145,7 @@ def _describe_run(
     summary, topic, entities = describe_from_one_source(
         worker, task, prompt_events, waits_for_model=waits_for_model
     )
-    density = quality.compute_density([_to_trait(text) for text in evidence])
+    density = quality.compute_density([_to_traits(text) for text in evidence])
     coherence = quality.compute_coherence([json.loads(t.vector) for t in run_events if t.vector])
     importance = summary.value.importance if evidence else 0.0
     verdict = quality.judge_quality(
@@ -252,7 +252,7 @@ def _weighted_mean_of_known(values: Sequence[float | None], weights: Sequence[in
     return sum(v * w for v, w in pairs) / sum(w for _, w in pairs) if pairs else None
 
 
-def _to_trait(text: RunEvent) -> quality.EventTraits:
+def _to_traits(text: RunEvent) -> quality.EventTraits:
     return quality.EventTraits(
         text.type, text.role, text.chars, text.metadata_keys, text.blob_cid is not None
     )

@@ -22,7 +22,7 @@ from strandline.chains.decisions import (
     give_up_vector,
     make_placeholder_content,
 )
-from strandline.chains.enrichment import embed_summary, enrich_run
+from strandline.chains.enrichment import decide_content_and_merge_target, embed_summary
 from strandline.chains.fold_settings import FoldSettings
 from strandline.chains.fold_state import FoldOutcome, FoldState
 from strandline.chains.judging import judge_topic, log_fold_failure
@@ -121,7 +121,7 @@ def _take_step(state: FoldState, session_id: str, step: LaneStep, settings: Fold
     run, at_seq = step.closed_run, state.folded_seq_with(step.lane)
     enrichment = _decide_content(state, run, settings) if run else None
     if run is not None and enrichment is not None and enrichment.is_new:
-        state.pending_decisions.append(_make_content_decision(state, run, enrichment, at_seq))
+        state.pending_decisions.append(_wrap_content_as_decision(state, run, enrichment, at_seq))
     state.current_seq = at_seq
     state.pending_decisions += step.new_decisions
     state.set_lane(session_id, step.lane)
@@ -208,7 +208,7 @@ def _decide_content(
     task = make_task_context(worker, access, scope.scope_id, scope.participants)
     earlier_ids = store.list_event_ids(access, joins) if joins else []
     try:
-        enrichment = enrich_run(
+        enrichment = decide_content_and_merge_target(
             worker,
             access,
             task,
@@ -235,7 +235,7 @@ def _make_placeholder(state: FoldState, run: TopicRun, error: Exception) -> RunE
     return RunEnrichment(content, None, is_new=True)
 
 
-def _make_content_decision(
+def _wrap_content_as_decision(
     state: FoldState, run: TopicRun, enrichment: RunEnrichment, at_seq: int
 ) -> Decision:
     event_id = run.turns[-1].event_id
@@ -261,6 +261,6 @@ def _commit_run(state: FoldState, run: TopicRun, enrichment: RunEnrichment | Non
         ]
         placeholder = _make_placeholder(state, run, error)
         state.pending_decisions.append(
-            _make_content_decision(state, run, placeholder, state.current_seq)
+            _wrap_content_as_decision(state, run, placeholder, state.current_seq)
         )
         fold_writer.commit(state, EnrichedRun(run, placeholder))

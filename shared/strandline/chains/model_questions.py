@@ -158,7 +158,7 @@ def ask_if_topic_continues(
     None if the message, or all events before it, were erased.
 
     Texts that are in `event_cache` are not read again; texts that are read are added to it. Raises
-    WorkDeferred under the same conditions as `enrich_run`.
+    WorkDeferred under the same conditions as `decide_content_and_merge_target`.
     """
     prompt_events = _load_prompt_events(
         worker, access, task, [*before, message, *after], event_cache

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from strandline.chains import fold_writer, store, store_decisions
 from strandline.chains.decisions import Decision, RunEnrichment
-from strandline.chains.enrichment import enrich_run
+from strandline.chains.enrichment import decide_content_and_merge_target
 from strandline.chains.fold_scope import fold_scope
 from strandline.chains.fold_settings import FoldSettings
 from strandline.chains.fold_state import FoldState, load_state_and_turns
@@ -58,7 +58,7 @@ def _renew_enrichment(
     retry_worker = replace(worker, job="retry")
     task = make_task_context(retry_worker, access, scope_id, state.scope.participants)
     event_ids = store.list_event_ids(access, chain_id)
-    enrichment = enrich_run(
+    enrichment = decide_content_and_merge_target(
         retry_worker,
         access,
         task,

@@ -263,7 +263,7 @@ def test_deferral_leaves_idle_lanes_until_there_is_time(
     worker = make_worker(database, blobs, words, EchoTasks())
     process_due(worker)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("strandline.chains.fold.enrich_run", _die)
+        patch.setattr("strandline.chains.fold.decide_content_and_merge_target", _die)
         close_idle_lanes(worker, "acme", NOW)
     assert len(log.decided("idle")) == 3
     access = database.connect_as(Caller.background("acme"))

@@ -157,7 +157,7 @@ def test_form_chains_closes_idle_lane_of_dead_worker(
     log.say(HARBOUR)
     process_due(worker)
     with monkeypatch.context() as patch:
-        patch.setattr("strandline.chains.fold.enrich_run", _raise)
+        patch.setattr("strandline.chains.fold.decide_content_and_merge_target", _raise)
         close_idle_lanes(worker, "acme", NOW)
     assert (log.chains(), log.decided("idle")) == ([], [("idle", 1, 1)])
     log.say(BREAD)

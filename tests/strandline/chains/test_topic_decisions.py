@@ -164,7 +164,7 @@ GRAY = {"similarity_low": -1, "similarity_high": 1}
 
 def waiting(nth: int, monkeypatch: pytest.MonkeyPatch, worker: WorkerResources) -> None:
     """A turn of the worker in which the model may not be asked about its nth run."""
-    enrich, runs = chains_fold.enrich_run, 0
+    enrich, runs = chains_fold.decide_content_and_merge_target, 0
 
     def limit(*args: Any, **more: Any) -> Any:
         nonlocal runs
@@ -174,7 +174,7 @@ def waiting(nth: int, monkeypatch: pytest.MonkeyPatch, worker: WorkerResources) 
         return enrich(*args, **more)
 
     with monkeypatch.context() as patch:
-        patch.setattr(chains_fold, "enrich_run", limit)
+        patch.setattr(chains_fold, "decide_content_and_merge_target", limit)
         process_due(worker)
 
 
@@ -254,7 +254,7 @@ def test_topic_decision_at_silence_keeps_settings(
     waiting(2, monkeypatch, worker)
     ((chain,),) = log.base.rows("select chain_id from chains")
     with monkeypatch.context() as patch:
-        patch.setattr(chains_fold, "enrich_run", _rate_limited)
+        patch.setattr(chains_fold, "decide_content_and_merge_target", _rate_limited)
         assert retry_enrichment(worker, "acme", chain, NOW) == 2
     set_tuning(log.base, **GRAY, ahead_events=3, gap_minutes=gap)
     for text in (HARBOUR, BREAD, STARS, TAXES):

@@ -107,7 +107,7 @@ def test_eraser_lets_stale_fold_store_nothing(
     event_id = tell(eraser, "My sister Zyxcanary likes boats.")["event_id"]
     gateway.sweep()
     erase_meanwhile(
-        monkeypatch, enrichment, "_describe_run", lambda: erase(gateway, eraser, event_id)
+        monkeypatch, enrichment, "_describe_and_judge_run", lambda: erase(gateway, eraser, event_id)
     )
     fold_all(gateway, scratch_db)
     assert traces(scratch_db) == []
