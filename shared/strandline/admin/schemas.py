@@ -118,7 +118,7 @@ class QuotaUse(ResponseModel):
     """The total ever leased to the service's instances: what was used, and what expired unspent."""
 
 
-class Stored(ResponseModel):
+class StoredData(ResponseModel):
     """What the tenant stores, as of the last count in the background."""
 
     bytes: int
@@ -152,7 +152,7 @@ class Usage(ResponseModel):
     """The tenant's usage of its quotas, storage and models."""
 
     quotas: list[QuotaUse]
-    stored: Stored | None
+    stored: StoredData | None
     """Null before the first count."""
     models: ModelUse
 

@@ -3,7 +3,7 @@
 import math
 from datetime import UTC, datetime, timedelta
 
-from strandline.admin.schemas import ModelUse, QuotaUse, Stored, Usage
+from strandline.admin.schemas import ModelUse, QuotaUse, StoredData, Usage
 from strandline.auth.principals import Principal
 from strandline.config_quotas import QUOTA_BY_NAME
 from strandline.cursors import Cursors, Position
@@ -33,7 +33,7 @@ def read_usage(access: TenantDb, quota_service: QuotaManager) -> Usage:
         access, quota_service.defaults, quota_service.burst_seconds
     )
     stored_bytes = next(use for use in quota_uses if use.quota == "stored_bytes")
-    storage = stored_bytes.measured_at and Stored(
+    storage = stored_bytes.measured_at and StoredData(
         bytes=stored_bytes.measured or 0,
         scopes=stored_bytes.measured_scopes or 0,
         events=stored_bytes.measured_events or 0,
@@ -43,11 +43,14 @@ def read_usage(access: TenantDb, quota_service: QuotaManager) -> Usage:
     return Usage(
         quotas=[_to_quota_use(use) for use in quota_uses],
         stored=storage,
-        models=_to_model_use(spend, quota_service),
+        models=_compare_spend_with_budget(spend, quota_service),
     )
 
 
-def _to_model_use(spend: store_calls.MonthlySpend, quota_service: QuotaManager) -> ModelUse:
+def _compare_spend_with_budget(
+    spend: store_calls.MonthlySpend, quota_service: QuotaManager
+) -> ModelUse:
+    """This month's use of models, and what is left of the tenant's budget or the default one."""
     tenant_budget = spend.usd_per_month
     budget = quota_service.model_usd_per_month if tenant_budget is None else tenant_budget
     return ModelUse(

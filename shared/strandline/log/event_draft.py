@@ -187,7 +187,8 @@ def build_draft(
         )
     speaker = _resolve_speaker(principal, request, members)
     _require_edge_targets(request)
-    text, parts = _read_text_and_parts(request)
+    _require_one_of_content_parts_blob(request)
+    text, parts = _read_text_and_model_parts(request)
     payload = None
     if text is not None and len(text) * 4 > INLINE_BYTES:
         data = text.encode()
@@ -205,13 +206,12 @@ def build_draft(
         payload_cid=blob_cid(payload) if payload is not None else cited_cid,
         origin=_derive_origin(principal, request, speaker),
         scope_id=derive_scope_id(principal.tenant, members),
-        key=_event_key(request, idempotency_key),
+        key=_choose_event_key(request, idempotency_key),
     )
 
 
-def _read_text_and_parts(request: AppendRequest) -> tuple[str | None, list[ModelPart]]:
-    """The text and its parts by model. Raises Invalid unless exactly one of content, parts and blob
-    is given."""
+def _require_one_of_content_parts_blob(request: AppendRequest) -> None:
+    """Refuse a request that gives none of these three, or several. Raises Invalid."""
     sources = [n for n in ("content", "parts", "blob") if getattr(request, n) is not None]
     if len(sources) != 1:
         raise Invalid(
@@ -219,6 +219,11 @@ def _read_text_and_parts(request: AppendRequest) -> tuple[str | None, list[Model
             + (f", not {' and '.join(sources)}" if sources else ""),
             field="content",
         )
+
+
+def _read_text_and_model_parts(request: AppendRequest) -> tuple[str | None, list[ModelPart]]:
+    """The text, and how long the part of each model is. Raises Invalid for models where none may be
+    named."""
     parts = request.parts
     if request.model is not None:
         if request.content is None:
@@ -278,7 +283,9 @@ def _derive_origin(principal: Principal, request: AppendRequest, speaker: str | 
     return {"observation": "tool", "upload": "document"}.get(request.type, request.role)
 
 
-def _event_key(request: AppendRequest, idempotency_key: str | None) -> tuple[str, str] | None:
+def _choose_event_key(
+    request: AppendRequest, idempotency_key: str | None
+) -> tuple[str, str] | None:
     if idempotency_key is None:
         return (request.source_event_key and (request.channel, request.source_event_key)) or None
     if request.source_event_key is not None:

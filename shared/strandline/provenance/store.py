@@ -72,7 +72,7 @@ def resolve_id(access: TenantDb, row_id: UUID) -> ResolvedId | None:
     return rows[0] if rows else None
 
 
-def list_path(
+def list_path_to_root(
     access: TenantDb, version: int, scope_id: UUID, *, slot: UUID | None, event_id: UUID | None
 ) -> Sequence[ProvenanceTopic]:
     """List a slot, or the leaf that holds an event, and all of its ancestors, up to the root."""
@@ -188,7 +188,7 @@ def list_topic_events(
     )
 
 
-def list_citing_edges(
+def list_citing_events(
     access: TenantDb, event_id: UUID, after: UUID, limit: int
 ) -> Sequence[ProvenanceEdge]:
     """List the visible events whose edges cite this one, after an event id, ordered by event id."""
@@ -206,7 +206,9 @@ def list_citing_edges(
     )
 
 
-def list_vectors(access: TenantDb, scope_id: UUID, event_id: UUID) -> Sequence[ProvenanceVector]:
+def list_vectors_of_event(
+    access: TenantDb, scope_id: UUID, event_id: UUID
+) -> Sequence[ProvenanceVector]:
     """List the embedding spaces in which an event has a vector or was refused."""
     return access.fetch(
         ProvenanceVector,
@@ -222,7 +224,7 @@ def list_vectors(access: TenantDb, scope_id: UUID, event_id: UUID) -> Sequence[P
     )
 
 
-def list_trees(
+def list_snapshot_trees(
     access: TenantDb, version: int, after: UUID, limit: int
 ) -> Sequence[ProvenanceScope]:
     """List the visible trees of a snapshot, after a scope id, ordered by scope id."""

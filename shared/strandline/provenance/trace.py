@@ -124,7 +124,7 @@ class _ProvenanceBuilder:
     def _topics(self, slot: UUID | None, event_id: UUID | None) -> Sequence[ProvenanceTopic]:
         if self._start.version is None or self._origin.scope_id is None:
             return []
-        return store.list_path(
+        return store.list_path_to_root(
             self._access,
             self._start.version,
             self._origin.scope_id,
@@ -149,13 +149,15 @@ class _ProvenanceBuilder:
     def _of_event(self) -> tuple[ProvenanceOut, _PagePosition | None]:
         scope_id = self._origin.scope_id
         assert scope_id is not None
-        edges = store.list_citing_edges(self._access, self._id, self._start.row_id, self._limit + 1)
+        edges = store.list_citing_events(
+            self._access, self._id, self._start.row_id, self._limit + 1
+        )
         out = self._make_out(
             topics=self._topics(None, self._id),
             chains=self._chains(None, self._id),
             edges=edges[: self._limit],
             graph=self._graph(self._id, None),
-            vectors=store.list_vectors(self._access, scope_id, self._id),
+            vectors=store.list_vectors_of_event(self._access, scope_id, self._id),
         )
         return out, self._next_position(edges, "event_id")
 
@@ -198,7 +200,7 @@ class _ProvenanceBuilder:
     def _of_snapshot(self) -> tuple[ProvenanceOut, _PagePosition | None]:
         version = self._origin.version
         assert version is not None
-        rows = store.list_trees(self._access, version, self._start.row_id, self._limit + 1)
+        rows = store.list_snapshot_trees(self._access, version, self._start.row_id, self._limit + 1)
         return self._make_out(scopes=rows[: self._limit]), self._next_position(rows, "scope_id")
 
 

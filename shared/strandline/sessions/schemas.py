@@ -115,8 +115,8 @@ class InteractionOut(ResponseModel):
     agent: Receipt
 
 
-class EntityOut(ResponseModel):
-    """A person or thing that a chain mentions."""
+class MentionInChain(ResponseModel):
+    """A person or thing that a chain mentions. It is no node of the graph and has no id."""
 
     name: str
     kind: str
@@ -147,7 +147,7 @@ class ChainOut(ResponseModel):
     topic: str | None
     """A few words that name it; null if its text has none. There is always a summary."""
     summary: str
-    entities: list[EntityOut]
+    entities: list[MentionInChain]
     started_at: datetime
     last_event_at: datetime
     event_count: int

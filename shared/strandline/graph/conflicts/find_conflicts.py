@@ -76,7 +76,7 @@ def find_conflicts(
     subject = _find_subject(finder, request)
     degradations: list[str] = []
     if subject is None:
-        similar = store_similar_facts.compare_newest(finder.access, fact_filter)
+        similar = store_similar_facts.find_similar_among_newest(finder.access, fact_filter)
     else:
         vector, degradations = embed_query(
             finder.embedder, subject.content, finder.vector_timeout, "text"
@@ -103,7 +103,7 @@ def find_similar_facts(
     vector."""
     if vector is None:
         return SimilarPairs(())
-    return store_similar_facts.compare_with(
+    return store_similar_facts.find_facts_similar_to(
         finder.access,
         vector,
         fact_filter,

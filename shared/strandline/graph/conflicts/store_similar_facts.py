@@ -58,7 +58,7 @@ class _PairRow:
     similarity: float | None
 
 
-def _to_comparison_result(rows: Sequence[_PairRow]) -> SimilarPairs:
+def _to_similar_pairs(rows: Sequence[_PairRow]) -> SimilarPairs:
     pairs = [
         SimilarPair(row.first_id, row.second_id, row.similarity)
         for row in rows
@@ -67,7 +67,7 @@ def _to_comparison_result(rows: Sequence[_PairRow]) -> SimilarPairs:
     return SimilarPairs(pairs, rows[0].facts_cut, rows[0].pairs_cut)
 
 
-def compare_newest(access: TenantDb, fact_filter: FactFilter) -> SimilarPairs:
+def find_similar_among_newest(access: TenantDb, fact_filter: FactFilter) -> SimilarPairs:
     """The similar pairs among the MAX_SCANNED visible facts that changed last."""
     rows = access.fetch(
         _PairRow,
@@ -99,10 +99,10 @@ def compare_newest(access: TenantDb, fact_filter: FactFilter) -> SimilarPairs:
         """,
         {**vars(fact_filter), "scanned": MAX_SCANNED, "pairs": MAX_PAIRS},
     )
-    return _to_comparison_result(rows)
+    return _to_similar_pairs(rows)
 
 
-def compare_with(
+def find_facts_similar_to(
     access: TenantDb,
     vector: Sequence[float],
     fact_filter: FactFilter,
@@ -145,4 +145,4 @@ def compare_with(
             "pairs": MAX_PAIRS,
         },
     )
-    return _to_comparison_result(rows)
+    return _to_similar_pairs(rows)
