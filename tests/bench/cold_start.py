@@ -46,6 +46,10 @@ class Start(NamedTuple):
     answered_cpu: float
 
 
+_GIVEN = ("AWS_", "STRANDLINE_EMBEDDING_")
+"""What a function gets of this environment: with `STRANDLINE_EMBEDDING_MODEL` another model."""
+
+
 @contextmanager
 def world() -> Generator[tuple[ScratchDatabase, dict[str, str]]]:
     """A database, a bucket and a queue, and what a function is told of them."""
@@ -58,7 +62,7 @@ def world() -> Generator[tuple[ScratchDatabase, dict[str, str]]]:
         ):
             make_template(server)
             base = ScratchDatabase(server, TEMPLATE)
-            values = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
+            values = {name: value for name, value in os.environ.items() if name.startswith(_GIVEN)}
             yield (
                 base,
                 values
