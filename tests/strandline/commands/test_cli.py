@@ -176,14 +176,20 @@ def test_cli_manages_tenants_keys_and_jobs(run: Run, service: HttpService) -> No
     assert "brill" in run("--key", operator, "tenants", "list")[1]
     assert run("jobs", "list")[1] == "There are no jobs.\n"
     assert run("tenants", "list")[0] == 1, "no operator's key"
-    code, out, _ = run("status")
+    assert "_STRANDLINE_COMPLETE" in run("completion", "bash")[1]
+
+
+def test_cli_status_tells_memory_and_hides_key(run: Run, service: HttpService) -> None:
+    key = service.gateway.key(rights=("read", "write", "admin"))
+    code, out, err = run("--key", key, "status")
     assert code == 0
     assert "database" in out
     assert "model: none" in out
     assert re.search(r"memory: \d+ events in \d+ scopes, 0 topics, 0 facts", out)
     assert "next: " in out
     assert "appends" in out
-    assert "_STRANDLINE_COMPLETE" in run("completion", "bash")[1]
+    for text in (out, err, *run("--key", key, "--json", "status")[1:]):
+        assert not re.search(key.removeprefix("strandline_"), text)
 
 
 def test_cli_erase_counts_and_asks_first(
