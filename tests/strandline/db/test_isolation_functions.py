@@ -473,6 +473,7 @@ UNASKED = {
     "lock_new_sessions": "select lock_new_sessions(array[]::append_item[]) where false",
     # Pure: they are given all that they work with.
     "question_words": "select question_words('tide', 60) where false",
+    "says_nothing": "select says_nothing('tide', false) where false",
     "word_query": "select word_query('tide', '') where false",
     "vector_code": "select vector_code('[1,0]') where false",
     "id_share": "select id_share(gen_random_uuid()) where false",
