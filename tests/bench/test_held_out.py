@@ -43,7 +43,7 @@ def random_samples(count: int) -> list[Sample]:
 def test_held_out_stack_scores_match_single_questions() -> None:
     samples = random_samples(40)
     stack = Stack(samples)
-    for weights in ((1, *[0] * 11), (1, 0.4, 0.2, 0, 0, -0.16, 0, 0.08, 0, 0.1, -1, 0.5)):
+    for weights in ((1, *[0] * 12), (1, 0.4, 0.2, 0, 0, -0.16, 0, 0.08, 0, 0.1, -1, 0.5, -2)):
         recall, rank, whole = stack.score(np.array(weights))
         for n, sample in enumerate(samples):
             expected = score(sample, np.array(weights))
@@ -82,9 +82,11 @@ def test_held_out_fit_gives_omitted_feature_no_weight() -> None:
 def test_held_out_fit_fixes_agent_and_tool_weights() -> None:
     """Whatever they would be fitted to; without vectors a tool's text weighs nothing."""
     samples = [sample for sample in random_samples(60) if sample.answers]
+    for sample in samples:
+        sample.features[:, -1] = 0.0  # of events that say nothing, whose weight decides all else
     weights = Stack(samples).fit()
     assert abs(weights[0]) > 0.01
-    assert weights[_FITTED:] == pytest.approx([-weights[0], -weights[0]])
+    assert weights[_FITTED:] == pytest.approx([-weights[0], -weights[0], -20 * weights[0]])
     for sample in samples:
         sample.features[:, 0] = 0.0
     weights = Stack(samples).fit()

@@ -164,7 +164,7 @@ def render_notes(plan: AnswerManifest) -> list[str]:
     return [" ".join(notes)] if notes else []
 
 
-_NOTHING = "Nothing is remembered."
+_NOTHING = "Nothing was found."
 
 
 def frame_bytes() -> int:

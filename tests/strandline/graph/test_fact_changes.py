@@ -171,5 +171,5 @@ def test_fact_change_marks_ended_statement_and_shows_it_once(
     (line,) = [
         one for one in text.split("\n") if one.endswith("Jonas lives in Leipzig by the lake.")
     ]
-    assert "(no longer so)" in line
+    assert "(no longer so, and 1 more like it)" in line
     assert [one for one in text.split("\n") if "in Ulm" in one and "(no longer so)" in one] == []

@@ -163,7 +163,7 @@ def test_references_without_snapshot_are_fresh_tail(gateway: Gateway, key: str) 
 
 def test_references_of_empty_view_say_nothing_remembered(gateway: Gateway, key: str) -> None:
     answer = ask(gateway, key, format="text")
-    assert "Nothing is remembered." in answer["text"]
+    assert "Nothing was found." in answer["text"]
     answer = ask(gateway, key, query=QUESTION, format="text")
     assert "No event clearly answers the question." in answer["text"]
     assert ask(gateway, key)["tree"]["scopes"] == []
