@@ -40,9 +40,8 @@ STEP = 1000
 MOST_STATEMENTS = 4.0
 MOST_ROWS = 400.0
 """Of an event. A chain, which some five events make, is compared with 500 others at most."""
-MOST_FIRST_ROWS = 1100.0
-"""Of an event in the first thousand of a database, whose tables, that of slots among them, are
-small and are read whole."""
+MOST_FIRST_ROWS = 1000.0
+"""Of an event in the first thousand of a database, whose tables are small and are read whole."""
 APPENDED = 200
 LATER = datetime(2030, 1, 1, tzinfo=UTC)
 WORDS = [f"{one}{two}" for one in "bdfklmnprst" for two in ("ara", "eno", "ilu", "oma", "uve")]

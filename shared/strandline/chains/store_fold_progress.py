@@ -101,7 +101,9 @@ def read_turns(
             coalesce(e.occurred_at, e.recorded_at) as said_at, e.recorded_at,
             jsonb_build_object('workflow_id', e.metadata -> 'workflow_id',
                 'execution_id', e.metadata -> 'execution_id') as flows,
-            v.embedding::text as vector, v.refusal is not null as is_refused, exists (
+            v.embedding::text as vector, v.refusal is not null as is_refused,
+            -- only of a user's message, so that nothing is read for others
+            e.role = 'user' and e.type = 'message' and exists (
                 select from decisions d where d.scope_id = e.scope_id and d.event_id = e.event_id
                     and d.kind = 'vector_given_up') as is_given_up,
             e.erased_at is not null as is_erased
@@ -140,7 +142,9 @@ def read_open_turns(
             coalesce(e.occurred_at, e.recorded_at) as said_at, e.recorded_at,
             jsonb_build_object('workflow_id', e.metadata -> 'workflow_id',
                 'execution_id', e.metadata -> 'execution_id') as flows,
-            v.embedding::text as vector, v.refusal is not null as is_refused, exists (
+            v.embedding::text as vector, v.refusal is not null as is_refused,
+            -- only of a user's message, so that nothing is read for others
+            e.role = 'user' and e.type = 'message' and exists (
                 select from decisions d where d.scope_id = e.scope_id and d.event_id = e.event_id
                     and d.kind = 'vector_given_up') as is_given_up,
             false as is_erased, e.is_open, e.is_ahead, e.is_user
