@@ -1,7 +1,8 @@
 """Splits a text into the tokens of the multilingual model: of all ways, the one whose tokens are
 likeliest (Kudo, "Subword Regularization", 2018), found from the left, character by character.
 
-`tokenizers` has it too, and is twice as fast, but takes half a second to begin.
+`tokenizers` has it too, and is four times as fast (0.04 ms a text, here 0.15), but takes half a
+second to begin.
 """
 
 import math
