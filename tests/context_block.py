@@ -21,11 +21,16 @@ KNOWN_HEADING = "What is known:"
 SAID_HEADING = "What was said, true as of each date:"
 _NOTES = ("Left out for length: ", "Shortened, ", "No event clearly ", "Nothing was found.")
 _DAY = r"[A-Z][a-z]{2} \d+ [A-Z][a-z]+ \d{4}"
-_NOTE = (
-    r"(?:[a-z]+|newest of \d+|no longer so|and \d+ more like it"
-    rf"|(?:perhaps )?no longer: see {_DAY})"
+_NOTE_FORMS = (
+    "[a-z]+",
+    r"newest of \d+",
+    "no longer so",
+    rf"(?:perhaps )?no longer: see {_DAY}",
+    r"and \d+ more like it",
 )
-_EVENT_NOTES = rf"\({_NOTE}(?:, {_NOTE})*\)"
+_EVENT_NOTES = (  # each at most once, in this order
+    r"\((?!\))" + "".join(rf"(?:{form}(?:, |(?=\))))?" for form in _NOTE_FORMS) + r"(?<!, )\)"
+)
 _EVENT = re.compile(
     rf"\[(\d+)\](?: {_DAY}(?: \d\d:\d\d)?|↳ (?:{_DAY} )?\d\d:\d\d), "
     rf"(?:[^()\[\]:<>]+(?: {_EVENT_NOTES}|)|{_EVENT_NOTES}): .*"
