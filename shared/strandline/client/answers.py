@@ -26,11 +26,6 @@ if TYPE_CHECKING:
     from strandline.erasure.schemas import ErasureOut as ErasureOut
     from strandline.erasure.schemas import ErasurePage as ErasurePage
     from strandline.erasure.schemas import ErasurePreview as ErasurePreview
-    from strandline.graph.changes.schemas import EdgeEnd as EdgeEnd
-    from strandline.graph.changes.schemas import Invalidation as Invalidation
-    from strandline.graph.changes.schemas import Merge as Merge
-    from strandline.graph.changes.schemas import MergeUndo as MergeUndo
-    from strandline.graph.changes.schemas import Proposals as Proposals
     from strandline.graph.changes.schemas import RelationsAnswer as RelationsAnswer
     from strandline.graph.changes.schemas import StoredChange as StoredChange
     from strandline.graph.communities.schemas import CommunitiesPage as CommunitiesPage
@@ -104,7 +99,8 @@ _MODULES = {
     "context.schemas": "ContextOut ContextTextOut SearchOut TopicsOut",
     "erasure.schemas": "ErasureFeed ErasureItem ErasureOut ErasurePage ErasurePreview",
     "graph.changes.schemas": (
-        "EdgeEnd Invalidation Merge MergeUndo Proposals RelationsAnswer StoredChange"
+        "EndedEdge InvalidatedFact MergeProposals RelationsAnswer StoredChange StoredMerge"
+        " UndoneMerge"
     ),
     "graph.communities.schemas": "CommunitiesPage CommunityDetail CommunityOut",
     "graph.conflicts.schemas": "AnalyzeOut ConflictsOut",

@@ -179,7 +179,7 @@ class GraphQuestions(VerbGroup):
         min_similarity: float | None = None,
         archived: bool | None = None,
         limit: int | None = None,
-    ) -> answers.Proposals:
+    ) -> answers.MergeProposals:
         """Pairs of nodes that may represent the same thing."""
         ...
 

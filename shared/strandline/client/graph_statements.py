@@ -90,7 +90,7 @@ class GraphStatements(VerbGroup):
         replacement_id: str | None = None,
         valid_from: Time | None = None,
         idempotency_key: str | None = None,
-    ) -> answers.Invalidation:
+    ) -> answers.InvalidatedFact:
         """End a fact with a reason, and state what holds instead."""
         ...
 
@@ -122,7 +122,7 @@ class GraphStatements(VerbGroup):
         reason: str | None = None,
         valid_to: Time | None = None,
         idempotency_key: str | None = None,
-    ) -> answers.EdgeEnd:
+    ) -> answers.EndedEdge:
         """End an edge."""
         ...
 
@@ -165,7 +165,7 @@ class GraphStatements(VerbGroup):
         role: Literal["user", "agent"] | None = None,
         reason: str | None = None,
         idempotency_key: str | None = None,
-    ) -> answers.Merge:
+    ) -> answers.StoredMerge:
         """Merge two nodes that represent the same thing."""
         ...
 
@@ -181,7 +181,7 @@ class GraphStatements(VerbGroup):
         role: Literal["user", "agent"] | None = None,
         reason: str | None = None,
         idempotency_key: str | None = None,
-    ) -> answers.MergeUndo:
+    ) -> answers.UndoneMerge:
         """Undo a merge."""
         ...
 

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from strandline.errors import Invalid, NotFound, StateConflict
-from strandline.graph.changes.statement_writes import GraphChange, make_source
+from strandline.graph.changes.statement_writes import GraphChange, make_source_of_statement
 from strandline.graph.nodes import store_read_nodes
 from strandline.graph.nodes.edge_type_rules import (
     ResolvedRelationType,
@@ -65,7 +65,7 @@ class _EdgeTarget:
 
 
 @dataclass(frozen=True)
-class _Edge:
+class _RequestedEdge:
     """An edge from a node of the request."""
 
     n: int
@@ -84,17 +84,19 @@ def create_nodes(
     StateConflict for a fact of another scope, which cannot be invalidated from here. Raises the
     errors of an append.
     """
-    batch = build_statements(writer.principal, _make_statements(body, key))
+    batch = build_statements(writer.principal, _make_log_statements(body, key))
     participants, scope_id = batch.drafts[0].participants, batch.drafts[0].scope_id
     readers = writer.connect_for_all(participants)
-    targets = _find_targets(store_read_nodes.find_nodes(readers, list(_named_ids(body))))
+    targets = _map_nodes_by_api_id(
+        store_read_nodes.find_nodes(readers, list(_iter_referenced_node_ids(body)))
+    )
     edges = list(_resolve_edges(body.nodes, targets, scope_id))
     access = writer.connect()
     graphs: list[WrittenGraph] = []
 
     def write_rows(results: Sequence[AppendResult]) -> None:
-        sources = [make_source(batch, n, result) for n, result in enumerate(results)]
-        observations = _observe(body.nodes, edges, sources)
+        sources = [make_source_of_statement(batch, n, result) for n, result in enumerate(results)]
+        observations = _make_observations(body.nodes, edges, sources)
         graphs.append(
             write_observations(
                 access, *observations, combines_by_halving=combines_by_halving_by_default()
@@ -107,14 +109,14 @@ def create_nodes(
     is_replay = all(result.is_replay for result in results)
     corrections = sum(edge.relation.corrected_from is not None for edge in edges)
     return GraphChange(
-        _answer(body.nodes, edges, results, graphs[-1]),
+        _make_create_answer(body.nodes, edges, results, graphs[-1]),
         graphs[-1],
         is_replay,
         corrections=0 if is_replay else corrections,
     )
 
 
-def _make_statements(body: CreateNodesRequest, key: str | None) -> list[GraphStatement]:
+def _make_log_statements(body: CreateNodesRequest, key: str | None) -> list[GraphStatement]:
     refs = {node.ref: node for node in body.nodes if node.ref}
     if len(refs) < sum(node.ref is not None for node in body.nodes):
         raise Invalid("nodes: a `ref` occurs twice", field="nodes")
@@ -123,7 +125,7 @@ def _make_statements(body: CreateNodesRequest, key: str | None) -> list[GraphSta
             participants=body.participants,
             role=resolve_role(body.speaker, body.role),
             content=node.write_sentence(),
-            operation={"create": _make_operation(node, refs, f"nodes.{n}")},
+            operation={"create": _describe_node_for_log(node, refs, f"nodes.{n}")},
             speaker=body.speaker,
             key=key and f"{key}#{n}",
         )
@@ -131,7 +133,9 @@ def _make_statements(body: CreateNodesRequest, key: str | None) -> list[GraphSta
     ]
 
 
-def _make_operation(node: NodeIn, refs: Mapping[str, NodeIn], field: str) -> Mapping[str, Any]:
+def _describe_node_for_log(
+    node: NodeIn, refs: Mapping[str, NodeIn], field: str
+) -> Mapping[str, Any]:
     """The node for the statement's operation, without the `ref` names of this request."""
     fields = node.model_dump(mode="json", exclude={"ref"}, exclude_none=True)
     for link in fields["relationships"]:
@@ -148,7 +152,7 @@ def _make_operation(node: NodeIn, refs: Mapping[str, NodeIn], field: str) -> Map
     return fields
 
 
-def _named_ids(body: CreateNodesRequest) -> Iterator[UUID]:
+def _iter_referenced_node_ids(body: CreateNodesRequest) -> Iterator[UUID]:
     for node in body.nodes:
         names = [link.target for link in node.relationships]
         for name in [*names, getattr(node, "invalidates", None)]:
@@ -159,13 +163,13 @@ def _named_ids(body: CreateNodesRequest) -> Iterator[UUID]:
                     continue  # resolving the edge raises the error, with the field
 
 
-def _find_targets(rows: Mapping[UUID, ScopeNode]) -> Mapping[str, ScopeNode]:
+def _map_nodes_by_api_id(rows: Mapping[UUID, ScopeNode]) -> Mapping[str, ScopeNode]:
     return {format_node_id(row.type, row.node_id): row for row in rows.values()}
 
 
 def _resolve_edges(
     nodes: Sequence[NodeIn], targets: Mapping[str, ScopeNode], scope_id: UUID
-) -> Iterator[_Edge]:
+) -> Iterator[_RequestedEdge]:
     refs = {node.ref: node for node in nodes if node.ref}
     for n, node in enumerate(nodes):
         links = [
@@ -186,7 +190,7 @@ def _resolve_edges(
             relation = resolve_relation(
                 link.edge, node.type, end.type, has_label=bool(link.role), field=field
             )
-            yield _Edge(n, end, relation, link)
+            yield _RequestedEdge(n, end, relation, link)
 
 
 def _resolve_edge_target(
@@ -209,8 +213,8 @@ def _resolve_edge_target(
     return _EdgeTarget(target.type, target.name, target.node_id if is_own else None)
 
 
-def _observe(
-    nodes: Sequence[NodeIn], edges: Sequence[_Edge], sources: Sequence[Source]
+def _make_observations(
+    nodes: Sequence[NodeIn], edges: Sequence[_RequestedEdge], sources: Sequence[Source]
 ) -> tuple[list[NodeObservation], list[EdgeObservation]]:
     """The observations of the statements: first one for each node of the request, then one for each
     edge's target."""
@@ -219,7 +223,7 @@ def _observe(
             sources[n],
             node.type,
             name_of(node),
-            _properties(node),
+            _collect_sent_properties(node),
             node.confidence,
             valid_from=node.valid_from,
         )
@@ -251,7 +255,7 @@ def _observe(
     return [*observations, *ends], links
 
 
-def _properties(node: NodeIn) -> dict[str, Any]:
+def _collect_sent_properties(node: NodeIn) -> dict[str, Any]:
     """The node's fields that the request sets. An absent field may have been set before, so its
     default is filled in only when the node is read."""
     fields = node.model_dump(
@@ -260,7 +264,7 @@ def _properties(node: NodeIn) -> dict[str, Any]:
     return to_stored_fields(node.type, fields)
 
 
-def _make_invalidation_patch(node: NodeIn, edge: _Edge, source: Source) -> dict[str, Any]:
+def _make_invalidation_patch(node: NodeIn, edge: _RequestedEdge, source: Source) -> dict[str, Any]:
     """The patch for an edge's target: for an invalidated fact, when it ended and why."""
     if edge.relation.type != "invalidates" or not isinstance(node, FactIn):
         return {}
@@ -268,9 +272,9 @@ def _make_invalidation_patch(node: NodeIn, edge: _Edge, source: Source) -> dict[
     return {**UPKEEP, "valid_to": until.isoformat(), "reason": node.reason or edge.link.nuance}
 
 
-def _answer(
+def _make_create_answer(
     nodes: Sequence[NodeIn],
-    edges: Sequence[_Edge],
+    edges: Sequence[_RequestedEdge],
     results: Sequence[AppendResult],
     graph: WrittenGraph,
 ) -> CreateNodesAnswer:

@@ -8,23 +8,23 @@ from strandline.db.database import TenantDb
 from strandline.errors import Invalid, StateConflict
 from strandline.graph.changes.node_targets import (
     ReferencedNode,
-    describe_node,
-    describe_target,
-    find_own_node,
+    describe_node_for_log,
+    describe_target_for_log,
+    find_node_in_scope,
     find_referenced_nodes,
-    format_target,
+    format_target_id,
 )
-from strandline.graph.changes.schemas import Invalidation, InvalidationRequest
-from strandline.graph.changes.sentences import write_invalidation
+from strandline.graph.changes.schemas import InvalidatedFact, InvalidationRequest
+from strandline.graph.changes.sentences import write_invalidation_sentence
 from strandline.graph.changes.statement_writes import (
     GraphChange,
-    GraphScope,
-    Observations,
+    GraphObservations,
+    ScopeToWrite,
     check_operation_size,
-    open_scope,
-    store_with_observations,
+    require_writable_scope,
+    store_statements_with_observations,
 )
-from strandline.graph.changes.store_targets import NodeTarget, find_targets
+from strandline.graph.changes.store_targets import NodeTarget, find_target_nodes
 from strandline.graph.nodes.identity import format_node_id, normalise
 from strandline.graph.nodes.observations import UPKEEP, EdgeObservation, NodeObservation, Source
 from strandline.http.writer import Writer
@@ -33,48 +33,50 @@ from strandline.log.statement_events import GraphStatement, resolve_role
 
 def invalidate_fact(
     writer: Writer, node_id: str, body: InvalidationRequest, key: str | None
-) -> GraphChange[Invalidation]:
+) -> GraphChange[InvalidatedFact]:
     """Store a statement that a fact no longer holds, and which fact replaces it.
 
     Raises NotFound; Invalid for an invalid replacement; StateConflict for a node that is not a
     fact, is already invalidated or belongs to other participants; and the errors of an append.
     """
-    scope = open_scope(writer, body.participants)
-    target = find_own_node(scope, node_id)
-    _check_invalidation(target, body)
+    scope = require_writable_scope(writer, body.participants)
+    target = find_node_in_scope(scope, node_id)
+    _require_invalidable_fact(target, body)
     end = _find_stored_replacement(scope, target, body)
     replacement = body.replacement
     new_name = replacement.content.strip() if replacement else end.name if end else None
-    operation = _make_operation(target, body, end)
+    operation = _describe_invalidation_for_log(target, body, end)
 
-    def observe(access: TenantDb, sources: Sequence[Source], is_replay: bool) -> Observations:
+    def make_observations(
+        access: TenantDb, sources: Sequence[Source], is_replay: bool
+    ) -> GraphObservations:
         if not is_replay:
             ids = [target.node_id, *([end.node_id] if end and end.node_id else [])]
-            _require_both_valid(find_targets(access, ids).values(), target)
-        return _observe_invalidation(target, body, end, sources[0])
+            _require_none_ended(find_target_nodes(access, ids).values(), target)
+        return _make_invalidation_observations(target, body, end, sources[0])
 
     statement = GraphStatement(
         participants=scope.participants,
         role=resolve_role(body.speaker, body.role),
-        content=write_invalidation(target.name, body.reason, new_name),
+        content=write_invalidation_sentence(target.name, body.reason, new_name),
         operation={"invalidate": operation},
         speaker=body.speaker,
         key=key,
     )
-    result = store_with_observations(writer, [statement], observe)
+    result = store_statements_with_observations(writer, [statement], make_observations)
     ids, edge_ids = result.graph.node_ids, result.graph.edge_ids
-    answer = Invalidation(
-        id=format_target(target),
+    answer = InvalidatedFact(
+        id=format_target_id(target),
         scope_id=scope.scope_id,
         event_id=result.receipts[0].event_id,
-        valid_to=_valid_to(body, result.sources[0]),
+        valid_to=_choose_end_time(body, result.sources[0]),
         replacement=format_node_id("fact", ids[1]) if edge_ids else None,
         edge_id=edge_ids[0] if edge_ids else None,
     )
     return GraphChange(answer, result.graph, result.is_replay)
 
 
-def _check_invalidation(target: NodeTarget, body: InvalidationRequest) -> None:
+def _require_invalidable_fact(target: NodeTarget, body: InvalidationRequest) -> None:
     if target.type != "fact":
         raise StateConflict(
             f"only facts are invalidated, not a node of type {target.type}; change its fields, or"
@@ -89,7 +91,7 @@ def _check_invalidation(target: NodeTarget, body: InvalidationRequest) -> None:
 
 
 def _find_stored_replacement(
-    scope: GraphScope, target: NodeTarget, body: InvalidationRequest
+    scope: ScopeToWrite, target: NodeTarget, body: InvalidationRequest
 ) -> ReferencedNode | None:
     if body.replacement and normalise(body.replacement.content) == normalise(target.name):
         raise Invalid("replacement.content: is the same as the fact", field="replacement.content")
@@ -106,7 +108,7 @@ def _find_stored_replacement(
     return end
 
 
-def _make_operation(
+def _describe_invalidation_for_log(
     target: NodeTarget, body: InvalidationRequest, end: ReferencedNode | None
 ) -> dict[str, Any]:
     fields = body.model_dump(
@@ -114,15 +116,15 @@ def _make_operation(
         exclude_none=True,
         exclude={"participants", "speaker", "role", "replacement_id"},
     )
-    operation = {**describe_target(target), **fields}
+    operation = {**describe_target_for_log(target), **fields}
     if end:
         ordinal = end.target.ordinal if end.node_id else 0
-        operation["replacement"] = describe_node(end.type, end.name, ordinal)
+        operation["replacement"] = describe_node_for_log(end.type, end.name, ordinal)
     check_operation_size(operation, "replacement")
     return operation
 
 
-def _require_both_valid(nodes: Iterable[NodeTarget], target: NodeTarget) -> None:
+def _require_none_ended(nodes: Iterable[NodeTarget], target: NodeTarget) -> None:
     for node in nodes:
         if node.valid_to is not None:
             is_target = node.node_id == target.node_id
@@ -134,14 +136,14 @@ def _require_both_valid(nodes: Iterable[NodeTarget], target: NodeTarget) -> None
             )
 
 
-def _valid_to(body: InvalidationRequest, source: Source) -> datetime:
+def _choose_end_time(body: InvalidationRequest, source: Source) -> datetime:
     return body.valid_from or source.valid_from
 
 
-def _observe_invalidation(
+def _make_invalidation_observations(
     target: NodeTarget, body: InvalidationRequest, end: ReferencedNode | None, source: Source
-) -> Observations:
-    until = _valid_to(body, source).isoformat()
+) -> GraphObservations:
+    until = _choose_end_time(body, source).isoformat()
     patch = {**UPKEEP, "valid_to": until, "reason": body.reason}
     old = NodeObservation(source, "fact", target.name, patch, node_id=target.node_id)
     if body.replacement:
@@ -154,10 +156,10 @@ def _observe_invalidation(
             valid_from=body.valid_from,
         )
     elif end:
-        new = end.observe(source)
+        new = end.make_observation(source)
     else:
-        return Observations([old])
+        return GraphObservations([old])
     link = EdgeObservation(
         source, 1, 0, "invalidates", patch={"reason": body.reason}, valid_from=body.valid_from
     )
-    return Observations([old, new], [link])
+    return GraphObservations([old, new], [link])

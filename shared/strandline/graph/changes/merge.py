@@ -6,24 +6,29 @@ from uuid import UUID
 from strandline.db.database import TenantDb
 from strandline.errors import Invalid, NotFound, StateConflict
 from strandline.graph.changes.node_targets import (
-    describe_target,
+    describe_target_for_log,
     find_referenced_nodes,
-    format_target,
-    require_own_scope,
+    format_target_id,
+    require_same_scope,
 )
-from strandline.graph.changes.schemas import Merge, MergeRequest, MergeUndo, MergeUndoRequest
-from strandline.graph.changes.sentences import write_merge, write_separation
+from strandline.graph.changes.schemas import (
+    MergeRequest,
+    MergeUndoRequest,
+    StoredMerge,
+    UndoneMerge,
+)
+from strandline.graph.changes.sentences import write_merge_sentence, write_merge_undo_sentence
 from strandline.graph.changes.statement_writes import (
     GraphChange,
-    GraphScope,
-    Observations,
-    open_scope,
-    store_with_observations,
+    GraphObservations,
+    ScopeToWrite,
+    require_writable_scope,
+    store_statements_with_observations,
 )
 from strandline.graph.changes.store_targets import (
     MergedNode,
     NodeTarget,
-    find_targets,
+    find_target_nodes,
     list_merge_group,
     list_merged_nodes,
 )
@@ -34,17 +39,19 @@ from strandline.http.writer import Writer
 from strandline.log.statement_events import GraphStatement, resolve_role
 
 
-def merge_nodes(writer: Writer, body: MergeRequest, key: str | None) -> GraphChange[Merge]:
+def merge_nodes(writer: Writer, body: MergeRequest, key: str | None) -> GraphChange[StoredMerge]:
     """Store a statement that two nodes of a scope are the same.
 
     Raises Invalid for nodes that cannot be merged; StateConflict for nodes that are merged already
     or belong to other participants; and the errors of an append.
     """
-    scope = open_scope(writer, body.participants)
-    start, into = _find_pair(scope, body)
+    scope = require_writable_scope(writer, body.participants)
+    start, into = _find_mergeable_pair(scope, body)
     node_ids: list[UUID] = []
 
-    def observe(access: TenantDb, sources: Sequence[Source], is_replay: bool) -> Observations:
+    def make_observations(
+        access: TenantDb, sources: Sequence[Source], is_replay: bool
+    ) -> GraphObservations:
         source = sources[0]
         if is_replay:
             group = [
@@ -55,7 +62,7 @@ def merge_nodes(writer: Writer, body: MergeRequest, key: str | None) -> GraphCha
             group, identity = _find_nodes_to_move(access, start, into)
         node_ids.extend(node_id for node_id, _ in group)
         patch = {**UPKEEP, "identity": identity.hex()}
-        return Observations(
+        return GraphObservations(
             [
                 NodeObservation(source, start.type, name, patch, node_id=node_id)
                 for node_id, name in group
@@ -65,26 +72,28 @@ def merge_nodes(writer: Writer, body: MergeRequest, key: str | None) -> GraphCha
     statement = GraphStatement(
         participants=scope.participants,
         role=resolve_role(body.speaker, body.role),
-        content=write_merge(start.name, into.name, body.reason),
-        operation={"merge": {"from": describe_target(start), "into": describe_target(into)}},
+        content=write_merge_sentence(start.name, into.name, body.reason),
+        operation={
+            "merge": {"from": describe_target_for_log(start), "into": describe_target_for_log(into)}
+        },
         speaker=body.speaker,
         key=key,
     )
-    result = store_with_observations(writer, [statement], observe)
-    answer = Merge(
+    result = store_statements_with_observations(writer, [statement], make_observations)
+    answer = StoredMerge(
         merge_id=result.receipts[0].event_id,
         scope_id=scope.scope_id,
-        into_id=format_target(into),
+        into_id=format_target_id(into),
         moved=[format_node_id(start.type, node_id) for node_id in node_ids],
     )
     return GraphChange(answer, result.graph, result.is_replay)
 
 
-def _find_pair(scope: GraphScope, body: MergeRequest) -> tuple[NodeTarget, NodeTarget]:
+def _find_mergeable_pair(scope: ScopeToWrite, body: MergeRequest) -> tuple[NodeTarget, NodeTarget]:
     ends = find_referenced_nodes(scope, {"from_id": body.from_id, "into_id": body.into_id})
     start, into = ends["from_id"].target, ends["into_id"].target
     for field, target in (("from_id", start), ("into_id", into)):
-        require_own_scope(scope, target.scope_id, "the node", field)
+        require_same_scope(scope, target.scope_id, "the node", field)
     if start.type != into.type:
         raise Invalid(
             f"into_id: nodes of types {start.type} and {into.type} cannot be merged",
@@ -105,7 +114,7 @@ def _find_nodes_to_move(
     access: TenantDb, start: NodeTarget, into: NodeTarget
 ) -> tuple[list[tuple[UUID, str]], bytes]:
     """The nodes that a merge moves, with their names, and the identity that they move to."""
-    present = find_targets(access, [start.node_id, into.node_id])
+    present = find_target_nodes(access, [start.node_id, into.node_id])
     from_identity = present[start.node_id].identity
     into_identity = present[into.node_id].identity
     if from_identity == into_identity:
@@ -116,34 +125,36 @@ def _find_nodes_to_move(
 
 def undo_merge(
     writer: Writer, merge_id: UUID, body: MergeUndoRequest, key: str | None
-) -> GraphChange[MergeUndo]:
+) -> GraphChange[UndoneMerge]:
     """Store a statement that undoes a merge: its nodes are read as before it.
 
     Raises NotFound; StateConflict if its nodes were merged or separated since, or belong to other
     participants; and the errors of an append.
     """
-    scope = open_scope(writer, body.participants)
+    scope = require_writable_scope(writer, body.participants)
     moves = list_merged_nodes(scope.readers, merge_id)
     if not moves:
         raise NotFound("there is no such merge in view")
-    require_own_scope(scope, moves[0].scope_id, "the merge", "participants")
+    require_same_scope(scope, moves[0].scope_id, "the merge", "participants")
 
-    def observe(access: TenantDb, sources: Sequence[Source], is_replay: bool) -> Observations:
+    def make_observations(
+        access: TenantDb, sources: Sequence[Source], is_replay: bool
+    ) -> GraphObservations:
         present = list_merged_nodes(access, merge_id)
         if not is_replay:
-            _require_unchanged(present)
-        return Observations([_move_back(move, sources[0]) for move in present])
+            _require_unchanged_since_merge(present)
+        return GraphObservations([_make_undo_observation(move, sources[0]) for move in present])
 
     statement = GraphStatement(
         participants=scope.participants,
         role=resolve_role(body.speaker, body.role),
-        content=write_separation([move.name for move in moves], body.reason),
+        content=write_merge_undo_sentence([move.name for move in moves], body.reason),
         operation={"undo": {"merge_id": str(merge_id)}},
         speaker=body.speaker,
         key=key,
     )
-    result = store_with_observations(writer, [statement], observe)
-    answer = MergeUndo(
+    result = store_statements_with_observations(writer, [statement], make_observations)
+    answer = UndoneMerge(
         merge_id=merge_id,
         scope_id=scope.scope_id,
         event_id=result.receipts[0].event_id,
@@ -152,12 +163,12 @@ def undo_merge(
     return GraphChange(answer, result.graph, result.is_replay)
 
 
-def _move_back(move: MergedNode, source: Source) -> NodeObservation:
+def _make_undo_observation(move: MergedNode, source: Source) -> NodeObservation:
     patch = {**UPKEEP, "identity": move.former_identity}
     return NodeObservation(source, move.type, move.name, patch, node_id=move.node_id)
 
 
-def _require_unchanged(moves: Sequence[MergedNode]) -> None:
+def _require_unchanged_since_merge(moves: Sequence[MergedNode]) -> None:
     for move in moves:
         if not move.is_current:
             raise StateConflict(

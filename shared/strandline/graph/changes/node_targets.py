@@ -6,25 +6,25 @@ from typing import Any
 from uuid import UUID
 
 from strandline.errors import Invalid, NotFound, StateConflict
-from strandline.graph.changes.statement_writes import GraphScope
-from strandline.graph.changes.store_targets import NodeTarget, find_targets
+from strandline.graph.changes.statement_writes import ScopeToWrite
+from strandline.graph.changes.store_targets import NodeTarget, find_target_nodes
 from strandline.graph.nodes.identity import format_node_id, parse_node_id
 from strandline.graph.nodes.node_types import NodeType
 from strandline.graph.nodes.observations import NodeObservation, Source
 
 
-def find_own_node(scope: GraphScope, text: str) -> NodeTarget:
+def find_node_in_scope(scope: ScopeToWrite, text: str) -> NodeTarget:
     """The node of the scope that a path names. Raises NotFound, or StateConflict for a visible node
     of other participants."""
     node_type, node_id = parse_node_id(text)
-    target = find_targets(scope.readers, [node_id]).get(node_id)
+    target = find_target_nodes(scope.readers, [node_id]).get(node_id)
     if target is None or target.type != node_type:
         raise NotFound("there is no such node in view")
-    require_own_scope(scope, target.scope_id, "the node", "participants")
+    require_same_scope(scope, target.scope_id, "the node", "participants")
     return target
 
 
-def require_own_scope(scope: GraphScope, scope_id: UUID, what: str, field: str) -> None:
+def require_same_scope(scope: ScopeToWrite, scope_id: UUID, what: str, field: str) -> None:
     """Raise StateConflict, which names `field`, if the node or edge is in another scope than the
     one that is written."""
     if scope_id != scope.scope_id:
@@ -46,13 +46,15 @@ class ReferencedNode:
     identified by its name."""
     target: NodeTarget
 
-    def observe(self, source: Source, patch: Mapping[str, Any] | None = None) -> NodeObservation:
+    def make_observation(
+        self, source: Source, patch: Mapping[str, Any] | None = None
+    ) -> NodeObservation:
         """A source's observation of this node."""
         return NodeObservation(source, self.type, self.name, patch or {}, node_id=self.node_id)
 
 
 def find_referenced_nodes(
-    scope: GraphScope, references: Mapping[str, str]
+    scope: ScopeToWrite, references: Mapping[str, str]
 ) -> Mapping[str, ReferencedNode]:
     """The nodes that fields of a body name, by field. Raises Invalid, which names a field, for an
     id that is not the id of a node that all participants can see."""
@@ -62,7 +64,7 @@ def find_referenced_nodes(
             ids[field] = parse_node_id(text)
         except NotFound:
             ids[field] = None
-    targets = find_targets(scope.readers, [pair[1] for pair in ids.values() if pair])
+    targets = find_target_nodes(scope.readers, [pair[1] for pair in ids.values() if pair])
     ends: dict[str, ReferencedNode] = {}
     for field, pair in ids.items():
         target = targets.get(pair[1]) if pair else None
@@ -75,16 +77,16 @@ def find_referenced_nodes(
     return ends
 
 
-def describe_node(node_type: NodeType, name: str, ordinal: int = 0) -> dict[str, Any]:
+def describe_node_for_log(node_type: NodeType, name: str, ordinal: int = 0) -> dict[str, Any]:
     """A node in the form that a statement's operation uses: within its scope, without ids."""
     return {"type": node_type, "name": name, **({"ordinal": ordinal} if ordinal else {})}
 
 
-def describe_target(target: NodeTarget) -> dict[str, Any]:
+def describe_target_for_log(target: NodeTarget) -> dict[str, Any]:
     """A node of the scope that is written, in the form that a statement's operation uses."""
-    return describe_node(target.type, target.name, target.ordinal)
+    return describe_node_for_log(target.type, target.name, target.ordinal)
 
 
-def format_target(target: NodeTarget) -> str:
+def format_target_id(target: NodeTarget) -> str:
     """The id of a node in the form of the API."""
     return format_node_id(target.type, target.node_id)

@@ -9,27 +9,27 @@ from strandline.db.database import TenantDb
 from strandline.errors import Invalid, NotFound, StateConflict
 from strandline.graph.changes.node_targets import (
     ReferencedNode,
-    describe_node,
+    describe_node_for_log,
     find_referenced_nodes,
-    require_own_scope,
+    require_same_scope,
 )
 from strandline.graph.changes.schemas import (
-    EdgeEnd,
-    EdgeEndRequest,
+    EdgeWithStatement,
+    EndedEdge,
+    EndEdgeRequest,
     RelationIn,
     RelationsAnswer,
     RelationsRequest,
-    StatedEdge,
 )
-from strandline.graph.changes.sentences import write_edge_end, write_relation
+from strandline.graph.changes.sentences import write_edge_ending_sentence, write_edge_sentence
 from strandline.graph.changes.statement_writes import (
     GraphChange,
-    GraphScope,
-    Observations,
+    GraphObservations,
+    ScopeToWrite,
     StoredStatements,
     check_operation_size,
-    open_scope,
-    store_with_observations,
+    require_writable_scope,
+    store_statements_with_observations,
 )
 from strandline.graph.changes.store_targets import EdgeWithEnds, find_edge
 from strandline.graph.nodes.edge_type_rules import (
@@ -44,7 +44,7 @@ from strandline.log.statement_events import GraphStatement, resolve_role
 
 
 @dataclass(frozen=True)
-class _Edge:
+class _RequestedEdge:
     """An edge of the request with the nodes that it joins."""
 
     link: RelationIn
@@ -61,42 +61,46 @@ def relate_nodes(
     Raises Invalid for an edge without a valid end or between types that it cannot join, and the
     errors of an append.
     """
-    scope = open_scope(writer, body.participants)
+    scope = require_writable_scope(writer, body.participants)
     edges = _resolve_edges(scope, body.edges)
     statements = [
         GraphStatement(
             participants=scope.participants,
             role=resolve_role(body.speaker, body.role),
-            content=write_relation(edge.start.name, edge.link.edge, edge.link.role, edge.end.name),
-            operation={"relate": _make_operation(edge, f"edges.{n}")},
+            content=write_edge_sentence(
+                edge.start.name, edge.link.edge, edge.link.role, edge.end.name
+            ),
+            operation={"relate": _describe_edge_for_log(edge, f"edges.{n}")},
             speaker=body.speaker,
             key=key and f"{key}#{n}",
         )
         for n, edge in enumerate(edges)
     ]
 
-    def observe(access: TenantDb, sources: Sequence[Source], is_replay: bool) -> Observations:
+    def make_observations(
+        access: TenantDb, sources: Sequence[Source], is_replay: bool
+    ) -> GraphObservations:
         del access, is_replay
-        return _observe(edges, sources)
+        return _make_observations(edges, sources)
 
-    result = store_with_observations(writer, statements, observe)
+    result = store_statements_with_observations(writer, statements, make_observations)
     corrections = sum(edge.relation.corrected_from is not None for edge in edges)
     return GraphChange(
-        _answer(scope, edges, result),
+        _make_relations_answer(scope, edges, result),
         result.graph,
         result.is_replay,
         corrections=0 if result.is_replay else corrections,
     )
 
 
-def _resolve_edges(scope: GraphScope, links: Sequence[RelationIn]) -> list[_Edge]:
+def _resolve_edges(scope: ScopeToWrite, links: Sequence[RelationIn]) -> list[_RequestedEdge]:
     references = {
         f"edges.{n}.{side}": getattr(link, side)
         for n, link in enumerate(links)
         for side in ("from_id", "to_id")
     }
     ends = find_referenced_nodes(scope, references)
-    edges: list[_Edge] = []
+    edges: list[_RequestedEdge] = []
     for n, link in enumerate(links):
         start, end = ends[f"edges.{n}.from_id"], ends[f"edges.{n}.to_id"]
         field = f"edges.{n}.edge"
@@ -111,30 +115,32 @@ def _resolve_edges(scope: GraphScope, links: Sequence[RelationIn]) -> list[_Edge
         relation = resolve_relation(
             link.edge, start.type, end.type, has_label=bool(link.role), field=field
         )
-        edges.append(_Edge(link, start, end, relation))
+        edges.append(_RequestedEdge(link, start, end, relation))
     return edges
 
 
-def _make_operation(edge: _Edge, field: str) -> Mapping[str, Any]:
+def _describe_edge_for_log(edge: _RequestedEdge, field: str) -> Mapping[str, Any]:
     """The edge for the statement's operation, with its nodes by name."""
     operation = {
         **edge.link.model_dump(mode="json", exclude_none=True, exclude={"from_id", "to_id"}),
-        "from": _describe(edge.start),
-        "to": _describe(edge.end),
+        "from": _describe_edge_end_for_log(edge.start),
+        "to": _describe_edge_end_for_log(edge.end),
     }
     check_operation_size(operation, field)
     return operation
 
 
-def _describe(end: ReferencedNode) -> dict[str, Any]:
-    return describe_node(end.type, end.name, end.target.ordinal if end.node_id else 0)
+def _describe_edge_end_for_log(end: ReferencedNode) -> dict[str, Any]:
+    return describe_node_for_log(end.type, end.name, end.target.ordinal if end.node_id else 0)
 
 
-def _observe(edges: Sequence[_Edge], sources: Sequence[Source]) -> Observations:
+def _make_observations(
+    edges: Sequence[_RequestedEdge], sources: Sequence[Source]
+) -> GraphObservations:
     nodes: list[NodeObservation] = []
     links: list[EdgeObservation] = []
     for n, edge in enumerate(edges):
-        nodes += [edge.start.observe(sources[n]), edge.end.observe(sources[n])]
+        nodes += [edge.start.make_observation(sources[n]), edge.end.make_observation(sources[n])]
         links.append(
             EdgeObservation(
                 sources[n],
@@ -147,15 +153,17 @@ def _observe(edges: Sequence[_Edge], sources: Sequence[Source]) -> Observations:
                 valid_from=edge.link.valid_from,
             )
         )
-    return Observations(nodes, links)
+    return GraphObservations(nodes, links)
 
 
-def _answer(scope: GraphScope, edges: Sequence[_Edge], result: StoredStatements) -> RelationsAnswer:
+def _make_relations_answer(
+    scope: ScopeToWrite, edges: Sequence[_RequestedEdge], result: StoredStatements
+) -> RelationsAnswer:
     node_ids = result.graph.node_ids
     return RelationsAnswer(
         scope_id=scope.scope_id,
         edges=[
-            StatedEdge(
+            EdgeWithStatement(
                 id=result.graph.edge_ids[n],
                 type=edge.relation.type,
                 from_id=format_node_id(edge.start.type, node_ids[2 * n]),
@@ -169,38 +177,40 @@ def _answer(scope: GraphScope, edges: Sequence[_Edge], result: StoredStatements)
 
 
 def end_edge(
-    writer: Writer, edge_id: UUID, body: EdgeEndRequest, key: str | None
-) -> GraphChange[EdgeEnd]:
+    writer: Writer, edge_id: UUID, body: EndEdgeRequest, key: str | None
+) -> GraphChange[EndedEdge]:
     """Store a statement that an edge no longer holds.
 
     Raises NotFound; Invalid for an end before the beginning; StateConflict for an edge that has
     already ended, belongs to other participants or is an invalidation; and the errors of an append.
     """
-    scope = open_scope(writer, body.participants)
+    scope = require_writable_scope(writer, body.participants)
     edge = find_edge(scope.readers, edge_id)
     if edge is None:
         raise NotFound("there is no such edge in view")
-    require_own_scope(scope, edge.scope_id, "the edge", "participants")
-    _check_edge_end(edge, body)
+    require_same_scope(scope, edge.scope_id, "the edge", "participants")
+    _require_edge_can_end(edge, body)
 
-    def observe(access: TenantDb, sources: Sequence[Source], is_replay: bool) -> Observations:
+    def make_observations(
+        access: TenantDb, sources: Sequence[Source], is_replay: bool
+    ) -> GraphObservations:
         present = find_edge(access, edge_id)
         if not is_replay and present and present.valid_to is not None:
             raise StateConflict(f"the edge has already ended ({present.valid_to.isoformat()})")
-        return _observe_edge_end(edge, body, sources[0])
+        return _make_edge_ending_observations(edge, body, sources[0])
 
     statement = GraphStatement(
         participants=scope.participants,
         role=resolve_role(body.speaker, body.role),
-        content=write_edge_end(
+        content=write_edge_ending_sentence(
             edge.from_name, edge.type, edge.label or None, edge.to_name, body.reason
         ),
-        operation={"end": _make_edge_end_operation(edge, body)},
+        operation={"end": _describe_edge_ending_for_log(edge, body)},
         speaker=body.speaker,
         key=key,
     )
-    result = store_with_observations(writer, [statement], observe)
-    answer = EdgeEnd(
+    result = store_statements_with_observations(writer, [statement], make_observations)
+    answer = EndedEdge(
         edge_id=edge_id,
         scope_id=scope.scope_id,
         event_id=result.receipts[0].event_id,
@@ -209,7 +219,7 @@ def end_edge(
     return GraphChange(answer, result.graph, result.is_replay)
 
 
-def _check_edge_end(edge: EdgeWithEnds, body: EdgeEndRequest) -> None:
+def _require_edge_can_end(edge: EdgeWithEnds, body: EndEdgeRequest) -> None:
     if edge.type == "invalidates":
         raise StateConflict(
             "an invalidation cannot be undone; if the fact holds again, state it again:"
@@ -222,23 +232,25 @@ def _check_edge_end(edge: EdgeWithEnds, body: EdgeEndRequest) -> None:
         )
 
 
-def _make_edge_end_operation(edge: EdgeWithEnds, body: EdgeEndRequest) -> Mapping[str, Any]:
+def _describe_edge_ending_for_log(edge: EdgeWithEnds, body: EndEdgeRequest) -> Mapping[str, Any]:
     operation = {
         "edge": edge.type,
         **({"role": edge.label} if edge.label else {}),
-        "from": describe_node(edge.from_type, edge.from_name, edge.from_ordinal),
-        "to": describe_node(edge.to_type, edge.to_name, edge.to_ordinal),
+        "from": describe_node_for_log(edge.from_type, edge.from_name, edge.from_ordinal),
+        "to": describe_node_for_log(edge.to_type, edge.to_name, edge.to_ordinal),
         **body.model_dump(mode="json", exclude_none=True, include={"reason", "valid_to"}),
     }
     check_operation_size(operation, "reason")
     return operation
 
 
-def _observe_edge_end(edge: EdgeWithEnds, body: EdgeEndRequest, source: Source) -> Observations:
+def _make_edge_ending_observations(
+    edge: EdgeWithEnds, body: EndEdgeRequest, source: Source
+) -> GraphObservations:
     until = body.valid_to or source.valid_from
     nodes = [
         NodeObservation(source, edge.from_type, edge.from_name, UPKEEP, node_id=edge.from_id),
         NodeObservation(source, edge.to_type, edge.to_name, UPKEEP, node_id=edge.to_id),
     ]
     patch = {**UPKEEP, "valid_to": until.isoformat(), "reason": body.reason}
-    return Observations(nodes, [EdgeObservation(source, 0, 1, edge.type, edge.label, patch)])
+    return GraphObservations(nodes, [EdgeObservation(source, 0, 1, edge.type, edge.label, patch)])

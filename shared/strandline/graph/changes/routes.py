@@ -9,18 +9,18 @@ from strandline.graph.changes.invalidate_fact import invalidate_fact
 from strandline.graph.changes.merge import merge_nodes, undo_merge
 from strandline.graph.changes.relate import end_edge, relate_nodes
 from strandline.graph.changes.schemas import (
-    EdgeEnd,
-    EdgeEndRequest,
-    Invalidation,
+    EndedEdge,
+    EndEdgeRequest,
+    InvalidatedFact,
     InvalidationRequest,
-    Merge,
     MergeRequest,
-    MergeUndo,
     MergeUndoRequest,
     NodePatch,
     RelationsAnswer,
     RelationsRequest,
     StoredChange,
+    StoredMerge,
+    UndoneMerge,
 )
 from strandline.graph.changes.statement_writes import GraphChange
 from strandline.graph.changes.update_node import update_node
@@ -50,7 +50,7 @@ def post_nodes(request: Request) -> Response:
     A node that the scope already has gets one more observation. A replay returns the same."""
     key = request.idempotency_key
     body = request.parse_body(CreateNodesRequest)
-    return _answer(request, 201, create_nodes(request.writer, body, key))
+    return _respond_with_change(request, 201, create_nodes(request.writer, body, key))
 
 
 def get_node(request: Request) -> Response:
@@ -73,7 +73,7 @@ def patch_node(request: Request) -> Response:
     same."""
     key = request.idempotency_key
     body, node_id = request.parse_body(NodePatch), request.path_parameter("node_id")
-    return _answer(request, 200, update_node(request.writer, node_id, body, key))
+    return _respond_with_change(request, 200, update_node(request.writer, node_id, body, key))
 
 
 def post_node_invalidation(request: Request) -> Response:
@@ -81,7 +81,7 @@ def post_node_invalidation(request: Request) -> Response:
     replacement can be stated in the same request, or named by its id. A replay returns the same."""
     key = request.idempotency_key
     body, node_id = request.parse_body(InvalidationRequest), request.path_parameter("node_id")
-    return _answer(request, 201, invalidate_fact(request.writer, node_id, body, key))
+    return _respond_with_change(request, 201, invalidate_fact(request.writer, node_id, body, key))
 
 
 def post_edges(request: Request) -> Response:
@@ -89,7 +89,7 @@ def post_edges(request: Request) -> Response:
     becomes RELATES_TO, and the answer says so. An edge that the scope already has gets one more
     observation. A replay returns the same."""
     key = request.idempotency_key
-    return _answer(
+    return _respond_with_change(
         request, 201, relate_nodes(request.writer, request.parse_body(RelationsRequest), key)
     )
 
@@ -98,25 +98,31 @@ def post_edge_end(request: Request) -> Response:
     """End the valid time of an edge. The edge is kept, and holds again if it is stated again. A
     replay returns the same."""
     key = request.idempotency_key
-    body = request.parse_body(EdgeEndRequest)
-    return _answer(request, 201, end_edge(request.writer, request.path_id("edge_id"), body, key))
+    body = request.parse_body(EndEdgeRequest)
+    return _respond_with_change(
+        request, 201, end_edge(request.writer, request.path_id("edge_id"), body, key)
+    )
 
 
 def post_merge(request: Request) -> Response:
     """State that two nodes of a scope are the same. The first one, and all nodes merged into it,
     are read as the second one. A merge can be undone. A replay returns the same."""
     key = request.idempotency_key
-    return _answer(request, 201, merge_nodes(request.writer, request.parse_body(MergeRequest), key))
+    return _respond_with_change(
+        request, 201, merge_nodes(request.writer, request.parse_body(MergeRequest), key)
+    )
 
 
 def post_merge_undo(request: Request) -> Response:
     """Undo a merge: its nodes are read as they were before. A replay returns the same."""
     key = request.idempotency_key
     body = request.parse_body(MergeUndoRequest)
-    return _answer(request, 201, undo_merge(request.writer, request.path_id("merge_id"), body, key))
+    return _respond_with_change(
+        request, 201, undo_merge(request.writer, request.path_id("merge_id"), body, key)
+    )
 
 
-def _answer[Answer: BaseModel](
+def _respond_with_change[Answer: BaseModel](
     request: Request, status: int, change: GraphChange[Answer]
 ) -> Response:
     request.metrics |= change.metrics
@@ -153,7 +159,7 @@ ROUTES = {
     "POST /api/v1/graph/nodes/{node_id}/invalidate": Route(
         post_node_invalidation,
         "write",
-        {201: Invalidation},
+        {201: InvalidatedFact},
         body=InvalidationRequest,
         headers=IdempotencyHeaders,
         response_headers=_REPLAY_HEADERS,
@@ -171,8 +177,8 @@ ROUTES = {
     "POST /api/v1/graph/edges/{edge_id}/end": Route(
         post_edge_end,
         "write",
-        {201: EdgeEnd},
-        body=EdgeEndRequest,
+        {201: EndedEdge},
+        body=EndEdgeRequest,
         headers=IdempotencyHeaders,
         response_headers=_REPLAY_HEADERS,
         errors=_ERRORS,
@@ -180,7 +186,7 @@ ROUTES = {
     "POST /api/v1/graph/merges": Route(
         post_merge,
         "write",
-        {201: Merge},
+        {201: StoredMerge},
         body=MergeRequest,
         headers=IdempotencyHeaders,
         response_headers=_REPLAY_HEADERS,
@@ -189,7 +195,7 @@ ROUTES = {
     "POST /api/v1/graph/merges/{merge_id}/undo": Route(
         post_merge_undo,
         "write",
-        {201: MergeUndo},
+        {201: UndoneMerge},
         body=MergeUndoRequest,
         headers=IdempotencyHeaders,
         response_headers=_REPLAY_HEADERS,

@@ -36,7 +36,7 @@ Confidence = TypeAliasType("Confidence", Annotated[float, Field(ge=0, le=1, stri
 Reason = TypeAliasType("Reason", Annotated[str, Field(min_length=1, max_length=1000)])
 
 
-class ScopeRequest(RequestModel):
+class ChangeInScopeRequest(RequestModel):
     """A change within one scope."""
 
     participants: Participants
@@ -47,7 +47,7 @@ class ScopeRequest(RequestModel):
     """Whose words it is. By default the speaker's, and a user's if nobody speaks."""
 
 
-class NodePatch(ScopeRequest):
+class NodePatch(ChangeInScopeRequest):
     """New values of a node's fields. Omitted fields stay unchanged. Only fields of the node's type
     may be given."""
 
@@ -100,7 +100,7 @@ class StoredChange(ResponseModel):
     """The statement that it rests on."""
 
 
-class ReplacementIn(RequestModel):
+class ReplacementFactIn(RequestModel):
     """The fact that holds instead of the invalidated one."""
 
     content: Text
@@ -115,11 +115,11 @@ class ReplacementIn(RequestModel):
         return value
 
 
-class InvalidationRequest(ScopeRequest):
+class InvalidationRequest(ChangeInScopeRequest):
     """Why a fact no longer holds, and which fact replaces it."""
 
     reason: Reason
-    replacement: ReplacementIn | None = None
+    replacement: ReplacementFactIn | None = None
     """A replacement that this request states."""
     replacement_id: NodeRef | None = None
     """A replacement that is stored already. Excludes `replacement`."""
@@ -133,7 +133,7 @@ class InvalidationRequest(ScopeRequest):
         return self
 
 
-class Invalidation(ResponseModel):
+class InvalidatedFact(ResponseModel):
     """A fact whose valid time has ended."""
 
     id: str
@@ -163,14 +163,14 @@ class RelationIn(RequestModel):
     """The time from which it holds; by default now."""
 
 
-class RelationsRequest(ScopeRequest):
+class RelationsRequest(ChangeInScopeRequest):
     """Up to 50 edges between existing nodes, stored all or none."""
 
     edges: list[RelationIn] = Field(min_length=1, max_length=MAX_NODES)
     """Each at most 15 KiB as JSON, with the names of its nodes."""
 
 
-class StatedEdge(StoredEdge):
+class EdgeWithStatement(StoredEdge):
     """An edge and its statement."""
 
     event_id: UUID
@@ -181,10 +181,10 @@ class RelationsAnswer(ResponseModel):
     """What was stored, in the order of the request."""
 
     scope_id: UUID
-    edges: list[StatedEdge]
+    edges: list[EdgeWithStatement]
 
 
-class EdgeEndRequest(ScopeRequest):
+class EndEdgeRequest(ChangeInScopeRequest):
     """A statement that an edge no longer holds."""
 
     reason: Reason | None = None
@@ -192,7 +192,7 @@ class EdgeEndRequest(ScopeRequest):
     """The time until which it held; by default now."""
 
 
-class EdgeEnd(ResponseModel):
+class EndedEdge(ResponseModel):
     """An edge whose valid time has ended."""
 
     edge_id: UUID
@@ -202,7 +202,7 @@ class EdgeEnd(ResponseModel):
     valid_to: datetime
 
 
-class MergeRequest(ScopeRequest):
+class MergeRequest(ChangeInScopeRequest):
     """Two nodes of one type that are the same."""
 
     from_id: NodeRef
@@ -211,7 +211,7 @@ class MergeRequest(ScopeRequest):
     reason: Reason | None = None
 
 
-class Merge(ResponseModel):
+class StoredMerge(ResponseModel):
     """A merge that was stored."""
 
     merge_id: UUID
@@ -222,13 +222,13 @@ class Merge(ResponseModel):
     """The nodes that are now read as the target node."""
 
 
-class MergeUndoRequest(ScopeRequest):
+class MergeUndoRequest(ChangeInScopeRequest):
     """A statement that undoes a merge."""
 
     reason: Reason | None = None
 
 
-class MergeUndo(ResponseModel):
+class UndoneMerge(ResponseModel):
     """A merge that was undone."""
 
     merge_id: UUID
@@ -239,7 +239,7 @@ class MergeUndo(ResponseModel):
     """The nodes that are read as before the merge."""
 
 
-class ProposalsQuery(ParticipantsQuery):
+class MergeProposalsQuery(ParticipantsQuery):
     """Query string of the proposals."""
 
     scope_id: UUID | None = None
@@ -252,7 +252,7 @@ class ProposalsQuery(ParticipantsQuery):
     """The maximum number of pairs."""
 
 
-class Proposal(ResponseModel):
+class MergeProposal(ResponseModel):
     """Two nodes of one scope that may be the same."""
 
     from_id: str
@@ -270,10 +270,10 @@ class Proposal(ResponseModel):
     space."""
 
 
-class Proposals(ResponseModel):
+class MergeProposals(ResponseModel):
     """Proposed merges, the most similar first."""
 
-    proposals: list[Proposal]
+    proposals: list[MergeProposal]
     compared: int
     """How many nodes were compared: the newest of each scope and type."""
     complete: bool

@@ -18,13 +18,13 @@ _EDGE_WORDS: Mapping[str, str] = {
 } | {"BUILT_FOR_CLIENT": "was built for"}
 
 
-def write_update(name: str, fields: Mapping[str, Any]) -> str:
+def write_update_sentence(name: str, fields: Mapping[str, Any]) -> str:
     """The sentence of a change of a node's fields."""
-    clauses = [_write_field(field, value) for field, value in fields.items()]
+    clauses = [_write_field_clause(field, value) for field, value in fields.items()]
     return f"{_shorten(name)}: {'; '.join(clauses)}."
 
 
-def _write_field(field: str, value: object) -> str:
+def _write_field_clause(field: str, value: object) -> str:
     words = field.replace("_", " ")
     if field == "archived":
         return "archived" if value else "archived no more"
@@ -35,14 +35,14 @@ def _write_field(field: str, value: object) -> str:
     return f"{words} is {str(value).rstrip('.')}"
 
 
-def write_invalidation(name: str, reason: str, replacement: str | None) -> str:
+def write_invalidation_sentence(name: str, reason: str, replacement: str | None) -> str:
     """The sentence of a fact's end."""
     if replacement is None:
         return f"No longer so: {_quote(name)}. {add_full_stop(reason)}"
     return f"{add_full_stop(replacement)} No longer so: {_quote(name)}. {add_full_stop(reason)}"
 
 
-def write_relation(from_name: str, verb: str, role: str | None, to_name: str) -> str:
+def write_edge_sentence(from_name: str, verb: str, role: str | None, to_name: str) -> str:
     """The sentence of an edge. `verb` is the one the caller sent, even if the edge is stored with
     another type."""
     words = _EDGE_WORDS.get(verb) or (role if verb == "related" else None)
@@ -51,11 +51,11 @@ def write_relation(from_name: str, verb: str, role: str | None, to_name: str) ->
     return f"{_shorten(from_name)} {words} {_shorten(to_name)}{suffix}."
 
 
-def write_edge_end(
+def write_edge_ending_sentence(
     from_name: str, verb: str, role: str | None, to_name: str, reason: str | None
 ) -> str:
     """The sentence of an edge's end."""
-    relation = write_relation(from_name, verb, role, to_name)
+    relation = write_edge_sentence(from_name, verb, role, to_name)
     return (
         f"No longer so: {relation} {add_full_stop(reason)}"
         if reason
@@ -63,13 +63,13 @@ def write_edge_end(
     )
 
 
-def write_merge(from_name: str, into_name: str, reason: str | None) -> str:
+def write_merge_sentence(from_name: str, into_name: str, reason: str | None) -> str:
     """The sentence of a merge."""
     sentence = f"{_quote(from_name)} and {_quote(into_name)} are the same."
     return f"{sentence} {add_full_stop(reason)}" if reason else sentence
 
 
-def write_separation(names: Sequence[str], reason: str | None) -> str:
+def write_merge_undo_sentence(names: Sequence[str], reason: str | None) -> str:
     """The sentence of an undone merge."""
     listing = ", ".join(_quote(name) for name in names[:3])
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""

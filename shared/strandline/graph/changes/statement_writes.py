@@ -27,7 +27,7 @@ from strandline.participants import derive_scope_id, normalize_set
 
 
 @dataclass(frozen=True)
-class GraphScope:
+class ScopeToWrite:
     """The scope that a request writes into."""
 
     participants: Sequence[str]
@@ -36,7 +36,7 @@ class GraphScope:
     """The database with the view that all participants share: what a request may name."""
 
 
-def open_scope(writer: Writer, participants: Sequence[str]) -> GraphScope:
+def require_writable_scope(writer: Writer, participants: Sequence[str]) -> ScopeToWrite:
     """The scope of exactly these participants, if the writer may write into it. Raises Invalid or
     Forbidden, which name `participants`."""
     principal = writer.principal
@@ -45,7 +45,7 @@ def open_scope(writer: Writer, participants: Sequence[str]) -> GraphScope:
         raise Forbidden(
             "participants: must include this credential's own user", field="participants"
         )
-    return GraphScope(
+    return ScopeToWrite(
         members, derive_scope_id(principal.tenant, members), writer.connect_for_all(members)
     )
 
@@ -61,7 +61,7 @@ def check_operation_size(operation: Mapping[str, Any], field: str) -> None:
         )
 
 
-def make_source(batch: AppendBatch, n: int, result: AppendResult) -> Source:
+def make_source_of_statement(batch: AppendBatch, n: int, result: AppendResult) -> Source:
     """A stored statement as the source of its observations."""
     receipt, draft = result.receipt, batch.drafts[n]
     assert receipt is not None, "refused statements are raised"
@@ -77,14 +77,14 @@ def make_source(batch: AppendBatch, n: int, result: AppendResult) -> Source:
     )
 
 
-class Observations(NamedTuple):
+class GraphObservations(NamedTuple):
     """The observations that statements make."""
 
     nodes: Sequence[NodeObservation]
     edges: Sequence[EdgeObservation] = ()
 
 
-type Observe = Callable[[TenantDb, Sequence[Source], bool], Observations]
+type MakeObservations = Callable[[TenantDb, Sequence[Source], bool], GraphObservations]
 """Returns the observations of stored statements. Its arguments are the database in the statements'
 transaction, in which no other write of the scope runs; the statements' sources, in order; and
 whether they are replays, for which the state must not be checked again."""
@@ -122,20 +122,22 @@ class GraphChange[Answer: BaseModel]:
         }
 
 
-def store_with_observations(
-    writer: Writer, statements: Sequence[GraphStatement], observe: Observe
+def store_statements_with_observations(
+    writer: Writer, statements: Sequence[GraphStatement], make_observations: MakeObservations
 ) -> StoredStatements:
-    """Store statements of one scope, and the observations that `observe` returns for them. Raises
-    the errors of an append and of `observe`; then nothing is stored."""
+    """Store statements of one scope, and the observations that `make_observations` returns for
+    them. Raises the errors of an append and of `make_observations`; then nothing is stored."""
     batch = build_statements(writer.principal, statements)
     access = writer.connect()
     sources: list[Source] = []
     graphs: list[WrittenGraph] = []
 
     def write_rows(results: Sequence[AppendResult]) -> None:
-        sources[:] = [make_source(batch, n, result) for n, result in enumerate(results)]
+        sources[:] = [
+            make_source_of_statement(batch, n, result) for n, result in enumerate(results)
+        ]
         is_replay = all(result.is_replay for result in results)
-        nodes, edges = observe(access, sources, is_replay)
+        nodes, edges = make_observations(access, sources, is_replay)
         graphs.append(
             write_observations(
                 access, nodes, edges, combines_by_halving=combines_by_halving_by_default()

@@ -24,7 +24,7 @@ class NodeTarget:
     valid_to: datetime | None
 
 
-def find_targets(access: TenantDb, node_ids: Sequence[UUID]) -> Mapping[UUID, NodeTarget]:
+def find_target_nodes(access: TenantDb, node_ids: Sequence[UUID]) -> Mapping[UUID, NodeTarget]:
     """The visible ones of these nodes, by id."""
     rows = access.fetch(
         NodeTarget,

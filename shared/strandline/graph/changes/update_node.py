@@ -6,18 +6,18 @@ from typing import Any
 from strandline.db.database import TenantDb
 from strandline.errors import Invalid, StateConflict
 from strandline.graph.changes.node_targets import (
-    describe_target,
-    find_own_node,
-    format_target,
+    describe_target_for_log,
+    find_node_in_scope,
+    format_target_id,
 )
 from strandline.graph.changes.schemas import NodePatch, StoredChange
-from strandline.graph.changes.sentences import write_update
+from strandline.graph.changes.sentences import write_update_sentence
 from strandline.graph.changes.statement_writes import (
     GraphChange,
-    Observations,
+    GraphObservations,
     check_operation_size,
-    open_scope,
-    store_with_observations,
+    require_writable_scope,
+    store_statements_with_observations,
 )
 from strandline.graph.changes.store_targets import NodeTarget
 from strandline.graph.nodes.identity import normalise
@@ -42,14 +42,16 @@ def update_node(
     Raises NotFound; Invalid for a field of another type; StateConflict for a name, which identifies
     the node, or for a node of other participants; and the errors of an append.
     """
-    scope = open_scope(writer, body.participants)
-    target = find_own_node(scope, node_id)
-    fields = _read_fields(target, body)
-    operation = {**describe_target(target), "fields": fields}
+    scope = require_writable_scope(writer, body.participants)
+    target = find_node_in_scope(scope, node_id)
+    fields = _select_changed_fields(target, body)
+    operation = {**describe_target_for_log(target), "fields": fields}
     check_operation_size(operation, "body")
-    patch = _make_patch(target.type, fields, is_evidence=body.confidence is not None)
+    patch = _make_observation_patch(target.type, fields, is_evidence=body.confidence is not None)
 
-    def observe(access: TenantDb, sources: Sequence[Source], is_replay: bool) -> Observations:
+    def make_observations(
+        access: TenantDb, sources: Sequence[Source], is_replay: bool
+    ) -> GraphObservations:
         del access, is_replay
         observation = NodeObservation(
             sources[0],
@@ -59,26 +61,26 @@ def update_node(
             body.confidence,
             node_id=target.node_id,
         )
-        return Observations([observation])
+        return GraphObservations([observation])
 
     statement = GraphStatement(
         participants=scope.participants,
         role=resolve_role(body.speaker, body.role),
-        content=write_update(target.name, fields),
+        content=write_update_sentence(target.name, fields),
         operation={"update": operation},
         speaker=body.speaker,
         key=key,
     )
-    result = store_with_observations(writer, [statement], observe)
+    result = store_statements_with_observations(writer, [statement], make_observations)
     answer = StoredChange(
-        id=format_target(target),
+        id=format_target_id(target),
         scope_id=scope.scope_id,
         event_id=result.receipts[0].event_id,
     )
     return GraphChange(answer, result.graph, result.is_replay)
 
 
-def _read_fields(target: NodeTarget, body: NodePatch) -> dict[str, Any]:
+def _select_changed_fields(target: NodeTarget, body: NodePatch) -> dict[str, Any]:
     """The fields that a body changes, without a name that is equal to the present one."""
     names, spec = body.model_fields_set - _COMMON, NODE_TYPES[target.type]
     fields_of_type = spec.fields | {spec.name_field}
@@ -96,7 +98,7 @@ def _read_fields(target: NodeTarget, body: NodePatch) -> dict[str, Any]:
         )
     for name in names & NAME_FIELDS:
         if normalise(getattr(body, name)) != normalise(target.name):
-            raise StateConflict(_explain_name(target.type, name), field=name)
+            raise StateConflict(_explain_why_name_is_fixed(target.type, name), field=name)
     fields = body.model_dump(mode="json", exclude_unset=True)
     patch = {
         name: value
@@ -108,7 +110,7 @@ def _read_fields(target: NodeTarget, body: NodePatch) -> dict[str, Any]:
     return patch
 
 
-def _make_patch(
+def _make_observation_patch(
     node_type: NodeType, fields: Mapping[str, Any], *, is_evidence: bool
 ) -> dict[str, Any]:
     """The patch of an observation that sets these fields."""
@@ -117,7 +119,7 @@ def _make_patch(
     return patch if is_evidence else {**patch, **UPKEEP}
 
 
-def _explain_name(node_type: NodeType, name: str) -> str:
+def _explain_why_name_is_fixed(node_type: NodeType, name: str) -> str:
     if NODE_TYPES[node_type].is_invalidable:
         return (
             f"{name}: a {node_type} is not overwritten; invalidate it with this as its replacement:"

@@ -9,7 +9,10 @@ from uuid import UUID
 from strandline.db.database import TenantDb
 from strandline.errors import Invalid, NotFound, StateConflict
 from strandline.graph.changes.sentences import write_field_sentence
-from strandline.graph.changes.statement_writes import make_source, open_scope
+from strandline.graph.changes.statement_writes import (
+    make_source_of_statement,
+    require_writable_scope,
+)
 from strandline.graph.fields import store_write
 from strandline.graph.fields.read_fields import to_revision_fields, try_parse_topic_id
 from strandline.graph.fields.schemas import RevisionRequest, StoredRevision, parse_field_name
@@ -67,7 +70,7 @@ def revise_field(
     rows: list[RevisionRow] = []
 
     def write_rows(results: Sequence[AppendResult]) -> None:
-        rows.append(_write_rows(access, revision, make_source(batch, 0, results[0])))
+        rows.append(_write_rows(access, revision, make_source_of_statement(batch, 0, results[0])))
 
     (result,) = store_statements(
         writer.quotas, writer.work_queue, access, batch, write_rows, writer.deadline
@@ -84,7 +87,7 @@ def revise_field(
 
 def _resolve(writer: Writer, topic_id: str, field: str, body: RevisionRequest) -> _Revision:
     """Resolve the topics that a request names, within the view that all its participants share."""
-    scope = open_scope(writer, body.participants)
+    scope = require_writable_scope(writer, body.participants)
     node_id, ref_id = try_parse_topic_id(topic_id), try_parse_topic_id(body.ref_topic_id or "")
     if node_id is None:
         raise NotFound("there is no such topic in view")

@@ -7,7 +7,7 @@ from datetime import datetime
 from uuid import UUID
 
 from strandline.db.database import TenantDb
-from strandline.graph.changes.schemas import Proposal, Proposals, ProposalsQuery
+from strandline.graph.changes.schemas import MergeProposal, MergeProposals, MergeProposalsQuery
 from strandline.graph.nodes.identity import format_node_id, normalise
 from strandline.graph.nodes.node_types import NodeType
 
@@ -113,8 +113,8 @@ def find_near_names[Key: Hashable](
 
 
 def propose_merges(
-    access: TenantDb, query: ProposalsQuery, space: str, min_cosine: float
-) -> Proposals:
+    access: TenantDb, query: MergeProposalsQuery, space: str, min_cosine: float
+) -> MergeProposals:
     """The pairs of nodes of one scope and type with similar names, or with vectors in `space` that
     have at least this cosine; the most similar first."""
     rows = list_nodes_to_compare(
@@ -138,7 +138,7 @@ def propose_merges(
         _propose(nodes[a], nodes[b], names.get((a, b)), cosines.get((a, b))) for a, b in pairs
     ]
     proposals.sort(key=lambda one: max(one.similarity, one.cosine or 0.0), reverse=True)
-    return Proposals(
+    return MergeProposals(
         proposals=proposals[: query.limit],
         compared=len(sample),
         complete=len(sample) == len(rows),
@@ -172,12 +172,12 @@ def _group_names_by_type(
 
 def _propose(
     a: ComparedNode, b: ComparedNode, similarity: float | None, cosine: float | None
-) -> Proposal:
+) -> MergeProposal:
     into, start = sorted((a, b), key=lambda node: (-node.weight, node.created_at, node.node_id))
     if similarity is None:
         first, second = split_trigrams(a.name), split_trigrams(b.name)
         similarity = len(first & second) / max(1, len(first | second))
-    return Proposal(
+    return MergeProposal(
         from_id=format_node_id(start.type, start.node_id),
         from_name=start.name,
         into_id=format_node_id(into.type, into.node_id),

@@ -3,7 +3,7 @@
 from strandline.config import get_settings
 from strandline.embeddings.similarity_thresholds import thresholds_for
 from strandline.errors import Gone
-from strandline.graph.changes.schemas import Proposals, ProposalsQuery
+from strandline.graph.changes.schemas import MergeProposals, MergeProposalsQuery
 from strandline.graph.lists.nodes_and_history import list_node_page, read_history
 from strandline.graph.lists.propose_merges import propose_merges
 from strandline.graph.lists.schemas import HistoryQuery, NodeHistory, NodePage, NodesQuery
@@ -37,7 +37,7 @@ def get_node_history(request: Request) -> Response:
 def get_merge_proposals(request: Request) -> Response:
     """Pairs of nodes of one scope and type that may be the same. Their names or their vectors are
     similar. Facts are not proposed. Nothing is merged without a request."""
-    query = request.parse_query(ProposalsQuery)
+    query = request.parse_query(MergeProposalsQuery)
     access = request.connect_reader(query)
     space = request.resources.embedder.space
     thresholds = thresholds_for(space, read_tuning(access, get_settings().tuning))
@@ -52,6 +52,6 @@ ROUTES = {
         get_node_history, "read", {200: NodeHistory}, query=HistoryQuery, errors=(Gone,)
     ),
     "GET /api/v1/graph/merges/proposals": Route(
-        get_merge_proposals, "read", {200: Proposals}, query=ProposalsQuery
+        get_merge_proposals, "read", {200: MergeProposals}, query=MergeProposalsQuery
     ),
 }

@@ -12,7 +12,7 @@ from psycopg import errors
 from strandline.auth.principals import Principal
 from strandline.db.database import TenantDb
 from strandline.errors import Forbidden, Invalid, PayloadMissing, StateConflict, TooLarge
-from strandline.graph.changes.statement_writes import make_source
+from strandline.graph.changes.statement_writes import make_source_of_statement
 from strandline.graph.transfer import store_import
 from strandline.graph.transfer.export import MAX_FILE_BYTES
 from strandline.graph.transfer.import_file import read_file
@@ -119,7 +119,7 @@ def _store(writer: Writer, access: TenantDb, graph: GraphFile) -> GraphImport:
     def write_rows(results: Sequence[AppendResult]) -> None:
         rows.write(
             [
-                (statements[n], make_source(batch, n, result))
+                (statements[n], make_source_of_statement(batch, n, result))
                 for n, result in enumerate(results)
                 if result.is_new
             ]
