@@ -23,7 +23,7 @@ from typing import Any
 
 import psycopg
 
-from strandline.graph.communities.label_propagation import Link
+from strandline.graph.communities.label_propagation import WeightedLink
 from strandline.local.postgres import EmbeddedPostgres
 from strandline.participants import derive_scope_id
 from tests.strandline.graph.planted import agreement, plant
@@ -128,7 +128,7 @@ def measure(base: ScratchDatabase, size: int) -> Figures:
     )
 
 
-def load(base: ScratchDatabase, tenant: str, size: int, links: Sequence[Link]) -> None:
+def load(base: ScratchDatabase, tenant: str, size: int, links: Sequence[WeightedLink]) -> None:
     """Write a graph straight into the tables, without what it rests on."""
     scope = derive_scope_id(tenant, MEMBERS)
     ids = [uuid.uuid4() for _ in range(size)]

@@ -30,12 +30,12 @@ from strandline.db.database import Caller, Database, TenantDb
 from strandline.embeddings.embedder import Embedder, Purpose
 from strandline.graph.nodes.identity import format_node_id
 from strandline.graph.nodes.store_walk import MAX_NODES
-from strandline.graph.search.read_for_recall import read_known_graph
+from strandline.graph.search.read_for_recall import read_relevant_graph
 from strandline.graph.search.routes import traverse
 from strandline.graph.search.schemas import TraverseRequest
-from strandline.graph.search.search import ALL_TYPES, Finder, read_matches
-from strandline.graph.search.store import NodeFilter, find_containing
-from strandline.graph.status.routes import read_status
+from strandline.graph.search.search import ALL_TYPES, NodeFinder, read_matched_nodes
+from strandline.graph.search.store import NodeFilter, find_nodes_containing_text
+from strandline.graph.status.routes import read_graph_status
 from strandline.local.postgres import EmbeddedPostgres
 from tests.bench.graph_data import HELPER, RARE, SPACE, TENANT, WIDE, LargeGraph, fill_graph
 from tests.support import ScratchDatabase, make_template
@@ -239,25 +239,27 @@ class _Reader:
         """A search by meaning."""
         embedder: Embedder = NoEmbedder()
         narrowing = NodeFilter(ALL_TYPES)
-        finder = Finder(self.access, embedder, 1.0)
-        matches = finder.find_by(f"about {RARE}", self.graph.vectors[n % 100], narrowing)
-        return read_matches(self.access, matches, narrowing, 10)
+        finder = NodeFinder(self.access, embedder, 1.0)
+        matches = finder.find_nodes_by_vector(
+            f"about {RARE}", self.graph.vectors[n % 100], narrowing
+        )
+        return read_matched_nodes(self.access, matches, narrowing, 10)
 
     def contains(self, n: int) -> object:
         """A search by a part of a text."""
         narrowing = NodeFilter(ALL_TYPES)
-        matches = find_containing(self.access, _part(n), narrowing)
-        return read_matches(self.access, matches, narrowing, 10)
+        matches = find_nodes_containing_text(self.access, _part(n), narrowing)
+        return read_matched_nodes(self.access, matches, narrowing, 10)
 
     def known(self, n: int) -> object:
         """What a context asks."""
         vector = self.graph.vectors[n % 100]
-        return read_known_graph(self.access, f"What about the {RARE}?", vector, SPACE)
+        return read_relevant_graph(self.access, f"What about the {RARE}?", vector, SPACE)
 
     def state(self, n: int) -> object:
         """The counts of all that is in view."""
         del n
-        return read_status(self.access, datetime.now(UTC))
+        return read_graph_status(self.access, datetime.now(UTC))
 
     def walk_bare(self, n: int, statement: LiteralString) -> object:
         """A walk in bare SQL."""

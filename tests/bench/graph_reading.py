@@ -26,7 +26,7 @@ from typing import Any
 from strandline.db.database import Caller
 from strandline.embeddings.local import LocalEmbedder
 from strandline.graph.nodes.node_types import NodeType
-from strandline.graph.search.read_for_recall import RelevantKnowledge, read_knowledge
+from strandline.graph.search.read_for_recall import RelevantKnowledge, read_relevant_knowledge
 from strandline.graph.search.search import ALL_TYPES
 from strandline.recall.calibrations import calibration_for
 from strandline.recall.relevance import rank
@@ -129,7 +129,7 @@ def rank_all(service: RecallService, asking: Asking) -> tuple[dict[str, Score], 
     text, viewer = asking.question.text, tuple(sorted(asking.participants))
     access = service.database.connect_as(Caller(asking.tenant.name, viewer))
     (vector,) = service.embedder.embed([text], timeout=60.0, purpose="question")
-    knowledge = read_knowledge(access, text, vector, service.embedder.space)
+    knowledge = read_relevant_knowledge(access, text, vector, service.embedder.space)
     by_hops = cite(service, knowledge)
     by_all = cite(service, knowledge, ALL_TYPES)
     by_cosine = cite(service, knowledge, by_cosine=True)

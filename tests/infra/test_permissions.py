@@ -189,7 +189,7 @@ NEVER: Mapping[str, Sequence[str]] = {
         ),
         *("resources:Resources._request_sweep", "log/presigned_uploads:_remove_uploads"),
         "log/statement_events:store_statements",
-        *("graph/transfer/import_graph:_load_bytes", "graph/transfer/routes:post_export"),
+        *("graph/transfer/import_graph:_load_file_bytes", "graph/transfer/routes:post_export"),
         "erasure/routes:_erase",
         *("log/block_lookup:BlockLookup._load_payload", "log/routes_read:_redirect"),
         *(
@@ -204,7 +204,7 @@ NEVER: Mapping[str, Sequence[str]] = {
         "log/append:_put_payloads",  # an upload: no tool cites one
         "log/payload_citations:_CitedPayloadReader._verify_upload",
         "log/payload_citations:_CitedPayloadReader._read_text",
-        "graph/transfer/import_graph:_load_bytes",
+        "graph/transfer/import_graph:_load_file_bytes",
     ),
     "archiver": NEVER_IN_JOBS,
     "builder": NEVER_IN_JOBS,

@@ -42,7 +42,7 @@ CLEARING: Steps = (
     (store_derived, "delete_or_queue_trees"),
     (store_derived, "delete_observations"),
     (store_derived, "delete_revisions"),
-    (erase_events, "compute_from_observations"),
+    (erase_events, "recompute_nodes_and_edges"),
     (store, "add_counts"),
     (store, "mark_cleared"),
 )

@@ -13,14 +13,19 @@ import pytest
 
 from strandline.db.database import Caller, Database, TenantDb
 from strandline.graph.nodes.identity import format_node_id
-from strandline.graph.nodes.observations import NodeObservation, Source
+from strandline.graph.nodes.observations import NodeObservation, ObservationSource
 from strandline.graph.nodes.store_observations import write_observations
-from strandline.graph.search.read_for_recall import read_known_graph
+from strandline.graph.search.read_for_recall import read_relevant_graph
 from strandline.graph.search.routes import traverse
 from strandline.graph.search.schemas import TraverseRequest
-from strandline.graph.search.search import ALL_TYPES, hash_possible_names, read_matches
-from strandline.graph.search.store import NodeFilter, NodeQuery, find_containing, find_matches
-from strandline.graph.status.routes import read_status
+from strandline.graph.search.search import ALL_TYPES, hash_possible_names, read_matched_nodes
+from strandline.graph.search.store import (
+    NodeFilter,
+    NodeQuery,
+    find_matching_nodes,
+    find_nodes_containing_text,
+)
+from strandline.graph.status.routes import read_graph_status
 from strandline.local.postgres import EmbeddedPostgres
 from tests.bench.graph import measure
 from tests.bench.graph_data import RARE, SPACE, TENANT, WIDE, LargeGraph, fill_graph
@@ -78,15 +83,15 @@ def calls(graph: LargeGraph) -> dict[str, tuple[Call, int]]:
         query = NodeQuery(
             f"about {RARE}", hash_possible_names("The helper"), graph.vectors[0], SPACE, narrowing
         )
-        return find_matches(access, query)
+        return find_matching_nodes(access, query)
 
     def look_up(access: TenantDb) -> object:
         question = f"What does The helper know about {RARE}?"
-        return read_known_graph(access, question, graph.vectors[0], SPACE)
+        return read_relevant_graph(access, question, graph.vectors[0], SPACE)
 
     def contains(access: TenantDb) -> object:
-        matches = find_containing(access, RARE, narrowing)
-        return read_matches(access, matches, narrowing, 10)
+        matches = find_nodes_containing_text(access, RARE, narrowing)
+        return read_matched_nodes(access, matches, narrowing, 10)
 
     return {
         "two hops": (partial(walk, 2), reach),
@@ -135,7 +140,7 @@ def test_graph_plan_of_writes_without_statistics_goes_by_index(
         """Each node from a source of its own."""
         nodes = [
             NodeObservation(
-                Source(
+                ObservationSource(
                     source_id=uuid4(),
                     scope_id=UUID(event["scope_id"]),
                     participants=who,
@@ -183,7 +188,7 @@ def test_graph_plan_state_takes_bounded_time(
     with closing(Database(scratch_db.url)) as database:
         for viewer in ((WIDE,), ()):
             access, began = database.connect_as(Caller(TENANT, viewer)), time.monotonic()
-            status = read_status(access, datetime.now(UTC))
+            status = read_graph_status(access, datetime.now(UTC))
             seconds = time.monotonic() - began
             print(f"  the state of {status.observations} observations: {seconds:.1f} s")
             assert sum(edges.total for edges in status.edges.values()) >= graph.edges // 5

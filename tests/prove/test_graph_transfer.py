@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from strandline.db.database import Caller
-from strandline.graph.nodes.observations import EdgeObservation, NodeObservation, Source
+from strandline.graph.nodes.observations import EdgeObservation, NodeObservation, ObservationSource
 from strandline.graph.nodes.store_observations import write_observations
 from strandline.graph.transfer import export, import_file, import_graph, store_import
 from strandline.graph.transfer.hashed_lines import ParsedLine
-from strandline.graph.transfer.import_file import FileReader
-from strandline.graph.transfer.import_rows import GraphWriter, Row, StoredStatement
+from strandline.graph.transfer.import_file import GraphFileReader
+from strandline.graph.transfer.import_rows import ImportedGraphWriter, Row, StoredStatement
 from strandline.graph.transfer.parsed_file import GraphFile
 from tests.graph_calls import Graph, entity, fact, topic
 from tests.graph_files import (
@@ -105,7 +105,7 @@ def promote(gateway: Gateway, key: str) -> None:
     ]
     source_id = uuid.uuid4()
     sources = [
-        Source(
+        ObservationSource(
             source_id=source_id,
             version=2,
             scope_id=uuid.UUID(event["scope_id"]),
@@ -208,19 +208,19 @@ FAULTS: Mapping[str, Callable[[int], Row]] = {
 def test_graph_transfer_test_detects_difference(
     plenty: Gateway, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    describe = GraphWriter.describe_observations
+    describe = ImportedGraphWriter.iter_observation_rows
     _, data = fetch(plenty, key, ADA)
     for tenant, change in FAULTS.items():
 
         def faulty(
-            writer: GraphWriter,
+            writer: ImportedGraphWriter,
             statements: Sequence[StoredStatement],
             change: Callable[[int], Row] = change,
         ) -> Iterator[Row]:
             for n, row in enumerate(describe(writer, statements)):
                 yield {**row, **change(n)}
 
-        monkeypatch.setattr(GraphWriter, "describe_observations", faulty)
+        monkeypatch.setattr(ImportedGraphWriter, "iter_observation_rows", faulty)
         with pytest.raises(AssertionError):
             round_trip(plenty, data, ADA, tenant=tenant)
 
@@ -308,15 +308,15 @@ def test_graph_transfer_test_detects_damaged_file_taken(
                 members = json.loads(line)
                 yield ParsedLine(number, {n: v for n, v in members.items() if n != "chain"})
 
-    def lenient(reader: FileReader, last: int) -> GraphFile:
+    def lenient(reader: GraphFileReader, last: int) -> GraphFile:
         del last
         return reader.file
 
     with monkeypatch.context() as patch:
-        patch.setattr(import_file, "read_lines", trusting)
+        patch.setattr(import_file, "read_verified_lines", trusting)
         with pytest.raises((AssertionError, ValueError)):
             refuse_damages(plenty, scratch_db, data, "trusting")
-    monkeypatch.setattr(FileReader, "finish", lenient)
+    monkeypatch.setattr(GraphFileReader, "finish", lenient)
     with pytest.raises(AssertionError):
         refuse_damages(plenty, scratch_db, data, "lenient")
 

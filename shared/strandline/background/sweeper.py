@@ -11,7 +11,7 @@ from strandline.background import missing_vectors, process_events
 from strandline.background.embed_scopes import embed_all_nodes
 from strandline.chains import fold_recalls_into_heat, fold_scope, retry_enrichment
 from strandline.config import get_settings
-from strandline.graph.fields.store_write import raise_salience
+from strandline.graph.fields.store_write import raise_salience_of_used_fields
 from strandline.jobs import store_failures, store_runs, store_sweeps
 from strandline.jobs.runner import JobResources, Lease, Shard, error_code
 from strandline.jobs.worker_resources import WorkerResources
@@ -178,7 +178,9 @@ def _fold_uses(resources: JobResources, lease: Lease, now: datetime) -> int:
     del resources
     return _run_batches(
         lease,
-        lambda: importance.fold_answers(lease.access, now, _ROWS_PER_COMMIT, raise_salience),
+        lambda: importance.fold_answers(
+            lease.access, now, _ROWS_PER_COMMIT, raise_salience_of_used_fields
+        ),
     )
 
 

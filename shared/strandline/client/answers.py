@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from strandline.graph.communities.schemas import CommunitiesPage as CommunitiesPage
     from strandline.graph.communities.schemas import CommunityDetail as CommunityDetail
     from strandline.graph.communities.schemas import CommunityOut as CommunityOut
-    from strandline.graph.conflicts.schemas import AnalyzeOut as AnalyzeOut
     from strandline.graph.conflicts.schemas import ConflictsOut as ConflictsOut
     from strandline.graph.fields.schemas import FieldHistory as FieldHistory
     from strandline.graph.fields.schemas import StoredRevision as StoredRevision
@@ -40,10 +39,7 @@ if TYPE_CHECKING:
     from strandline.graph.lists.schemas import NodePage as NodePage
     from strandline.graph.nodes.schemas import CreateNodesAnswer as CreateNodesAnswer
     from strandline.graph.nodes.schemas import NodeOut as NodeOut
-    from strandline.graph.search.schemas import GraphOut as GraphOut
     from strandline.graph.status.schemas import GraphStatus as GraphStatus
-    from strandline.graph.transfer.schemas import GraphExport as GraphExport
-    from strandline.graph.transfer.schemas import GraphImport as GraphImport
     from strandline.jobs.schemas import JobOut as JobOut
     from strandline.jobs.schemas import JobsPage as JobsPage
     from strandline.llm.schemas_model_calls import ModelCallOut as ModelCallOut
@@ -103,13 +99,13 @@ _MODULES = {
         " UndoneMerge"
     ),
     "graph.communities.schemas": "CommunitiesPage CommunityDetail CommunityOut",
-    "graph.conflicts.schemas": "AnalyzeOut ConflictsOut",
+    "graph.conflicts.schemas": "AnalyzeBeforeStoringOut ConflictsOut",
     "graph.fields.schemas": "FieldHistory StoredRevision TopicFields",
     "graph.lists.schemas": "NodeHistory NodePage",
     "graph.nodes.schemas": "CreateNodesAnswer NodeOut",
-    "graph.search.schemas": "GraphOut",
+    "graph.search.schemas": "SubgraphOut",
     "graph.status.schemas": "GraphStatus",
-    "graph.transfer.schemas": "GraphExport GraphImport",
+    "graph.transfer.schemas": "GraphExportFile GraphImportResult",
     "jobs.schemas": "JobOut JobsPage",
     "llm.schemas_model_calls": "ModelCallOut ModelCallPage",
     "log.schemas_append": "BatchAnswer BatchItem Receipt UploadOut UploadStored",

@@ -95,7 +95,7 @@ class GraphQuestions(VerbGroup):
         as_of: Time | None = None,
         archived: bool | None = None,
         limit: int | None = None,
-    ) -> answers.GraphOut:
+    ) -> answers.SubgraphOut:
         """Nodes by meaning, by a part of a text, or along edges."""
         ...
 
@@ -111,7 +111,7 @@ class GraphQuestions(VerbGroup):
         as_of: Time | None = None,
         archived: bool | None = None,
         limit: int | None = None,
-    ) -> answers.GraphOut:
+    ) -> answers.SubgraphOut:
         """The topics that are nearest to a text."""
         ...
 
@@ -130,7 +130,7 @@ class GraphQuestions(VerbGroup):
         as_of: Time | None = None,
         archived: bool | None = None,
         limit: int | None = None,
-    ) -> answers.GraphOut:
+    ) -> answers.SubgraphOut:
         """Follow edges from a node."""
         ...
 
@@ -162,7 +162,7 @@ class GraphQuestions(VerbGroup):
         everybody: bool | None = None,
         content_type: Literal["conversation", "statement", "decision", "event"] | None = None,
         limit: int | None = None,
-    ) -> answers.AnalyzeOut:
+    ) -> answers.AnalyzeBeforeStoringOut:
         """Find stored facts and events that concern a text, and what to consider before it is
         stored."""
         ...
@@ -273,7 +273,7 @@ class GraphQuestions(VerbGroup):
         everybody: bool | None = None,
         scope_id: UUID | str | None = None,
         vectors: bool | None = None,
-    ) -> answers.GraphExport:
+    ) -> answers.GraphExportFile:
         """Write the graph as JSON Lines; the answer has the address to fetch it from.
         `export_file` fetches it."""
         ...
@@ -289,7 +289,7 @@ class GraphQuestions(VerbGroup):
         everybody: bool | None = None,
         scope_id: UUID | str | None = None,
         vectors: bool | None = None,
-    ) -> Steps[answers.GraphExport]:
+    ) -> Steps[answers.GraphExportFile]:
         """Write the graph into a file, which `import_file` reads. It is there whole or not at all.
         Raises UnexpectedAnswerError where it did not arrive as it was sent."""
         export = yield from yield_step(

@@ -129,14 +129,14 @@ class GraphStatements(VerbGroup):
     @operation("POST /api/v1/graph/imports")
     def post_import(
         self, *, content: str | None = None, cid: str | None = None
-    ) -> answers.GraphImport:
+    ) -> answers.GraphImportResult:
         """The request that `import_file` sends: the file as a text, or as the CID of an upload."""
         ...
 
     @MultiRequestVerb
     def import_file(
         self, path: Path | str, *, progress: Progress | None = None
-    ) -> Steps[answers.GraphImport]:
+    ) -> Steps[answers.GraphImportResult]:
         """Store the graph of an export file: all of it or none, and nothing twice. A large file is
         uploaded first; `progress(sent, size)` is called as that goes. Raises InvalidFieldError,
         which names the line, for a file that is not whole."""

@@ -11,7 +11,7 @@ from strandline.chains.slot_decisions import (
     put_later_first,
 )
 from strandline.db.database import TenantDb
-from strandline.graph.search.store_knowledge import list_ended_statements
+from strandline.graph.search.store_knowledge import list_statements_of_ended_facts
 from strandline.log.store import Event
 from strandline.recall.store import SessionNeighbour, read_hits
 
@@ -26,7 +26,7 @@ def find_ended(access: TenantDb, events: Iterable[Event], as_of: datetime | None
     """Those of these events that are statements of facts which hold no longer, now or at
     `as_of`."""
     event_ids = [event.event_id for event in events if event.type == "statement"]
-    return list_ended_statements(access, event_ids, as_of)
+    return list_statements_of_ended_facts(access, event_ids, as_of)
 
 
 def find_later(

@@ -8,7 +8,7 @@ from strandline.chains.slot_decisions import EarlierText, SaidStatement, find_la
 from strandline.context.lines import KnowledgeSource, format_day
 from strandline.db.database import TenantDb
 from strandline.graph.nodes.identity import format_node_id
-from strandline.graph.search.read_for_recall import RelevantKnowledge, read_knowledge
+from strandline.graph.search.read_for_recall import RelevantKnowledge, read_relevant_knowledge
 from strandline.graph.search.store_knowledge import RelevantNodeRow
 from strandline.log.trust_ranks import least_trusted
 from strandline.participants import display_name
@@ -43,7 +43,9 @@ def find_knowledge(
     long-term memory is disabled."""
     if not tuning.contexts_read_graph:
         return []
-    knowledge = read_knowledge(access, question, vector, space, ("fact", "decision", "entity"))
+    knowledge = read_relevant_knowledge(
+        access, question, vector, space, ("fact", "decision", "entity")
+    )
     candidates = [*_from_nodes(knowledge), *_from_edges(knowledge)]
     candidates.sort(key=lambda item: -1.0 if item[0] is None else item[0], reverse=True)
     sources = [source for _, source in candidates[:_MAX_LINES]]

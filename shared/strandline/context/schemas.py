@@ -7,7 +7,7 @@ from uuid import UUID
 from pydantic import Field, RootModel, model_validator
 from typing_extensions import Self
 
-from strandline.graph.search.schemas import KnownGraph
+from strandline.graph.search.schemas import RelevantGraph
 from strandline.log.schemas_fields import Origin, SessionId
 from strandline.log.schemas_read import EventOut
 from strandline.recall.schemas import PointInTime
@@ -226,7 +226,7 @@ class SearchOut(ResponseModel):
     embedding space without a calibration."""
     hits: list[ChainHit]
     """Empty if no chain is relevant enough."""
-    graph: KnownGraph
+    graph: RelevantGraph
     """What the knowledge graph holds about the question, in all visible scopes. Empty with
     `only_session`, and if the tenant's long-term memory is disabled."""
     degraded: list[str]

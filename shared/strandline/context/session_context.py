@@ -20,8 +20,8 @@ from strandline.context.schemas import (
 from strandline.context.short_term_memory import read_short_term
 from strandline.db.database import TenantDb
 from strandline.embeddings.embedder import Embedder
-from strandline.graph.search.read_for_recall import NOTHING, read_known_graph
-from strandline.graph.search.schemas import KnownEdge, KnownGraph, KnownNode
+from strandline.graph.search.read_for_recall import NOTHING, read_relevant_graph
+from strandline.graph.search.schemas import RelevantEdge, RelevantGraph, RelevantNode
 from strandline.log import read as log_read
 from strandline.log.read import fit_to_page
 from strandline.observability import logger
@@ -230,7 +230,7 @@ def search_session(
     ]
     graph = NOTHING
     if view.tuning.contexts_read_graph and not view.only_session:
-        graph = read_known_graph(view.access, request.query, search.vector, embedder.space)
+        graph = read_relevant_graph(view.access, request.query, search.vector, embedder.space)
     items = [*hits, *graph.nodes, *graph.edges]
     fitting = fit_to_page(items)
     answer = SearchOut(
@@ -238,8 +238,8 @@ def search_session(
         scope_id=view.session.scope_id,
         known=search.known,
         hits=filter_by_type(ChainHit, fitting),
-        graph=KnownGraph(
-            nodes=filter_by_type(KnownNode, fitting), edges=filter_by_type(KnownEdge, fitting)
+        graph=RelevantGraph(
+            nodes=filter_by_type(RelevantNode, fitting), edges=filter_by_type(RelevantEdge, fitting)
         ),
         degraded=search.list_degradations(request.min_relevance)
         + (["cut_by_size"] if len(fitting) < len(items) else []),

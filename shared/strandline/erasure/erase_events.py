@@ -21,8 +21,8 @@ from strandline.erasure import store, store_derived, store_selections, store_ses
 from strandline.erasure.store import Erasure, RequestKey
 from strandline.erasure.store_selections import HiddenSelection, Selection
 from strandline.errors import Conflict, Forbidden, Gone, NotFound
-from strandline.graph.nodes.store_observations import compute_from_observations
-from strandline.graph.nodes.store_observations import lock_scopes as lock_graph
+from strandline.graph.nodes.store_observations import lock_scope_graphs as lock_graph
+from strandline.graph.nodes.store_observations import recompute_nodes_and_edges
 from strandline.log import store_erasure_marks
 from strandline.personas import store_memories
 from strandline.tenants import store_audit
@@ -268,7 +268,7 @@ def _clear_events(
     targets = store_derived.delete_observations(access, event_ids, told_ids)
     revisions, topics = store_derived.delete_revisions(access, event_ids)
     if targets or topics:
-        compute_from_observations(access, list({*targets, *topics}))
+        recompute_nodes_and_edges(access, list({*targets, *topics}))
     counts.update({"graph_observations": len(targets), "topic_field_revisions": revisions})
     if access.caller.viewer:
         for name in _OF_OTHERS:

@@ -79,7 +79,7 @@ def test_embed_nodes_scope_stays_due_without_vector(
     access = worker.database.connect_as(Caller.background("acme"))
     (scope_id,) = scratch_db.rows("select scope_id from scopes")[0]
     with access.transaction():
-        store_missing_vectors.enqueue_scopes(access, [scope_id])
+        store_missing_vectors.make_scope_work_due(access, [scope_id])
     embedder.before_embed = fail_texts()
     assert process_due(worker) == 0
     assert scratch_db.rows("select last_error from scope_work")[0][0].startswith(

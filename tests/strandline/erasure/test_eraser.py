@@ -128,7 +128,7 @@ def test_eraser_lets_stale_promotion_store_nothing(
     fold_all(gateway, scratch_db)
     warm(scratch_db)
     erase_meanwhile(
-        monkeypatch, promoter, "extract_chain", lambda: erase(gateway, eraser, event_id)
+        monkeypatch, promoter, "extract_from_chain", lambda: erase(gateway, eraser, event_id)
     )
     gateway.run_job("promoter")
     assert traces(scratch_db) == []

@@ -4,14 +4,14 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
-from strandline.graph.communities.label_propagation import Link
+from strandline.graph.communities.label_propagation import WeightedLink
 
 type Groups = Sequence[Sequence[int]]
 
 
 def plant(
     size: int, groups: int, links_per_node: int, crossing: float, seed: int = 1
-) -> tuple[list[Link], list[list[int]]]:
+) -> tuple[list[WeightedLink], list[list[int]]]:
     """A graph and its communities. Each node has so many links, of which the share `crossing` leads
     anywhere, and the others into its own community."""
     chance = random.Random(seed)
@@ -23,10 +23,10 @@ def plant(
             other = chance.randrange(size) if is_crossing else chance.choice(truth[node % groups])
             if other != node:
                 weights[min(node, other), max(node, other)] += 80
-    return [Link(*pair, weight) for pair, weight in sorted(weights.items())], truth
+    return [WeightedLink(*pair, weight) for pair, weight in sorted(weights.items())], truth
 
 
-def find_communities_again(links: Sequence[Link]) -> list[list[int]]:
+def find_communities_again(links: Sequence[WeightedLink]) -> list[list[int]]:
     """Label propagation of our own, then groups joined one at a time, each time by a new look at
     all of them. In label propagation all nodes in an order drawn for each round; of equally heavy
     labels a node keeps its own, or takes any."""
@@ -56,7 +56,7 @@ def find_communities_again(links: Sequence[Link]) -> list[list[int]]:
 
 
 def _join_one_by_one(
-    links: Sequence[Link], labels: dict[int, int], groups: dict[int, list[int]]
+    links: Sequence[WeightedLink], labels: dict[int, int], groups: dict[int, list[int]]
 ) -> list[list[int]]:
     while True:
         weights: Counter[tuple[int, int]] = Counter()

@@ -9,7 +9,7 @@ import pytest
 
 from strandline.db.database import TenantDb
 from strandline.graph.communities import analytics, store_analytics
-from strandline.graph.communities.label_propagation import Link
+from strandline.graph.communities.label_propagation import WeightedLink
 from strandline.graph.communities.store_analytics import AnalysisGraph
 from strandline.jobs import worker_resources
 from strandline.jobs.runner import Lease
@@ -204,7 +204,7 @@ def test_analytics_check_notices_leak_across_scopes(
 
     def leak(access: TenantDb, scope_ids: Sequence[UUID], *limits: int) -> AnalysisGraph | None:
         del scope_ids
-        every = store_analytics.read_tenant_analysis(access).scope_ids
+        every = store_analytics.read_tenant_analysis_state(access).scope_ids
         return real(access, every, *limits)
 
     monkeypatch.setattr(store_analytics, "read_graph_within_limits", leak)
@@ -253,7 +253,7 @@ def test_analytics_failure_of_one_graph_stops_no_other(
     state(gateway, crew("Petrel", "Ebba"), BO)
     real = analytics.find_groups
 
-    def fail(links: Sequence[Link]) -> list[list[int]]:
+    def fail(links: Sequence[WeightedLink]) -> list[list[int]]:
         if len(links) == 3:
             raise ValueError("a secret")
         return real(links)
@@ -277,7 +277,7 @@ def test_analytics_defers_changes_made_during_run(
     state(gateway, TWO_CREWS, ADA)
     real = analytics.find_groups
 
-    def write_and_go_on(links: Sequence[Link]) -> list[list[int]]:
+    def write_and_go_on(links: Sequence[WeightedLink]) -> list[list[int]]:
         state(gateway, [{"type": "entity", "name": "Wilma"}], ADA)
         scratch_db.rows("delete from graph_nodes where name = 'Rosa'")
         return real(links)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from strandline.graph.promotion.extraction_checks import Promotion, build_promotion
-from strandline.graph.promotion.store import DueChain, EvidenceEvent
+from strandline.graph.promotion.extraction_checks import ChainObservations, build_chain_observations
+from strandline.graph.promotion.store import ChainToPromote, EvidenceEvent
 from strandline.llm.types import Extraction
 
 NOON = datetime(2026, 5, 8, 12, tzinfo=UTC)
@@ -24,8 +24,8 @@ def promote(
     extraction: Mapping[str, Sequence[Mapping[str, Any]]],
     messages: Sequence[tuple[str, str]] = TALK,
     persona: float = 0.7,
-) -> Promotion:
-    chain = DueChain(
+) -> ChainObservations:
+    chain = ChainToPromote(
         chain_id=uuid.uuid4(),
         version=1,
         scope_id=uuid.uuid4(),
@@ -55,7 +55,9 @@ def promote(
         ("entities", "facts", "decisions", "relations"), ()
     )
     whole = Extraction.model_validate({**empty, **extraction})
-    return build_promotion(chain, citations, whole, persona=persona, heat=0.5)
+    return build_chain_observations(
+        chain, citations, whole, min_persona_confidence=persona, heat=0.5
+    )
 
 
 def fact(content: str, events: Sequence[int], **more: object) -> Mapping[str, Any]:
@@ -69,7 +71,7 @@ def fact(content: str, events: Sequence[int], **more: object) -> Mapping[str, An
     }
 
 
-def names(promotion: Promotion, node_type: str) -> list[str]:
+def names(promotion: ChainObservations, node_type: str) -> list[str]:
     return [node.name for node in promotion.nodes if node.type == node_type]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from strandline.db.database import Caller
-from strandline.graph.nodes.store_observations import compute_from_observations
+from strandline.graph.nodes.store_observations import recompute_nodes_and_edges
 from strandline.moments import LAST_MOMENT
 from tests.graph_calls import WHO, Graph
 from tests.graph_files import FACT, file_with_patch, import_text
@@ -119,7 +119,7 @@ def test_graph_file_time_too_late_is_read_as_nearest_moment(
     access = gateway.database.connect_as(Caller.background("acme"))
     ((node_id,),) = scratch_db.rows("update graph_nodes set valid_to = now() returning node_id")
     with access.transaction():
-        compute_from_observations(access, [node_id])
+        recompute_nodes_and_edges(access, [node_id])
     ends = scratch_db.rows("select valid_to from graph_nodes")
     assert ends == [(LAST_MOMENT,)]
 

@@ -10,9 +10,9 @@ import pytest
 
 from strandline.graph.communities import label_propagation
 from strandline.graph.communities.label_propagation import (
-    Link,
+    WeightedLink,
     find_groups,
-    measure_communities,
+    rank_nodes_and_score_bridges,
 )
 from tests.strandline.graph.planted import agreement, find_communities_again, plant
 
@@ -51,7 +51,7 @@ def test_label_propagation_ignores_link_order() -> None:
     communities = find_groups(links)
     chance = random.Random(3)
     for _ in range(5):
-        turned = [Link(second, first, weight) for first, second, weight in links]
+        turned = [WeightedLink(second, first, weight) for first, second, weight in links]
         mixture = [chance.choice(pair) for pair in zip(links, turned, strict=True)]
         chance.shuffle(mixture)
         assert find_groups(mixture) == communities
@@ -88,13 +88,19 @@ def test_label_propagation_test_detects_random_seed(monkeypatch: pytest.MonkeyPa
 def test_label_propagation_joins_fragment_to_heavier_group(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pair joins a triangle, and with it outweighs a second pair; a triangle stays apart from
     one that it has exactly as much weight with as within itself."""
-    triangle = [Link(0, 1, 30), Link(0, 2, 30), Link(1, 2, 30)]
-    pairs = [Link(3, 4, 50), Link(3, 0, 30), Link(4, 1, 21)]
-    pairs += [Link(5, 6, 50), Link(5, 2, 25), Link(6, 3, 26)]
-    apart = [Link(7, 8, 20), Link(7, 9, 20), Link(8, 9, 20), Link(7, 0, 30), Link(8, 1, 30)]
+    triangle = [WeightedLink(0, 1, 30), WeightedLink(0, 2, 30), WeightedLink(1, 2, 30)]
+    pairs = [WeightedLink(3, 4, 50), WeightedLink(3, 0, 30), WeightedLink(4, 1, 21)]
+    pairs += [WeightedLink(5, 6, 50), WeightedLink(5, 2, 25), WeightedLink(6, 3, 26)]
+    apart = [
+        WeightedLink(7, 8, 20),
+        WeightedLink(7, 9, 20),
+        WeightedLink(8, 9, 20),
+        WeightedLink(7, 0, 30),
+        WeightedLink(8, 1, 30),
+    ]
     groups = [[0, 1, 2], [3, 4], [5, 6], [7, 8, 9]]
 
-    def cut(_: Sequence[Link]) -> list[list[int]]:
+    def cut(_: Sequence[WeightedLink]) -> list[list[int]]:
         return [*map(list, groups)]
 
     monkeypatch.setattr(label_propagation, "_group_by_labels", cut)
@@ -107,7 +113,7 @@ def test_label_propagation_test_detects_fragments(monkeypatch: pytest.MonkeyPatc
     links, truth = plant(2000, 40, LINKS, 0.2)
     assert agreement(find_groups(links), truth) >= 0.97
 
-    def leave(_: Sequence[Link], groups: list[list[int]]) -> list[list[int]]:
+    def leave(_: Sequence[WeightedLink], groups: list[list[int]]) -> list[list[int]]:
         return groups
 
     monkeypatch.setattr(label_propagation, "_join_fragments", leave)
@@ -117,11 +123,11 @@ def test_label_propagation_test_detects_fragments(monkeypatch: pytest.MonkeyPatc
 def test_label_propagation_finds_bridges_and_ranks() -> None:
     """Two triangles, and a node between them that leans to the first."""
     links = [
-        *(Link(0, 1, 80), Link(0, 2, 80), Link(1, 2, 40)),
-        *(Link(4, 5, 80), Link(4, 6, 80), Link(5, 6, 40)),
-        *(Link(3, 0, 60), Link(3, 4, 40)),
+        *(WeightedLink(0, 1, 80), WeightedLink(0, 2, 80), WeightedLink(1, 2, 40)),
+        *(WeightedLink(4, 5, 80), WeightedLink(4, 6, 80), WeightedLink(5, 6, 40)),
+        *(WeightedLink(3, 0, 60), WeightedLink(3, 4, 40)),
     ]
-    communities = measure_communities(links, [[0, 1, 2, 3], [4, 5, 6]])
+    communities = rank_nodes_and_score_bridges(links, [[0, 1, 2, 3], [4, 5, 6]])
     assert [list(group.nodes) for group in communities.groups] == [[0, 1, 2, 3], [4, 5, 6]]
     assert [list(group.neighbours) for group in communities.groups] == [[(1, 40)], [(0, 40)]]
     assert communities.bridge_scores == pytest.approx(
@@ -131,9 +137,9 @@ def test_label_propagation_finds_bridges_and_ranks() -> None:
 
 
 def test_label_propagation_of_empty_graph_is_empty() -> None:
-    communities = measure_communities([], find_groups([]))
+    communities = rank_nodes_and_score_bridges([], find_groups([]))
     assert (communities.groups, communities.bridges) == ([], frozenset())
 
 
 def test_label_propagation_keeps_pair_as_community() -> None:
-    assert find_groups([Link(0, 1, 1)]) == [[0, 1]]
+    assert find_groups([WeightedLink(0, 1, 1)]) == [[0, 1]]

@@ -5,7 +5,7 @@ import string
 
 import pytest
 
-from strandline.graph.lists.propose_merges import find_near_names, split_trigrams
+from strandline.graph.lists.propose_merges import find_similar_name_pairs, split_trigrams
 
 
 def test_name_similarity_splits_into_trigrams() -> None:
@@ -24,7 +24,7 @@ def test_name_similarity_splits_into_trigrams() -> None:
     ],
 )
 def test_name_similarity_is_share_of_common_trigrams(a: str, b: str, similarity: float) -> None:
-    near_names = list(find_near_names({1: a, 2: b}, 0.01))
+    near_names = list(find_similar_name_pairs({1: a, 2: b}, 0.01))
     expected = [(1, 2, pytest.approx(similarity))] if similarity else []
     assert near_names == expected
 
@@ -42,4 +42,4 @@ def test_name_similarity_pairs_match_full_comparison() -> None:
             if len(first & second) / len(first | second) >= 0.4:
                 expected.add((a, b))
     assert len(expected) > 5
-    assert {(a, b) for a, b, _ in find_near_names(names, 0.4)} == expected
+    assert {(a, b) for a, b, _ in find_similar_name_pairs(names, 0.4)} == expected

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from strandline.graph.changes.schemas import NodePatch
 from strandline.graph.nodes.node_types import NODE_TYPES, NodeType
-from strandline.graph.nodes.schemas import FactIn, NodeIn, name_of
+from strandline.graph.nodes.schemas import FactIn, NodeIn, get_identifying_text
 from tests.support import ScratchDatabase
 
 PACKAGE = Path(__file__).parents[3] / "shared" / "strandline"
@@ -41,7 +41,7 @@ def test_node_types_match_fields_of_models() -> None:
 
 def test_node_types_name_is_identifying_field() -> None:
     node = FactIn(type="fact", content="  The buoy is red. ")
-    assert name_of(node) == "The buoy is red."
+    assert get_identifying_text(node) == "The buoy is red."
     assert node.write_sentence() == "The buoy is red."
 
 

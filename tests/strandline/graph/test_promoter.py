@@ -178,7 +178,7 @@ def test_promoter_failure_prevents_archiving(
     form(scratch_db, gateway, tell, gateway.key())
     scratch_db.rows("update chains set cold_at = now() - interval '1 second'")
     with monkeypatch.context() as patch:
-        patch.setattr(promoter, "build_promotion", fail)
+        patch.setattr(promoter, "build_chain_observations", fail)
         gateway.run_job("archiver")
     assert scratch_db.rows("select distinct status from chains") == [("active",)]
     gateway.run_job("archiver")
@@ -213,7 +213,7 @@ def test_promoter_failure_is_listed_isolated_and_retried(
     form(scratch_db, gateway, tell, key)
     form(scratch_db, gateway, tell, key, participants=["user:bob", "agent:helper"])
     warm(scratch_db)
-    real = promoter.build_promotion
+    real = promoter.build_chain_observations
     rows = scratch_db.rows("select chain_id from chains order by promote_until desc, chain_id")
 
     def fail_first(chain: Any, *args: Any, **more: Any) -> Any:
@@ -222,7 +222,7 @@ def test_promoter_failure_is_listed_isolated_and_retried(
         return real(chain, *args, **more)
 
     with monkeypatch.context() as patch:
-        patch.setattr(promoter, "build_promotion", fail_first)
+        patch.setattr(promoter, "build_chain_observations", fail_first)
         totals = gateway.run_job("promoter")
     assert totals["extraction_failures"] == 1
     assert totals["chains_promoted"] == len(rows) - 1
@@ -271,7 +271,7 @@ def test_promoter_skips_chain_changed_meanwhile(
     def is_unchanged(*_: object) -> bool:
         return False
 
-    monkeypatch.setattr(promoter.store, "lock_unchanged", is_unchanged)
+    monkeypatch.setattr(promoter.store, "lock_chain_if_unchanged", is_unchanged)
     assert "chains_promoted" not in gateway.run_job("promoter")
     assert scratch_db.rows(STATE) == []
 

@@ -199,7 +199,7 @@ def test_promoter_model_job_resumes_after_interruption(
 
     provider.script = [say(facts=[fact("Alice lives in Lisbon.", 1)])] * 2
     with monkeypatch.context() as patch:
-        patch.setattr(promoter, "store_extraction", die)
+        patch.setattr(promoter, "store_extraction_decision", die)
         with pytest.raises(Kill):
             gateway.run_job("promoter", "acme")
     assert names(scratch_db, "fact") == []

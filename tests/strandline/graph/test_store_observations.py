@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from strandline.db.database import Caller, Database, TenantDb
-from strandline.graph.nodes.observations import EdgeObservation, NodeObservation, Source
+from strandline.graph.nodes.observations import EdgeObservation, NodeObservation, ObservationSource
 from strandline.graph.nodes.store_observations import write_observations
 from strandline.log import store as log_store
 from tests.prove.append_history import AppendOp, build_events
@@ -36,14 +36,16 @@ def access(database: Database) -> TenantDb:
     return database.connect_as(Caller.background("acme"))
 
 
-def say(access: TenantDb, count: int = 1, participants: tuple[str, ...] = PAIR) -> list[Source]:
+def say(
+    access: TenantDb, count: int = 1, participants: tuple[str, ...] = PAIR
+) -> list[ObservationSource]:
     """Events, each as the one event of a chain."""
     ops = [AppendOp(f"said {uuid.uuid4()}", participants) for _ in range(count)]
     events = build_events(ops)
     with access.transaction():
         log_store.append_events(access, events, atomic=True)
     return [
-        Source(
+        ObservationSource(
             source_id=uuid.uuid4(),
             version=1,
             scope_id=event.scope_id,
@@ -69,7 +71,7 @@ def write(
 
 
 def lives(
-    source: Source, confidence: float | None = None
+    source: ObservationSource, confidence: float | None = None
 ) -> tuple[list[NodeObservation], list[EdgeObservation]]:
     """Ada lives in Oslo, and uses a kayak."""
     nodes = [

@@ -12,18 +12,18 @@ from strandline.graph.changes.statement_writes import GraphChange, make_source_o
 from strandline.graph.nodes import store_read_nodes
 from strandline.graph.nodes.edge_type_rules import (
     ResolvedRelationType,
-    make_valid_edge_patch,
-    resolve_relation,
+    make_edge_holds_patch,
+    resolve_relation_type,
 )
-from strandline.graph.nodes.identity import format_node_id, normalise, parse_node_id
-from strandline.graph.nodes.node_types import NAME_FIELDS, NodeType, to_stored_fields
+from strandline.graph.nodes.identity import format_node_id, normalise_name, parse_node_id
+from strandline.graph.nodes.node_types import NAME_FIELDS, NodeType, to_stored_field_names
 from strandline.graph.nodes.observations import (
     UPKEEP,
     EdgeObservation,
+    GraphWriteResult,
     NodeObservation,
-    Source,
-    WrittenGraph,
-    combines_by_halving_by_default,
+    ObservationSource,
+    combines_confidences_by_halving_by_default,
 )
 from strandline.graph.nodes.schemas import (
     MAX_NODE_BYTES,
@@ -34,7 +34,7 @@ from strandline.graph.nodes.schemas import (
     RelationshipIn,
     StoredEdge,
     StoredNode,
-    name_of,
+    get_identifying_text,
 )
 from strandline.graph.nodes.store_observations import write_observations
 from strandline.graph.nodes.store_read_nodes import ScopeNode
@@ -92,14 +92,16 @@ def create_nodes(
     )
     edges = list(_resolve_edges(body.nodes, targets, scope_id))
     access = writer.connect()
-    graphs: list[WrittenGraph] = []
+    graphs: list[GraphWriteResult] = []
 
     def write_rows(results: Sequence[AppendResult]) -> None:
         sources = [make_source_of_statement(batch, n, result) for n, result in enumerate(results)]
         observations = _make_observations(body.nodes, edges, sources)
         graphs.append(
             write_observations(
-                access, *observations, combines_by_halving=combines_by_halving_by_default()
+                access,
+                *observations,
+                combines_by_halving=combines_confidences_by_halving_by_default(),
             )
         )
 
@@ -141,7 +143,7 @@ def _describe_node_for_log(
     for link in fields["relationships"]:
         other = refs.get(link["target"])
         if other:
-            link["target"] = {"type": other.type, "name": name_of(other)}
+            link["target"] = {"type": other.type, "name": get_identifying_text(other)}
     size = len(json.dumps(fields, ensure_ascii=False).encode())
     if size > MAX_NODE_BYTES:
         raise Invalid(
@@ -180,14 +182,17 @@ def _resolve_edges(
             links.append((f"nodes.{n}.invalidates", link))
         for field, link in links:
             end = _resolve_edge_target(link.target, refs, targets, scope_id, field)
-            if (end.type, normalise(end.name)) == (node.type, normalise(name_of(node))):
+            if (end.type, normalise_name(end.name)) == (
+                node.type,
+                normalise_name(get_identifying_text(node)),
+            ):
                 raise Invalid(f"{field}: leads to the node itself", field=field)
             if link.edge == "invalidates" and end.node_id is None:
                 raise StateConflict(
                     f"{field}: this fact belongs to other participants; invalidate it with those",
                     field=field,
                 )
-            relation = resolve_relation(
+            relation = resolve_relation_type(
                 link.edge, node.type, end.type, has_label=bool(link.role), field=field
             )
             yield _RequestedEdge(n, end, relation, link)
@@ -201,7 +206,7 @@ def _resolve_edge_target(
     field: str,
 ) -> _EdgeTarget:
     if name in refs:
-        return _EdgeTarget(refs[name].type, name_of(refs[name]), None)
+        return _EdgeTarget(refs[name].type, get_identifying_text(refs[name]), None)
     target = targets.get(name)
     if target is None:
         raise Invalid(
@@ -214,7 +219,7 @@ def _resolve_edge_target(
 
 
 def _make_observations(
-    nodes: Sequence[NodeIn], edges: Sequence[_RequestedEdge], sources: Sequence[Source]
+    nodes: Sequence[NodeIn], edges: Sequence[_RequestedEdge], sources: Sequence[ObservationSource]
 ) -> tuple[list[NodeObservation], list[EdgeObservation]]:
     """The observations of the statements: first one for each node of the request, then one for each
     edge's target."""
@@ -222,7 +227,7 @@ def _make_observations(
         NodeObservation(
             sources[n],
             node.type,
-            name_of(node),
+            get_identifying_text(node),
             _collect_sent_properties(node),
             node.confidence,
             valid_from=node.valid_from,
@@ -246,7 +251,7 @@ def _make_observations(
             len(nodes) + i,
             edge.relation.type,
             edge.link.role or "",
-            make_valid_edge_patch(edge.link.nuance),
+            make_edge_holds_patch(edge.link.nuance),
             edge.link.confidence,
             valid_from=nodes[edge.n].valid_from,
         )
@@ -261,10 +266,12 @@ def _collect_sent_properties(node: NodeIn) -> dict[str, Any]:
     fields = node.model_dump(
         mode="json", exclude=_NOT_PROPERTIES, exclude_none=True, exclude_unset=True
     )
-    return to_stored_fields(node.type, fields)
+    return to_stored_field_names(node.type, fields)
 
 
-def _make_invalidation_patch(node: NodeIn, edge: _RequestedEdge, source: Source) -> dict[str, Any]:
+def _make_invalidation_patch(
+    node: NodeIn, edge: _RequestedEdge, source: ObservationSource
+) -> dict[str, Any]:
     """The patch for an edge's target: for an invalidated fact, when it ended and why."""
     if edge.relation.type != "invalidates" or not isinstance(node, FactIn):
         return {}
@@ -276,7 +283,7 @@ def _make_create_answer(
     nodes: Sequence[NodeIn],
     edges: Sequence[_RequestedEdge],
     results: Sequence[AppendResult],
-    graph: WrittenGraph,
+    graph: GraphWriteResult,
 ) -> CreateNodesAnswer:
     receipts = [result.receipt for result in results if result.receipt]
     types: Sequence[NodeType] = (*(n.type for n in nodes), *(edge.end.type for edge in edges))

@@ -25,8 +25,13 @@ from strandline.graph.changes.statement_writes import (
     store_statements_with_observations,
 )
 from strandline.graph.changes.store_targets import NodeTarget, find_target_nodes
-from strandline.graph.nodes.identity import format_node_id, normalise
-from strandline.graph.nodes.observations import UPKEEP, EdgeObservation, NodeObservation, Source
+from strandline.graph.nodes.identity import format_node_id, normalise_name
+from strandline.graph.nodes.observations import (
+    UPKEEP,
+    EdgeObservation,
+    NodeObservation,
+    ObservationSource,
+)
 from strandline.http.writer import Writer
 from strandline.log.statement_events import GraphStatement, resolve_role
 
@@ -48,7 +53,7 @@ def invalidate_fact(
     operation = _describe_invalidation_for_log(target, body, end)
 
     def make_observations(
-        access: TenantDb, sources: Sequence[Source], is_replay: bool
+        access: TenantDb, sources: Sequence[ObservationSource], is_replay: bool
     ) -> GraphObservations:
         if not is_replay:
             ids = [target.node_id, *([end.node_id] if end and end.node_id else [])]
@@ -93,7 +98,7 @@ def _require_invalidable_fact(target: NodeTarget, body: InvalidationRequest) -> 
 def _find_stored_replacement(
     scope: ScopeToWrite, target: NodeTarget, body: InvalidationRequest
 ) -> ReferencedNode | None:
-    if body.replacement and normalise(body.replacement.content) == normalise(target.name):
+    if body.replacement and normalise_name(body.replacement.content) == normalise_name(target.name):
         raise Invalid("replacement.content: is the same as the fact", field="replacement.content")
     if body.replacement_id is None:
         return None
@@ -103,7 +108,7 @@ def _find_stored_replacement(
             f"replacement_id: a fact replaces a fact, not a node of type {end.type}",
             field="replacement_id",
         )
-    if normalise(end.name) == normalise(target.name):
+    if normalise_name(end.name) == normalise_name(target.name):
         raise Invalid("replacement_id: is the fact itself", field="replacement_id")
     return end
 
@@ -136,12 +141,15 @@ def _require_none_ended(nodes: Iterable[NodeTarget], target: NodeTarget) -> None
             )
 
 
-def _choose_end_time(body: InvalidationRequest, source: Source) -> datetime:
+def _choose_end_time(body: InvalidationRequest, source: ObservationSource) -> datetime:
     return body.valid_from or source.valid_from
 
 
 def _make_invalidation_observations(
-    target: NodeTarget, body: InvalidationRequest, end: ReferencedNode | None, source: Source
+    target: NodeTarget,
+    body: InvalidationRequest,
+    end: ReferencedNode | None,
+    source: ObservationSource,
 ) -> GraphObservations:
     until = _choose_end_time(body, source).isoformat()
     patch = {**UPKEEP, "valid_to": until, "reason": body.reason}

@@ -34,7 +34,7 @@ from strandline.graph.changes.store_targets import (
 )
 from strandline.graph.nodes.identity import format_node_id
 from strandline.graph.nodes.node_types import NODE_TYPES
-from strandline.graph.nodes.observations import UPKEEP, NodeObservation, Source
+from strandline.graph.nodes.observations import UPKEEP, NodeObservation, ObservationSource
 from strandline.http.writer import Writer
 from strandline.log.statement_events import GraphStatement, resolve_role
 
@@ -50,7 +50,7 @@ def merge_nodes(writer: Writer, body: MergeRequest, key: str | None) -> GraphCha
     node_ids: list[UUID] = []
 
     def make_observations(
-        access: TenantDb, sources: Sequence[Source], is_replay: bool
+        access: TenantDb, sources: Sequence[ObservationSource], is_replay: bool
     ) -> GraphObservations:
         source = sources[0]
         if is_replay:
@@ -138,7 +138,7 @@ def undo_merge(
     require_same_scope(scope, moves[0].scope_id, "the merge", "participants")
 
     def make_observations(
-        access: TenantDb, sources: Sequence[Source], is_replay: bool
+        access: TenantDb, sources: Sequence[ObservationSource], is_replay: bool
     ) -> GraphObservations:
         present = list_merged_nodes(access, merge_id)
         if not is_replay:
@@ -163,7 +163,7 @@ def undo_merge(
     return GraphChange(answer, result.graph, result.is_replay)
 
 
-def _make_undo_observation(move: MergedNode, source: Source) -> NodeObservation:
+def _make_undo_observation(move: MergedNode, source: ObservationSource) -> NodeObservation:
     patch = {**UPKEEP, "identity": move.former_identity}
     return NodeObservation(source, move.type, move.name, patch, node_id=move.node_id)
 

@@ -10,7 +10,7 @@ from strandline.graph.changes.statement_writes import ScopeToWrite
 from strandline.graph.changes.store_targets import NodeTarget, find_target_nodes
 from strandline.graph.nodes.identity import format_node_id, parse_node_id
 from strandline.graph.nodes.node_types import NodeType
-from strandline.graph.nodes.observations import NodeObservation, Source
+from strandline.graph.nodes.observations import NodeObservation, ObservationSource
 
 
 def find_node_in_scope(scope: ScopeToWrite, text: str) -> NodeTarget:
@@ -47,7 +47,7 @@ class ReferencedNode:
     target: NodeTarget
 
     def make_observation(
-        self, source: Source, patch: Mapping[str, Any] | None = None
+        self, source: ObservationSource, patch: Mapping[str, Any] | None = None
     ) -> NodeObservation:
         """A source's observation of this node."""
         return NodeObservation(source, self.type, self.name, patch or {}, node_id=self.node_id)

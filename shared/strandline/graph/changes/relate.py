@@ -34,11 +34,16 @@ from strandline.graph.changes.statement_writes import (
 from strandline.graph.changes.store_targets import EdgeWithEnds, find_edge
 from strandline.graph.nodes.edge_type_rules import (
     ResolvedRelationType,
-    make_valid_edge_patch,
-    resolve_relation,
+    make_edge_holds_patch,
+    resolve_relation_type,
 )
-from strandline.graph.nodes.identity import format_node_id, normalise
-from strandline.graph.nodes.observations import UPKEEP, EdgeObservation, NodeObservation, Source
+from strandline.graph.nodes.identity import format_node_id, normalise_name
+from strandline.graph.nodes.observations import (
+    UPKEEP,
+    EdgeObservation,
+    NodeObservation,
+    ObservationSource,
+)
 from strandline.http.writer import Writer
 from strandline.log.statement_events import GraphStatement, resolve_role
 
@@ -78,7 +83,7 @@ def relate_nodes(
     ]
 
     def make_observations(
-        access: TenantDb, sources: Sequence[Source], is_replay: bool
+        access: TenantDb, sources: Sequence[ObservationSource], is_replay: bool
     ) -> GraphObservations:
         del access, is_replay
         return _make_observations(edges, sources)
@@ -110,9 +115,9 @@ def _resolve_edges(scope: ScopeToWrite, links: Sequence[RelationIn]) -> list[_Re
                 " POST /api/v1/graph/nodes/{node_id}/invalidate",
                 field=field,
             )
-        if (start.type, normalise(start.name)) == (end.type, normalise(end.name)):
+        if (start.type, normalise_name(start.name)) == (end.type, normalise_name(end.name)):
             raise Invalid(f"edges.{n}.to_id: leads to the node itself", field=f"edges.{n}.to_id")
-        relation = resolve_relation(
+        relation = resolve_relation_type(
             link.edge, start.type, end.type, has_label=bool(link.role), field=field
         )
         edges.append(_RequestedEdge(link, start, end, relation))
@@ -135,7 +140,7 @@ def _describe_edge_end_for_log(end: ReferencedNode) -> dict[str, Any]:
 
 
 def _make_observations(
-    edges: Sequence[_RequestedEdge], sources: Sequence[Source]
+    edges: Sequence[_RequestedEdge], sources: Sequence[ObservationSource]
 ) -> GraphObservations:
     nodes: list[NodeObservation] = []
     links: list[EdgeObservation] = []
@@ -148,7 +153,7 @@ def _make_observations(
                 2 * n + 1,
                 edge.relation.type,
                 edge.link.role or "",
-                make_valid_edge_patch(edge.link.nuance),
+                make_edge_holds_patch(edge.link.nuance),
                 edge.link.confidence,
                 valid_from=edge.link.valid_from,
             )
@@ -192,7 +197,7 @@ def end_edge(
     _require_edge_can_end(edge, body)
 
     def make_observations(
-        access: TenantDb, sources: Sequence[Source], is_replay: bool
+        access: TenantDb, sources: Sequence[ObservationSource], is_replay: bool
     ) -> GraphObservations:
         present = find_edge(access, edge_id)
         if not is_replay and present and present.valid_to is not None:
@@ -245,7 +250,7 @@ def _describe_edge_ending_for_log(edge: EdgeWithEnds, body: EndEdgeRequest) -> M
 
 
 def _make_edge_ending_observations(
-    edge: EdgeWithEnds, body: EndEdgeRequest, source: Source
+    edge: EdgeWithEnds, body: EndEdgeRequest, source: ObservationSource
 ) -> GraphObservations:
     until = body.valid_to or source.valid_from
     nodes = [

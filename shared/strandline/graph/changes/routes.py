@@ -27,7 +27,7 @@ from strandline.graph.changes.update_node import update_node
 from strandline.graph.nodes import store_read_nodes
 from strandline.graph.nodes.answers import to_node_out
 from strandline.graph.nodes.identity import parse_node_id
-from strandline.graph.nodes.observations import combines_by_halving_by_default
+from strandline.graph.nodes.observations import combines_confidences_by_halving_by_default
 from strandline.graph.nodes.schemas import (
     CreateNodesAnswer,
     CreateNodesRequest,
@@ -59,8 +59,11 @@ def get_node(request: Request) -> Response:
     query = request.parse_query(GetNodeQuery)
     access = request.connect_reader(query)
     node_type, node_id = parse_node_id(request.path_parameter("node_id"))
-    row = store_read_nodes.find_joined_node(
-        access, node_id, query.as_of, combines_by_halving=combines_by_halving_by_default()
+    row = store_read_nodes.find_node_across_scopes(
+        access,
+        node_id,
+        query.as_of,
+        combines_by_halving=combines_confidences_by_halving_by_default(),
     )
     if row is None or row.type != node_type:
         raise NotFound("there is no such node in view")

@@ -7,7 +7,7 @@ from uuid import UUID
 from pydantic import Field, field_validator, model_validator
 from typing_extensions import Self, TypeAliasType
 
-from strandline.graph.nodes.identity import normalise
+from strandline.graph.nodes.identity import normalise_name
 from strandline.graph.nodes.schemas import (
     MAX_NODES,
     Alternative,
@@ -110,7 +110,7 @@ class ReplacementFactIn(RequestModel):
     @field_validator("content")
     @classmethod
     def _check_content(cls, value: str) -> str:
-        if not normalise(value):
+        if not normalise_name(value):
             raise ValueError("must have a letter, a digit or a sign besides white space")
         return value
 

@@ -12,10 +12,10 @@ from strandline.db.database import TenantDb
 from strandline.errors import Forbidden, Invalid
 from strandline.graph.nodes.observations import (
     EdgeObservation,
+    GraphWriteResult,
     NodeObservation,
-    Source,
-    WrittenGraph,
-    combines_by_halving_by_default,
+    ObservationSource,
+    combines_confidences_by_halving_by_default,
 )
 from strandline.graph.nodes.schemas import MAX_NODE_BYTES
 from strandline.graph.nodes.store_observations import write_observations
@@ -61,11 +61,11 @@ def check_operation_size(operation: Mapping[str, Any], field: str) -> None:
         )
 
 
-def make_source_of_statement(batch: AppendBatch, n: int, result: AppendResult) -> Source:
+def make_source_of_statement(batch: AppendBatch, n: int, result: AppendResult) -> ObservationSource:
     """A stored statement as the source of its observations."""
     receipt, draft = result.receipt, batch.drafts[n]
     assert receipt is not None, "refused statements are raised"
-    return Source(
+    return ObservationSource(
         source_id=receipt.event_id,
         version=None,
         scope_id=receipt.scope_id,
@@ -84,7 +84,7 @@ class GraphObservations(NamedTuple):
     edges: Sequence[EdgeObservation] = ()
 
 
-type MakeObservations = Callable[[TenantDb, Sequence[Source], bool], GraphObservations]
+type MakeObservations = Callable[[TenantDb, Sequence[ObservationSource], bool], GraphObservations]
 """Returns the observations of stored statements. Its arguments are the database in the statements'
 transaction, in which no other write of the scope runs; the statements' sources, in order; and
 whether they are replays, for which the state must not be checked again."""
@@ -95,8 +95,8 @@ class StoredStatements:
     """Statements, and the rows that were written with them."""
 
     receipts: Sequence[Receipt]
-    sources: Sequence[Source]
-    graph: WrittenGraph
+    sources: Sequence[ObservationSource]
+    graph: GraphWriteResult
     is_replay: bool
     """Whether all of it was stored before, under the same key."""
 
@@ -106,7 +106,7 @@ class GraphChange[Answer: BaseModel]:
     """What a request changed in the graph."""
 
     answer: Answer
-    graph: WrittenGraph
+    graph: GraphWriteResult
     is_replay: bool
     """Whether all of it was stored before, under the same key."""
     corrections: int = 0
@@ -129,8 +129,8 @@ def store_statements_with_observations(
     them. Raises the errors of an append and of `make_observations`; then nothing is stored."""
     batch = build_statements(writer.principal, statements)
     access = writer.connect()
-    sources: list[Source] = []
-    graphs: list[WrittenGraph] = []
+    sources: list[ObservationSource] = []
+    graphs: list[GraphWriteResult] = []
 
     def write_rows(results: Sequence[AppendResult]) -> None:
         sources[:] = [
@@ -140,7 +140,10 @@ def store_statements_with_observations(
         nodes, edges = make_observations(access, sources, is_replay)
         graphs.append(
             write_observations(
-                access, nodes, edges, combines_by_halving=combines_by_halving_by_default()
+                access,
+                nodes,
+                edges,
+                combines_by_halving=combines_confidences_by_halving_by_default(),
             )
         )
 

@@ -20,14 +20,14 @@ from strandline.graph.changes.statement_writes import (
     store_statements_with_observations,
 )
 from strandline.graph.changes.store_targets import NodeTarget
-from strandline.graph.nodes.identity import normalise
+from strandline.graph.nodes.identity import normalise_name
 from strandline.graph.nodes.node_types import (
     NAME_FIELDS,
     NODE_TYPES,
     NodeType,
-    to_stored_fields,
+    to_stored_field_names,
 )
-from strandline.graph.nodes.observations import UPKEEP, NodeObservation, Source
+from strandline.graph.nodes.observations import UPKEEP, NodeObservation, ObservationSource
 from strandline.http.writer import Writer
 from strandline.log.statement_events import GraphStatement, resolve_role
 
@@ -50,7 +50,7 @@ def update_node(
     patch = _make_observation_patch(target.type, fields, is_evidence=body.confidence is not None)
 
     def make_observations(
-        access: TenantDb, sources: Sequence[Source], is_replay: bool
+        access: TenantDb, sources: Sequence[ObservationSource], is_replay: bool
     ) -> GraphObservations:
         del access, is_replay
         observation = NodeObservation(
@@ -97,7 +97,7 @@ def _select_changed_fields(target: NodeTarget, body: NodePatch) -> dict[str, Any
             field="category",
         )
     for name in names & NAME_FIELDS:
-        if normalise(getattr(body, name)) != normalise(target.name):
+        if normalise_name(getattr(body, name)) != normalise_name(target.name):
             raise StateConflict(_explain_why_name_is_fixed(target.type, name), field=name)
     fields = body.model_dump(mode="json", exclude_unset=True)
     patch = {
@@ -114,7 +114,7 @@ def _make_observation_patch(
     node_type: NodeType, fields: Mapping[str, Any], *, is_evidence: bool
 ) -> dict[str, Any]:
     """The patch of an observation that sets these fields."""
-    patch = to_stored_fields(node_type, fields)
+    patch = to_stored_field_names(node_type, fields)
     patch.pop("confidence", None)
     return patch if is_evidence else {**patch, **UPKEEP}
 

@@ -13,17 +13,17 @@ from strandline.graph.communities import store_analytics
 from strandline.graph.communities.label_propagation import (
     Communities,
     find_groups,
-    measure_communities,
+    rank_nodes_and_score_bridges,
 )
 from strandline.graph.communities.store_analytics import (
     TENANT_REF,
     AnalysisGraph,
+    CommunityMemberRow,
     CommunityRow,
     GraphNode,
-    MemberRow,
-    WaitingScope,
+    ScopeToAnalyse,
 )
-from strandline.graph.nodes.identity import make_community_id
+from strandline.graph.nodes.identity import derive_community_id
 from strandline.jobs import store_failures
 from strandline.jobs.runner import JobResources, Lease, LeaseLost, Shard, error_code
 from strandline.observability import logger
@@ -70,12 +70,12 @@ def shard(resources: JobResources, lease: Lease, shard: Shard, now: datetime) ->
     totals = Counter[str]()
     with lease.transaction():
         store_analytics.enqueue_unanalysed_scopes(lease.access, now)
-    waiting = store_analytics.list_waiting(lease.access)
+    waiting = store_analytics.list_scopes_to_analyse(lease.access)
     for n, scope in enumerate(waiting):
         if lease.is_out_of_time():
             totals["graphs_postponed"] += len(waiting) - n
             break
-        _analyse(lease, scope, [scope.scope_id], now, totals)
+        _analyse_graph_and_record(lease, scope, [scope.scope_id], now, totals)
     else:
         _analyse_tenant_graph(lease, now, totals)
     counters = {metric: totals[key] for key, metric in _METRICS.items()}
@@ -91,15 +91,15 @@ def finish(resources: JobResources, now: datetime) -> None:
 def _analyse_tenant_graph(lease: Lease, now: datetime, totals: Counter[str]) -> None:
     """Analyse the tenant's graph as a whole, if the graph of one of its scopes has changed since
     the last analysis."""
-    state = store_analytics.read_tenant_analysis(lease.access)
+    state = store_analytics.read_tenant_analysis_state(lease.access)
     has_changed = totals["graphs_analysed"] or totals["graphs_refused"] or state.digest is None
     if state.scope_ids and (has_changed or state.has_failed):
-        _analyse(lease, None, state.scope_ids, now, totals, state.digest)
+        _analyse_graph_and_record(lease, None, state.scope_ids, now, totals, state.digest)
 
 
-def _analyse(
+def _analyse_graph_and_record(
     lease: Lease,
-    scope: WaitingScope | None,
+    scope: ScopeToAnalyse | None,
     scope_ids: Sequence[UUID],
     now: datetime,
     totals: Counter[str],
@@ -109,21 +109,23 @@ def _analyse(
     LeaseLost."""
     access = lease.access
     try:
-        graph = _read(access, scope_ids)
+        graph = _read_graph(access, scope_ids)
         if graph.digest == (scope.digest if scope else digest):
             with lease.transaction():
-                _mark_analysed(access, scope, now)
+                _mark_graph_analysed(access, scope, now)
             totals["graphs_unchanged"] += 1
             return
         communities = _detect_communities(graph, lease.tally.counters)
-        rows = _make_rows(access.caller.tenant, scope and scope.scope_id, graph, communities)
+        rows = _make_community_rows(
+            access.caller.tenant, scope and scope.scope_id, graph, communities
+        )
         with lease.transaction():
-            _store(access, scope, graph.digest, rows, now)
+            _replace_communities(access, scope, graph.digest, rows, now)
     except LeaseLost:
         raise
     except Exception as error:  # the other graphs are still analysed
         with lease.transaction():
-            _record_failure(access, scope, error)
+            _record_analysis_failure(access, scope, error)
         is_refused = isinstance(error, GraphTooLarge)
         totals["graphs_refused" if is_refused else "graphs_failed"] += 1
         return
@@ -133,13 +135,13 @@ def _analyse(
         totals["bridges"] += len(communities.bridges)
 
 
-def _read(access: TenantDb, scope_ids: Sequence[UUID]) -> AnalysisGraph:
+def _read_graph(access: TenantDb, scope_ids: Sequence[UUID]) -> AnalysisGraph:
     """The graph of these scopes. Raises GraphTooLarge."""
     with access.snapshot_transaction():
         graph = store_analytics.read_graph_within_limits(access, scope_ids, MAX_NODES, MAX_LINKS)
         if graph is not None:
             return graph
-        size = store_analytics.measure_graph(access, scope_ids)
+        size = store_analytics.count_nodes_and_edges(access, scope_ids)
     raise GraphTooLarge(
         f"The graph has {size.nodes} nodes and {size.edges} edges; at most {MAX_NODES} nodes and"
         f" {MAX_LINKS} pairs of nodes with edges are analysed. The communities found before stay."
@@ -153,19 +155,19 @@ def _detect_communities(graph: AnalysisGraph, counters: Counter[str]) -> Communi
     start = time.monotonic()
     groups = find_groups(graph.links)
     middle = time.monotonic()
-    communities = measure_communities(graph.links, groups)
+    communities = rank_nodes_and_score_bridges(graph.links, groups)
     counters["LabelPropagationMilliseconds"] += round((middle - start) * 1000)
     counters["BridgeScoreMilliseconds"] += round((time.monotonic() - middle) * 1000)
     return communities
 
 
-def _make_rows(
+def _make_community_rows(
     tenant: str, scope_id: UUID | None, graph: AnalysisGraph, communities: Communities
-) -> tuple[list[CommunityRow], list[MemberRow]]:
+) -> tuple[list[CommunityRow], list[CommunityMemberRow]]:
     """The rows of a graph's communities and of all nodes in them."""
     first_nodes = _index_nodes_by_vertex(graph)
     leaders = [first_nodes[group.nodes[0]] for group in communities.groups]
-    ids = [make_community_id(tenant, scope_id, node.type, node.identity) for node in leaders]
+    ids = [derive_community_id(tenant, scope_id, node.type, node.identity) for node in leaders]
     bridges, scores = communities.bridges, communities.bridge_scores
     rows = [
         CommunityRow(
@@ -182,7 +184,7 @@ def _make_rows(
         for rank, vertex in enumerate(group.nodes, 1)
     }
     members = [
-        MemberRow(node.node_id, *places[vertex], scores[vertex], vertex in bridges)
+        CommunityMemberRow(node.node_id, *places[vertex], scores[vertex], vertex in bridges)
         for node, vertex in zip(graph.nodes, graph.vertices, strict=True)
         if vertex in places
     ]
@@ -194,23 +196,23 @@ def _index_nodes_by_vertex(graph: AnalysisGraph) -> Mapping[int, GraphNode]:
     return dict(zip(graph.vertices, graph.nodes, strict=True))
 
 
-def _store(
+def _replace_communities(
     access: TenantDb,
-    scope: WaitingScope | None,
+    scope: ScopeToAnalyse | None,
     digest: bytes,
-    rows: tuple[Sequence[CommunityRow], Sequence[MemberRow]],
+    rows: tuple[Sequence[CommunityRow], Sequence[CommunityMemberRow]],
     now: datetime,
 ) -> None:
     """Replace the communities of a scope or of the tenant. In a transaction."""
-    _mark_analysed(access, scope, now, digest)
+    _mark_graph_analysed(access, scope, now, digest)
     if scope:
         store_analytics.replace_scope_communities(access, scope, *rows, now)
     else:
         store_analytics.replace_tenant_communities(access, digest, *rows, now)
 
 
-def _mark_analysed(
-    access: TenantDb, scope: WaitingScope | None, now: datetime, digest: bytes | None = None
+def _mark_graph_analysed(
+    access: TenantDb, scope: ScopeToAnalyse | None, now: datetime, digest: bytes | None = None
 ) -> None:
     """Record that a graph is analysed, and resolve its failure. In a transaction."""
     ref = scope.scope_id if scope else TENANT_REF
@@ -219,7 +221,9 @@ def _mark_analysed(
         store_analytics.mark_scope_analysed(access, scope, digest)
 
 
-def _record_failure(access: TenantDb, scope: WaitingScope | None, error: Exception) -> None:
+def _record_analysis_failure(
+    access: TenantDb, scope: ScopeToAnalyse | None, error: Exception
+) -> None:
     """Record a graph that could not be analysed as a failure that an admin can retry. A graph that
     is too large is not due again before it changes. In a transaction."""
     is_refused = isinstance(error, GraphTooLarge)

@@ -21,7 +21,7 @@ _networkx = cast("Any", networkx)  # networkx has no types
 _propagate = cast("Callable[..., Iterable[set[int]]]", _networkx.community.asyn_lpa_communities)
 
 
-class Link(NamedTuple):
+class WeightedLink(NamedTuple):
     """An edge between two nodes, whatever its direction."""
 
     first: int
@@ -56,14 +56,14 @@ class Communities:
         return frozenset(n for n, score in self.bridge_scores.items() if score >= BRIDGE_SCORE)
 
 
-def find_groups(links: Sequence[Link]) -> list[list[int]]:
+def find_groups(links: Sequence[WeightedLink]) -> list[list[int]]:
     """Find groups of at least two nodes, the largest first, with the nodes of each in order. The
     result depends on the numbers of the nodes, not on the order of the links."""
     groups = _join_fragments(links, _group_by_labels(links))
     return sorted(groups, key=lambda group: (-len(group), group[0]))
 
 
-def _group_by_labels(links: Sequence[Link]) -> list[list[int]]:
+def _group_by_labels(links: Sequence[WeightedLink]) -> list[list[int]]:
     """Groups by asynchronous label propagation (Raghavan, Albert and Kumara 2007)."""
     graph: Any = _networkx.Graph()
     graph.add_nodes_from(sorted({node for link in links for node in link[:2]}))
@@ -71,12 +71,12 @@ def _group_by_labels(links: Sequence[Link]) -> list[list[int]]:
     return [sorted(group) for group in _propagate(graph, weight="weight", seed=_SEED)]
 
 
-def _join_fragments(links: Sequence[Link], groups: list[list[int]]) -> list[list[int]]:
+def _join_fragments(links: Sequence[WeightedLink], groups: list[list[int]]) -> list[list[int]]:
     """Join each group that has more weight with one other group than within itself to that other
     group, until there is none. The smallest groups come first. Label propagation stops as soon as
     each node has most of its neighbours in its own group, and so leaves fragments of
     communities."""
-    within, between = _weigh_within_and_between(links, groups)
+    within, between = _sum_weights_within_and_between(links, groups)
     members = dict(enumerate(groups))
     waiting = deque(sorted(members, key=lambda group: (len(members[group]), members[group])))
     while waiting:
@@ -99,8 +99,8 @@ def _join_fragments(links: Sequence[Link], groups: list[list[int]]) -> list[list
     return [sorted(nodes) for nodes in members.values()]
 
 
-def _weigh_within_and_between(
-    links: Sequence[Link], groups: Sequence[Sequence[int]]
+def _sum_weights_within_and_between(
+    links: Sequence[WeightedLink], groups: Sequence[Sequence[int]]
 ) -> tuple[_Sums, _Pairs]:
     """The weight of the links within each group, and between each two groups, by their indexes."""
     place = {node: n for n, group in enumerate(groups) for node in group}
@@ -116,14 +116,16 @@ def _weigh_within_and_between(
     return within, between
 
 
-def measure_communities(links: Sequence[Link], groups: Sequence[Sequence[int]]) -> Communities:
+def rank_nodes_and_score_bridges(
+    links: Sequence[WeightedLink], groups: Sequence[Sequence[int]]
+) -> Communities:
     """Rank the nodes of each group, and compute the bridge scores."""
     place = {node: n for n, group in enumerate(groups) for node in group}
     weights: _Pairs = defaultdict(lambda: defaultdict(int))
     for first, second, weight in links:
         weights[first][place[second]] += weight
         weights[second][place[first]] += weight
-    _, between = _weigh_within_and_between(links, groups)
+    _, between = _sum_weights_within_and_between(links, groups)
     return Communities(
         [
             Community(

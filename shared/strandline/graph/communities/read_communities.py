@@ -16,7 +16,7 @@ from strandline.graph.communities.schemas import (
     CommunityDetail,
     CommunityNode,
     CommunityOut,
-    NeighbourOut,
+    NeighbourCommunityOut,
 )
 from strandline.graph.nodes.identity import format_node_id, parse_node_id
 from strandline.graph.nodes.node_types import NodeType
@@ -35,7 +35,7 @@ without a viewer."""
 
 
 @dataclass(frozen=True)
-class Community:
+class StoredCommunity:
     """A community, with the names of its first nodes."""
 
     community_id: UUID
@@ -50,17 +50,17 @@ class Community:
     analysed_at: datetime
 
 
-def list_largest(
+def list_largest_communities(
     access: TenantDb,
     kind: CommunityKind,
     node_id: UUID | None,
     after: tuple[int, UUID] | None,
     limit: int,
-) -> Sequence[Community]:
+) -> Sequence[StoredCommunity]:
     """The communities, the largest first; with `node_id`, those of that node's members. `after` is
     the size and the id of the last community of the previous page."""
     return access.fetch(
-        Community,
+        StoredCommunity,
         """
         with page as (
             select c.* from graph_all_communities c
@@ -95,12 +95,12 @@ def list_largest(
     )
 
 
-def list_by_id(
+def list_communities_by_id(
     access: TenantDb, kind: CommunityKind, community_ids: Sequence[UUID]
-) -> Sequence[Community]:
+) -> Sequence[StoredCommunity]:
     """Those of these communities that are in view."""
     return access.fetch(
-        Community,
+        StoredCommunity,
         """
         select c.community_id, c.scope_id, coalesce((
                 select array_agg(f.name order by f.rank) from (
@@ -131,7 +131,7 @@ class MemberNode:
     is_bridge: bool
 
 
-def list_members(
+def list_community_nodes(
     access: TenantDb, kind: CommunityKind, community_id: UUID, after_rank: int, limit: int
 ) -> Sequence[MemberNode]:
     """The nodes of a community that still hold, by rank."""
@@ -180,15 +180,15 @@ def list_communities(
 ) -> CommunitiesPage:
     """A page of communities, the largest first; with `node`, those that contain this node. Raises
     Invalid for a malformed node id, and Malformed for a cursor of another list."""
-    node_id = None if node is None else _parse_node(node)
+    node_id = None if node is None else _parse_node_id_filter(node)
     cursors = _make_cursors(access, kind, "list", node)
     position = cursors.decode(cursor)
     after = position and (position.seq, position.row_id)
-    rows = list_largest(access, kind, node_id, after, limit)
+    rows = list_largest_communities(access, kind, node_id, after, limit)
     last = rows[-1] if len(rows) == limit else None
     position = last and Position(_PG_SNAPSHOT, last.analysed_at, last.community_id, last.size)
     return CommunitiesPage(
-        communities=[CommunityOut.model_validate(_to_fields(row)) for row in rows],
+        communities=[CommunityOut.model_validate(_to_community_fields(row)) for row in rows],
         next_cursor=position and cursors.encode(position),
     )
 
@@ -198,27 +198,27 @@ def get_community(
 ) -> CommunityDetail:
     """One community in view, with its neighbours and a page of its nodes. Raises NotFound, and
     Malformed for a cursor of another list."""
-    matches = list_by_id(access, kind, [community_id])
+    matches = list_communities_by_id(access, kind, [community_id])
     if not matches:
         raise NotFound("There is no such community in view. Each analysis may replace communities.")
     (community,) = matches
     cursors = _make_cursors(access, kind, str(community_id), None)
     position = cursors.decode(cursor)
     after_rank = position.seq if position else 0
-    rows = list_members(access, kind, community_id, after_rank, limit)
+    rows = list_community_nodes(access, kind, community_id, after_rank, limit)
     last = rows[-1] if len(rows) == limit else None
     position = last and Position(_PG_SNAPSHOT, community.analysed_at, community_id, last.rank)
     return CommunityDetail.model_validate(
         {
-            **_to_fields(community),
-            "neighbours": _name_neighbours(access, kind, community),
-            "nodes": [_to_node(row) for row in rows],
+            **_to_community_fields(community),
+            "neighbours": _list_named_neighbours(access, kind, community),
+            "nodes": [_to_community_node(row) for row in rows],
             "next_cursor": position and cursors.encode(position),
         }
     )
 
 
-def _parse_node(node: str) -> UUID:
+def _parse_node_id_filter(node: str) -> UUID:
     try:
         return parse_node_id(node)[1]
     except NotFound:
@@ -234,7 +234,7 @@ def _make_cursors(access: TenantDb, kind: CommunityKind, name: str, node: str | 
     return Cursors(access.sealer, caller.tenant, list_name, caller.viewer, caller.writer, node)
 
 
-def _to_fields(community: Community) -> dict[str, object]:
+def _to_community_fields(community: StoredCommunity) -> dict[str, object]:
     fields = {name: value for name, value in vars(community).items() if name != "neighbours"}
     return {**fields, "name": name_community(community.names)}
 
@@ -257,22 +257,22 @@ def name_community(names: Sequence[str]) -> str:
     return ", ".join(first_names[:_MAX_NAMES]) or _NO_NAME
 
 
-def _name_neighbours(
-    access: TenantDb, kind: CommunityKind, community: Community
-) -> Sequence[NeighbourOut]:
+def _list_named_neighbours(
+    access: TenantDb, kind: CommunityKind, community: StoredCommunity
+) -> Sequence[NeighbourCommunityOut]:
     neighbours = [(UUID(other), weight) for other, weight in community.neighbours]
     names = {
         row.community_id: name_community(row.names)
-        for row in list_by_id(access, kind, [other for other, _ in neighbours])
+        for row in list_communities_by_id(access, kind, [other for other, _ in neighbours])
     }
     return [
-        NeighbourOut(community_id=other, name=names[other], weight=weight)
+        NeighbourCommunityOut(community_id=other, name=names[other], weight=weight)
         for other, weight in neighbours
         if other in names
     ]
 
 
-def _to_node(row: MemberNode) -> CommunityNode:
+def _to_community_node(row: MemberNode) -> CommunityNode:
     return CommunityNode.model_validate(
         {
             **vars(row),

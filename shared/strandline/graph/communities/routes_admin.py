@@ -37,7 +37,7 @@ def list_tenant_communities(request: Request) -> Response:
     """Communities of the tenant's whole graph, the largest first. It joins nodes that have the same
     name in several scopes. Needs a credential that is not bound to a user."""
     query = request.parse_query(TenantCommunitiesQuery)
-    access = _connect(request)
+    access = _connect_for_whole_tenant(request)
     page = read_communities.list_communities(
         access, "tenant", query.node_id, query.cursor, query.limit
     )
@@ -48,14 +48,14 @@ def get_tenant_community(request: Request) -> Response:
     """One community of the tenant's whole graph, with its neighbours and its nodes. Needs a
     credential that is not bound to a user."""
     query = request.parse_query(PagingQuery)
-    access, community_id = _connect(request), request.path_id("community_id")
+    access, community_id = _connect_for_whole_tenant(request), request.path_id("community_id")
     detail = read_communities.get_community(
         access, "tenant", community_id, query.cursor, query.limit
     )
     return json_response(detail)
 
 
-def _connect(request: Request) -> TenantDb:
+def _connect_for_whole_tenant(request: Request) -> TenantDb:
     """The database on behalf of the whole tenant: these communities contain names that no single
     user may see. Raises Forbidden."""
     if request.principal.user:

@@ -28,7 +28,7 @@ class TenantCommunitiesQuery(PagingQuery):
     """Only communities that contain this node: a node's id, such as `ent:018f…`."""
 
 
-class CommunityName(ResponseModel):
+class CommunityIdAndName(ResponseModel):
     """The id and the name of a community."""
 
     community_id: UUID
@@ -38,7 +38,7 @@ class CommunityName(ResponseModel):
     common."""
 
 
-class CommunityOut(CommunityName):
+class CommunityOut(CommunityIdAndName):
     """A group of nodes that are linked more strongly to each other than to others."""
 
     scope_id: UUID | None
@@ -57,7 +57,7 @@ class CommunitiesPage(ResponseModel):
     next_cursor: str | None
 
 
-class NeighbourOut(CommunityName):
+class NeighbourCommunityOut(CommunityIdAndName):
     """Another community that is joined to this one by edges."""
 
     weight: int
@@ -87,7 +87,7 @@ class CommunityNode(ResponseModel):
 class CommunityDetail(CommunityOut):
     """A community, its neighbours and a page of its nodes."""
 
-    neighbours: list[NeighbourOut]
+    neighbours: list[NeighbourCommunityOut]
     """The communities with the most weight of edges to this one, at most 20."""
     nodes: list[CommunityNode]
     """The nodes that still hold, by rank."""

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from strandline.db.connection import Connection
 from strandline.db.database import TenantDb
-from strandline.graph.communities.label_propagation import Link
+from strandline.graph.communities.label_propagation import WeightedLink
 from strandline.graph.nodes.node_types import NodeType
 from strandline.jobs.store_failures import ANALYZE_KIND
 from strandline.tenants.store_tuning import fetch_tenant_ids
@@ -28,7 +28,7 @@ def list_due_tenants(connection: Connection, now: datetime) -> list[str]:
 
 
 @dataclass(frozen=True)
-class WaitingScope:
+class ScopeToAnalyse:
     """A scope whose graph has changed, or whose last analysis failed."""
 
     scope_id: UUID
@@ -39,10 +39,10 @@ class WaitingScope:
     """The digest of the graph whose communities are stored."""
 
 
-def list_waiting(access: TenantDb) -> Sequence[WaitingScope]:
+def list_scopes_to_analyse(access: TenantDb) -> Sequence[ScopeToAnalyse]:
     """The tenant's scopes that wait, the longest waiting first."""
     return access.fetch(
-        WaitingScope,
+        ScopeToAnalyse,
         """
         select a.scope_id, a.participants, a.changes, a.digest from graph_analyses a
         where a.changes > a.analysed_changes or exists (
@@ -70,7 +70,7 @@ def enqueue_unanalysed_scopes(access: TenantDb, now: datetime) -> int:
 
 
 @dataclass(frozen=True)
-class TenantAnalysis:
+class TenantAnalysisState:
     """The state of the analysis of the tenant's whole graph."""
 
     scope_ids: list[UUID]
@@ -81,10 +81,10 @@ class TenantAnalysis:
     """Whether the last analysis failed."""
 
 
-def read_tenant_analysis(access: TenantDb) -> TenantAnalysis:
+def read_tenant_analysis_state(access: TenantDb) -> TenantAnalysisState:
     """Read the scopes and the state of the tenant's whole graph."""
     (row,) = access.fetch(
-        TenantAnalysis,
+        TenantAnalysisState,
         """
         select coalesce((select array_agg(scope_id order by scope_id) from graph_analyses), '{}')
                 as scope_ids,
@@ -121,7 +121,7 @@ class AnalysisGraph:
     nodes: Sequence[GraphNode]
     vertices: Sequence[int]
     """The number of each node's vertex."""
-    links: Sequence[Link]
+    links: Sequence[WeightedLink]
     """Between vertices."""
     digest: bytes
     """Equal for equal graphs."""
@@ -169,10 +169,10 @@ def read_graph_within_limits(
     )
     if len(rows) > max_links:
         return None
-    return _make_graph(nodes, [Link(row.first, row.second, row.weight) for row in rows])
+    return _make_graph(nodes, [WeightedLink(row.first, row.second, row.weight) for row in rows])
 
 
-def _make_graph(nodes: Sequence[GraphNode], links: Sequence[Link]) -> AnalysisGraph:
+def _make_graph(nodes: Sequence[GraphNode], links: Sequence[WeightedLink]) -> AnalysisGraph:
     vertices: list[int] = []
     digest = hashlib.sha256(f"{_DIGEST_VERSION} {len(nodes)}".encode())
     for n, node in enumerate(nodes):
@@ -193,7 +193,7 @@ class GraphSize:
     edges: int
 
 
-def measure_graph(access: TenantDb, scope_ids: Sequence[UUID]) -> GraphSize:
+def count_nodes_and_edges(access: TenantDb, scope_ids: Sequence[UUID]) -> GraphSize:
     """The size of the graph of these scopes."""
     (row,) = access.fetch(
         GraphSize,
@@ -219,7 +219,7 @@ class CommunityRow:
 
 
 @dataclass(frozen=True)
-class MemberRow:
+class CommunityMemberRow:
     """A node's place in a community, to be stored."""
 
     node_id: UUID
@@ -229,7 +229,7 @@ class MemberRow:
     is_bridge: bool
 
 
-def mark_scope_analysed(access: TenantDb, scope: WaitingScope, digest: bytes | None) -> None:
+def mark_scope_analysed(access: TenantDb, scope: ScopeToAnalyse, digest: bytes | None) -> None:
     """Record that the scope's graph is analysed, up to the changes that were read. With a `digest`,
     its communities will be replaced. In a transaction, before anything else: writers of the graph
     lock this row before the nodes."""
@@ -243,16 +243,16 @@ def mark_scope_analysed(access: TenantDb, scope: WaitingScope, digest: bytes | N
 
 def replace_scope_communities(
     access: TenantDb,
-    scope: WaitingScope,
+    scope: ScopeToAnalyse,
     communities: Sequence[CommunityRow],
-    members: Sequence[MemberRow],
+    members: Sequence[CommunityMemberRow],
     now: datetime,
 ) -> None:
     """Replace all communities of the scope. Nodes that were deleted in the meantime are left out.
     In a transaction, after `end_scope`."""
     own: dict[str, object] = {"scope_id": scope.scope_id, "participants": scope.participants}
     access.execute("delete from graph_communities where scope_id = %(scope_id)s", own)
-    for batch in _batches(communities):
+    for batch in _split_into_batches(communities):
         access.execute(
             """
             insert into graph_communities (tenant_id, community_id, scope_id, participants, size,
@@ -262,9 +262,9 @@ def replace_scope_communities(
             from jsonb_to_recordset(%(rows)s::jsonb) c
                 (community_id uuid, size int, bridges int, neighbours jsonb)
             """,
-            {**own, "now": now, "rows": _community_json(batch)},
+            {**own, "now": now, "rows": _encode_communities(batch)},
         )
-    for batch in _batches(members):
+    for batch in _split_into_batches(members):
         access.execute(
             """
             insert into graph_members (tenant_id, node_id, scope_id, participants, community_id,
@@ -275,7 +275,7 @@ def replace_scope_communities(
                 bridge_score float8, is_bridge boolean)
             join graph_nodes n on n.node_id = m.node_id
             """,
-            {**own, "rows": _member_json(batch)},
+            {**own, "rows": _encode_members(batch)},
         )
 
 
@@ -283,7 +283,7 @@ def replace_tenant_communities(
     access: TenantDb,
     digest: bytes,
     communities: Sequence[CommunityRow],
-    members: Sequence[MemberRow],
+    members: Sequence[CommunityMemberRow],
     now: datetime,
 ) -> None:
     """Replace all communities of the tenant's whole graph. Nodes that were deleted in the meantime
@@ -294,7 +294,7 @@ def replace_tenant_communities(
         {"digest": digest},
     )
     access.execute("delete from graph_tenant_communities", {})
-    for batch in _batches(communities):
+    for batch in _split_into_batches(communities):
         access.execute(
             """
             insert into graph_tenant_communities (tenant_id, community_id, size, bridges,
@@ -303,9 +303,9 @@ def replace_tenant_communities(
             from jsonb_to_recordset(%(rows)s::jsonb) c
                 (community_id uuid, size int, bridges int, neighbours jsonb)
             """,
-            {"now": now, "rows": _community_json(batch)},
+            {"now": now, "rows": _encode_communities(batch)},
         )
-    for batch in _batches(members):
+    for batch in _split_into_batches(members):
         access.execute(
             """
             insert into graph_tenant_members (tenant_id, node_id, community_id, rank, bridge_score,
@@ -315,18 +315,18 @@ def replace_tenant_communities(
                 bridge_score float8, is_bridge boolean)
             join graph_nodes n on n.node_id = m.node_id
             """,
-            {"rows": _member_json(batch)},
+            {"rows": _encode_members(batch)},
         )
 
 
-def _batches[Row](rows: Sequence[Row]) -> list[Sequence[Row]]:
+def _split_into_batches[Row](rows: Sequence[Row]) -> list[Sequence[Row]]:
     starts = range(0, len(rows), _ROWS_PER_STATEMENT)
     return [rows[start : start + _ROWS_PER_STATEMENT] for start in starts]
 
 
-def _community_json(rows: Sequence[CommunityRow]) -> str:
+def _encode_communities(rows: Sequence[CommunityRow]) -> str:
     return json.dumps([vars(row) for row in rows], default=str)
 
 
-def _member_json(rows: Sequence[MemberRow]) -> str:
+def _encode_members(rows: Sequence[CommunityMemberRow]) -> str:
     return json.dumps([vars(row) for row in rows], default=str)

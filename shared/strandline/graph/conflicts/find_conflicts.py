@@ -8,16 +8,16 @@ from strandline.embeddings.similarity_thresholds import thresholds_for
 from strandline.errors import Invalid
 from strandline.graph.conflicts import store_similar_facts
 from strandline.graph.conflicts.schemas import (
+    ComparedFactOut,
     ConflictOut,
     ConflictsOut,
     ConflictsRequest,
-    FactOut,
-    VerdictOut,
+    ContradictionVerdictOut,
 )
 from strandline.graph.conflicts.store_similar_facts import FactFilter, SimilarPair, SimilarPairs
-from strandline.graph.nodes.identity import format_node_id, hash_name, parse_node_id
-from strandline.graph.nodes.store_joined import JoinedNode, read_nodes
-from strandline.graph.search.search import Finder, get_joined_node
+from strandline.graph.nodes.identity import format_node_id, hash_normalised_name, parse_node_id
+from strandline.graph.nodes.store_joined import NodeAcrossScopes, read_nodes
+from strandline.graph.search.search import NodeFinder, require_node_across_scopes
 from strandline.llm.heuristic.contradiction import explain_contradiction
 from strandline.llm.tasks import LlmTasks
 from strandline.llm.types import TaskContext
@@ -29,20 +29,22 @@ _MAX_MODEL_PAIRS = 10
 
 
 @dataclass(frozen=True)
-class ModelJudge:
+class ContradictionJudge:
     """The language model that judges contradictions, where one is configured."""
 
     llm: LlmTasks
     task: TaskContext
 
-    def ask(self, first: str, second: str, participants: Sequence[str]) -> VerdictOut | None:
+    def judge_pair(
+        self, first: str, second: str, participants: Sequence[str]
+    ) -> ContradictionVerdictOut | None:
         """The model's verdict, or None if it gives no usable answer. The model sees the ids of only
         these participants."""
         task = replace(self.task, participants=tuple(participants))
         result = self.llm.contradicts(task, first, second)
         if result.fallback_reason is not None:
             return None
-        return VerdictOut(
+        return ContradictionVerdictOut(
             test="model", contradicts=result.value.contradicts, reason=None, model=result.model
         )
 
@@ -52,28 +54,28 @@ class ComparedStatement:
     """The statement that facts are compared with."""
 
     content: str
-    node: JoinedNode | None
+    node: NodeAcrossScopes | None
     """None: the statement is not stored."""
 
 
 @dataclass(frozen=True)
-class _Pair:
+class _FactPair:
     """Two facts, the newer one first, or the unstored statement and a fact."""
 
-    facts: tuple[FactOut, FactOut]
+    facts: tuple[ComparedFactOut, ComparedFactOut]
     similarity: float
     participants: frozenset[str]
 
 
 def find_conflicts(
-    finder: Finder, judge: ModelJudge, request: ConflictsRequest, tuning: Tuning
+    finder: NodeFinder, judge: ContradictionJudge, request: ConflictsRequest, tuning: Tuning
 ) -> ConflictsOut:
     """The contradictions that a request asks for, most similar first. Raises NotFound for a node
     that is not in view, and Invalid for one that is not a fact."""
     space = finder.embedder.space
     threshold = request.threshold or thresholds_for(space, tuning).conflict
     fact_filter = FactFilter(space, threshold, request.category)
-    subject = _find_subject(finder, request)
+    subject = _find_compared_statement(finder, request)
     degradations: list[str] = []
     if subject is None:
         similar = store_similar_facts.find_similar_among_newest(finder.access, fact_filter)
@@ -94,7 +96,7 @@ def find_conflicts(
 
 
 def find_similar_facts(
-    finder: Finder,
+    finder: NodeFinder,
     subject: ComparedStatement,
     vector: Sequence[float] | None,
     fact_filter: FactFilter,
@@ -109,7 +111,7 @@ def find_similar_facts(
         fact_filter,
         first_id=subject.node and subject.node.node_id,
         excluded_ids=subject.node.member_ids if subject.node else (),
-        name_hash=hash_name(subject.content),
+        name_hash=hash_normalised_name(subject.content),
     )
 
 
@@ -127,30 +129,33 @@ class JudgedPairs:
 
 
 def judge_pairs(
-    finder: Finder, judge: ModelJudge, similar: SimilarPairs, subject: ComparedStatement | None
+    finder: NodeFinder,
+    judge: ContradictionJudge,
+    similar: SimilarPairs,
+    subject: ComparedStatement | None,
 ) -> JudgedPairs:
     """Test pairs for contradictions. A pair without a first fact compares the subject with the
     second one."""
     conflicts: list[ConflictOut] = []
     candidates: list[ConflictOut] = []
     has_failed = False
-    pairs = _read_pairs(finder, similar.pairs, subject)
+    pairs = _read_facts_of_pairs(finder, similar.pairs, subject)
     for n, pair in enumerate(pairs):
         first, second = (fact.content for fact in pair.facts)
         reason = explain_contradiction(first, second)
         tests = [
-            VerdictOut(
+            ContradictionVerdictOut(
                 test="deterministic", contradicts=reason is not None, reason=reason, model=None
             )
         ]
         if judge.llm.has_model and n < _MAX_MODEL_PAIRS:
-            verdict = judge.ask(first, second, sorted(pair.participants))
+            verdict = judge.judge_pair(first, second, sorted(pair.participants))
             has_failed = has_failed or verdict is None
             tests += [verdict] if verdict else []
         if any(test.contradicts for test in tests):
-            conflicts.append(_to_conflict(pair, tests))
+            conflicts.append(_to_conflict_out(pair, tests))
         elif len(tests) == 1:
-            candidates.append(_to_conflict(pair, tests))
+            candidates.append(_to_conflict_out(pair, tests))
     notes = {
         "no_model": not judge.llm.has_model,
         "model_failed": has_failed,
@@ -161,40 +166,42 @@ def judge_pairs(
     return JudgedPairs(conflicts, candidates, [note for note, holds in notes.items() if holds])
 
 
-def _find_subject(finder: Finder, request: ConflictsRequest) -> ComparedStatement | None:
+def _find_compared_statement(
+    finder: NodeFinder, request: ConflictsRequest
+) -> ComparedStatement | None:
     if request.content is not None:
         return ComparedStatement(request.content, None)
     if request.node_id is None:
         return None
     if parse_node_id(request.node_id)[0] != "fact":
         raise Invalid("node_id: only facts are compared", field="node_id")
-    node = get_joined_node(finder.access, request.node_id, None)
+    node = require_node_across_scopes(finder.access, request.node_id, None)
     return ComparedStatement(node.name, node)
 
 
-def _read_pairs(
-    finder: Finder, similar: Sequence[SimilarPair], subject: ComparedStatement | None
-) -> list[_Pair]:
+def _read_facts_of_pairs(
+    finder: NodeFinder, similar: Sequence[SimilarPair], subject: ComparedStatement | None
+) -> list[_FactPair]:
     """The pairs whose facts are still in view."""
     ids = dict.fromkeys(i for pair in similar for i in (pair.first_id, pair.second_id) if i)
     nodes = {node.node_id: node for node in read_nodes(finder.access, list(ids), None)}
-    pairs = [_to_pair(item, nodes, subject, finder.access.caller.viewer) for item in similar]
+    pairs = [_to_fact_pair(item, nodes, subject, finder.access.caller.viewer) for item in similar]
     return [pair for pair in pairs if pair is not None]
 
 
-def _to_pair(
+def _to_fact_pair(
     item: SimilarPair,
-    nodes: Mapping[UUID, JoinedNode],
+    nodes: Mapping[UUID, NodeAcrossScopes],
     subject: ComparedStatement | None,
     viewer: Sequence[str],
-) -> _Pair | None:
+) -> _FactPair | None:
     second = nodes.get(item.second_id)
     if second is None:
         return None
     if item.first_id is None:
         assert subject is not None
         facts = _make_unstored_fact_out(subject.content), _to_fact_out(second)
-        return _Pair(facts, item.similarity, frozenset(second.participants).union(viewer))
+        return _FactPair(facts, item.similarity, frozenset(second.participants).union(viewer))
     first = nodes.get(item.first_id)
     if first is None:
         return None
@@ -202,11 +209,11 @@ def _to_pair(
         (first, second), key=lambda node: (node.updated_at, node.node_id), reverse=True
     )
     participants = frozenset(first.participants).union(second.participants)
-    return _Pair((_to_fact_out(newer), _to_fact_out(older)), item.similarity, participants)
+    return _FactPair((_to_fact_out(newer), _to_fact_out(older)), item.similarity, participants)
 
 
-def _to_fact_out(node: JoinedNode) -> FactOut:
-    return FactOut(
+def _to_fact_out(node: NodeAcrossScopes) -> ComparedFactOut:
+    return ComparedFactOut(
         id=format_node_id(node.type, node.node_id),
         content=node.name,
         confidence=node.confidence,
@@ -216,13 +223,13 @@ def _to_fact_out(node: JoinedNode) -> FactOut:
     )
 
 
-def _make_unstored_fact_out(content: str) -> FactOut:
-    return FactOut(
+def _make_unstored_fact_out(content: str) -> ComparedFactOut:
+    return ComparedFactOut(
         id=None, content=content, confidence=None, trust=None, valid_from=None, updated_at=None
     )
 
 
-def _to_conflict(pair: _Pair, tests: list[VerdictOut]) -> ConflictOut:
+def _to_conflict_out(pair: _FactPair, tests: list[ContradictionVerdictOut]) -> ConflictOut:
     newer, older = pair.facts
     if newer.id is None:
         suggestion = (

@@ -8,26 +8,26 @@ from strandline.embeddings.similarity_thresholds import thresholds_for
 from strandline.errors import NotFound
 from strandline.graph.conflicts.find_conflicts import (
     ComparedStatement,
-    ModelJudge,
+    ContradictionJudge,
     find_conflicts,
     find_similar_facts,
     judge_pairs,
 )
 from strandline.graph.conflicts.schemas import (
     Advice,
-    AdviceOut,
-    AnalyzeOut,
-    AnalyzeRequest,
+    AnalyzeBeforeStoringOut,
+    AnalyzeBeforeStoringRequest,
     ConflictOut,
     ConflictsOut,
     ConflictsRequest,
+    StoringAdviceOut,
 )
 from strandline.graph.conflicts.store_similar_facts import FactFilter
-from strandline.graph.nodes.identity import hash_name
+from strandline.graph.nodes.identity import hash_normalised_name
 from strandline.graph.nodes.node_types import NODE_TYPES
-from strandline.graph.search.routes import make_finder
+from strandline.graph.search.routes import make_node_finder
 from strandline.graph.search.schemas import FoundNode
-from strandline.graph.search.search import ALL_TYPES, Finder, read_matches
+from strandline.graph.search.search import ALL_TYPES, NodeFinder, read_matched_nodes
 from strandline.graph.search.store import NodeFilter
 from strandline.http.request import Request
 from strandline.http.routes_and_responses import Response, Route, json_response
@@ -42,22 +42,25 @@ _NEAR_TOPIC = 0.4
 
 
 def analyze_before_storing(
-    finder: Finder, judge: ModelJudge, request: AnalyzeRequest, tuning: Tuning
-) -> AnalyzeOut:
+    finder: NodeFinder,
+    judge: ContradictionJudge,
+    request: AnalyzeBeforeStoringRequest,
+    tuning: Tuning,
+) -> AnalyzeBeforeStoringOut:
     """Find stored nodes that concern a text, facts that contradict it, and advice on storing it.
     Stores nothing."""
     vector, degradations = embed_query(
         finder.embedder, request.content, finder.vector_timeout, "text"
     )
     narrowing = NodeFilter(ALL_TYPES)
-    matches = finder.find_by(request.content, vector, narrowing)
-    nodes = read_matches(finder.access, matches, narrowing, request.limit)
+    matches = finder.find_nodes_by_vector(request.content, vector, narrowing)
+    nodes = read_matched_nodes(finder.access, matches, narrowing, request.limit)
     subject = ComparedStatement(request.content, None)
     space = finder.embedder.space
     fact_filter = FactFilter(space, thresholds_for(space, tuning).conflict)
     similar = find_similar_facts(finder, subject, vector, fact_filter)
     judged = judge_pairs(finder, judge, similar, subject)
-    return AnalyzeOut(
+    return AnalyzeBeforeStoringOut(
         related=nodes,
         conflicts=judged.conflicts,
         candidates=judged.candidates[: request.limit],
@@ -69,10 +72,10 @@ def analyze_before_storing(
 
 def _list_advice(
     content: str, nodes: Sequence[FoundNode], conflicts: Sequence[ConflictOut]
-) -> list[AdviceOut]:
+) -> list[StoringAdviceOut]:
     """The advice on storing a text, the most important first."""
-    known_hash = hash_name(content)
-    same_ids = [node.id for node in nodes if hash_name(node.name) == known_hash]
+    known_hash = hash_normalised_name(content)
+    same_ids = [node.id for node in nodes if hash_normalised_name(node.name) == known_hash]
     fact_ids = [fact.id for c in conflicts for fact in c.facts if fact.id]
     entity_ids = [
         node.id
@@ -99,13 +102,13 @@ def _list_advice(
         ("low_trust", low_trust_ids, "These come from tools or documents. Give them less weight."),
     ]
     advice = [
-        AdviceOut(code=code, text=text, node_ids=list(dict.fromkeys(ids)))
+        StoringAdviceOut(code=code, text=text, node_ids=list(dict.fromkeys(ids)))
         for code, ids, text in findings
         if ids
     ]
     if not nodes:
         text = "Nothing related is known. If it will matter later, it is worth storing."
-        advice.append(AdviceOut(code="nothing_related", text=text, node_ids=[]))
+        advice.append(StoringAdviceOut(code="nothing_related", text=text, node_ids=[]))
     return advice
 
 
@@ -116,7 +119,7 @@ def post_conflicts(request: Request) -> Response:
     the 500 facts that changed last with each other. Nothing is stored."""
     query = request.parse_query(ParticipantsQuery)
     body = request.parse_body(ConflictsRequest)
-    finder = make_finder(request, query, body.participants)
+    finder = make_node_finder(request, query, body.participants)
     answer = find_conflicts(finder, _make_judge(request, finder), body, get_settings().tuning)
     _record_model_calls(request, finder)
     request.metrics |= {"ConflictsFound": len(answer.conflicts)}
@@ -127,8 +130,8 @@ def post_analyze(request: Request) -> Response:
     """Find stored facts and events that concern a text: related nodes, contradictions if it is a
     statement, and advice before it is stored. Nothing is stored."""
     query = request.parse_query(ParticipantsQuery)
-    body = request.parse_body(AnalyzeRequest)
-    finder = make_finder(request, query, body.participants)
+    body = request.parse_body(AnalyzeBeforeStoringRequest)
+    finder = make_node_finder(request, query, body.participants)
     answer = analyze_before_storing(
         finder, _make_judge(request, finder), body, get_settings().tuning
     )
@@ -141,7 +144,7 @@ def post_analyze(request: Request) -> Response:
     return json_response(answer)
 
 
-def _make_judge(request: Request, finder: Finder) -> ModelJudge:
+def _make_judge(request: Request, finder: NodeFinder) -> ContradictionJudge:
     task = TaskContext(
         tenant=finder.access.caller.tenant,
         # Not the scope: these calls must not use up the rate limit of the scope's fold.
@@ -149,10 +152,10 @@ def _make_judge(request: Request, finder: Finder) -> ModelJudge:
         participants=finder.access.caller.viewer,
         deadline=request.deadline,
     )
-    return ModelJudge(request.resources.llm, task)
+    return ContradictionJudge(request.resources.llm, task)
 
 
-def _record_model_calls(request: Request, finder: Finder) -> None:
+def _record_model_calls(request: Request, finder: NodeFinder) -> None:
     """Store the records and metrics of the model calls."""
     llm = request.resources.llm
     if llm.has_model:
@@ -162,7 +165,11 @@ def _record_model_calls(request: Request, finder: Finder) -> None:
 
 ROUTES = {
     "POST /api/v1/graph/analyze": Route(
-        post_analyze, "read", {200: AnalyzeOut}, query=ParticipantsQuery, body=AnalyzeRequest
+        post_analyze,
+        "read",
+        {200: AnalyzeBeforeStoringOut},
+        query=ParticipantsQuery,
+        body=AnalyzeBeforeStoringRequest,
     ),
     "POST /api/v1/graph/conflicts": Route(
         post_conflicts,

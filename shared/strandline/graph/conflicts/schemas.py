@@ -48,7 +48,7 @@ class ConflictsRequest(RequestModel):
         return self
 
 
-class FactOut(ResponseModel):
+class ComparedFactOut(ResponseModel):
     """One side of a contradiction."""
 
     id: str | None
@@ -60,7 +60,7 @@ class FactOut(ResponseModel):
     updated_at: datetime | None
 
 
-class VerdictOut(ResponseModel):
+class ContradictionVerdictOut(ResponseModel):
     """The result of one test of two facts."""
 
     test: Literal["deterministic", "model"]
@@ -74,11 +74,11 @@ class VerdictOut(ResponseModel):
 class ConflictOut(ResponseModel):
     """Two similar facts, and what tests say about them."""
 
-    facts: list[FactOut]
+    facts: list[ComparedFactOut]
     """The two facts, the newer one first."""
     similarity: float
     """The cosine of their vectors."""
-    tests: list[VerdictOut]
+    tests: list[ContradictionVerdictOut]
     """The result of the deterministic test, and of the model's if one is configured and
     answered."""
     suggestion: str
@@ -106,7 +106,7 @@ class ConflictsOut(ResponseModel):
     the most similar were tested. `cut_by_limit`: there are more contradictions."""
 
 
-class AnalyzeRequest(RequestModel):
+class AnalyzeBeforeStoringRequest(RequestModel):
     """A text that a caller considers storing."""
 
     content: str = Field(min_length=1, max_length=8000)
@@ -119,7 +119,7 @@ class AnalyzeRequest(RequestModel):
     """The maximum number of related nodes."""
 
 
-class AdviceOut(ResponseModel):
+class StoringAdviceOut(ResponseModel):
     """One piece of advice before storing."""
 
     code: Advice
@@ -128,14 +128,14 @@ class AdviceOut(ResponseModel):
     """The nodes that it concerns."""
 
 
-class AnalyzeOut(ResponseModel):
+class AnalyzeBeforeStoringOut(ResponseModel):
     """Stored facts and events that concern a text, and advice before it is stored."""
 
     related: list[FoundNode]
     conflicts: list[ConflictOut]
     candidates: list[ConflictOut]
     """Similar facts as in `candidates` of conflicts: judge them yourself."""
-    weigh: list[AdviceOut]
+    weigh: list[StoringAdviceOut]
     store_as: list[str]
     """How to store the parts that are worth it: the fields of `POST /api/v1/graph/nodes`, by
     type."""

@@ -24,10 +24,10 @@ from strandline.graph.fields.schemas import (
 from strandline.graph.fields.store_read import (
     FieldPageQuery,
     FieldRow,
-    JoinedTopic,
     RevisionPageQuery,
     RevisionRow,
     RevisionWithCounts,
+    TopicAcrossScopes,
 )
 from strandline.graph.nodes.identity import format_node_id, parse_node_id
 from strandline.log.read import fit_to_page
@@ -38,7 +38,7 @@ from strandline.observability import logger
 
 def list_fields(access: TenantDb, topic_id: str, query: FieldsQuery, now: datetime) -> TopicFields:
     """The fields of a topic, joined over the topics of its name in view. Raises NotFound."""
-    node_id, topic = _get_topic(access, topic_id, query.as_of)
+    node_id, topic = _require_topic(access, topic_id, query.as_of)
     page = FieldPageQuery(
         topic_id=node_id,
         at=query.as_of or now,
@@ -48,7 +48,7 @@ def list_fields(access: TenantDb, topic_id: str, query: FieldsQuery, now: dateti
         with_values=query.detail == "current",
     )
     rows = store_read.list_fields(access, page, PAGE_BYTES)
-    fields = fit_to_page(map(_to_state, rows[: query.limit]))
+    fields = fit_to_page(map(_to_field_state, rows[: query.limit]))
     has_more = bool(rows) and rows[0].available > len(fields)
     return TopicFields(
         topic_id=format_node_id("topic", node_id),
@@ -66,7 +66,7 @@ def get_field(
 ) -> FieldHistory:
     """A field of a topic with its revisions, newest first. Raises NotFound, and Malformed for an
     invalid cursor."""
-    node_id, _ = _get_topic(access, topic_id, query.as_of)
+    node_id, _ = _require_topic(access, topic_id, query.as_of)
     page = FieldPageQuery(node_id, at=query.as_of or now, as_of=query.as_of, field=field)
     rows = store_read.list_fields(access, page, PAGE_BYTES)
     if not rows:
@@ -82,17 +82,17 @@ def get_field(
             revision_page, at=before.at, node_id=before.row_id, revision=before.seq
         )
     result = store_read.list_revisions(access, revision_page, PAGE_BYTES)
-    history = fit_to_page(map(_to_revision, result.rows[: query.limit]))
+    history = fit_to_page(map(_to_revision_out, result.rows[: query.limit]))
     return FieldHistory(
-        **vars(_to_state(rows[0])),
+        **vars(_to_field_state(rows[0])),
         topic_id=format_node_id("topic", node_id),
         revisions=result.rows[0].total if result.rows else 0,
         history=history,
-        next_cursor=_next_cursor(cursors, result.pg_snapshot, result.rows, len(history)),
+        next_cursor=_make_next_cursor(cursors, result.pg_snapshot, result.rows, len(history)),
     )
 
 
-def record_read(access: TenantDb, states: Sequence[FieldState], now: datetime) -> bool:
+def record_fields_read(access: TenantDb, states: Sequence[FieldState], now: datetime) -> bool:
     """Record that an answer contained the values of these fields. This raises their salience once
     uses are folded. A failure here does not affect the answer, which is already built. Returns
     False if nothing was recorded."""
@@ -130,7 +130,9 @@ def try_parse_topic_id(text: str) -> UUID | None:
     return node_id if node_type == "topic" else None
 
 
-def _get_topic(access: TenantDb, text: str, as_of: datetime | None) -> tuple[UUID, JoinedTopic]:
+def _require_topic(
+    access: TenantDb, text: str, as_of: datetime | None
+) -> tuple[UUID, TopicAcrossScopes]:
     node_id = try_parse_topic_id(text)
     topic = store_read.get_topic(access, node_id, as_of) if node_id else None
     if node_id is None or topic is None:
@@ -138,21 +140,21 @@ def _get_topic(access: TenantDb, text: str, as_of: datetime | None) -> tuple[UUI
     return node_id, topic
 
 
-def _to_state(row: FieldRow) -> FieldState:
+def _to_field_state(row: FieldRow) -> FieldState:
     fields = {field.name: getattr(row, field.name) for field in dataclasses.fields(RevisionRow)}
     return FieldState(
         field=row.field,
         field_type=row.field_type,
         salience=row.salience,
-        current=None if row.node_id is None else _to_revision(RevisionRow(**fields)),
+        current=None if row.node_id is None else _to_revision_out(RevisionRow(**fields)),
     )
 
 
-def _to_revision(row: RevisionRow) -> RevisionOut:
+def _to_revision_out(row: RevisionRow) -> RevisionOut:
     return RevisionOut.model_validate(to_revision_fields(row))
 
 
-def _next_cursor(
+def _make_next_cursor(
     cursors: Cursors, pg_snapshot: str, rows: Sequence[RevisionWithCounts], count: int
 ) -> str | None:
     """The cursor of the page after `count` of these rows, or None at the end of the list."""

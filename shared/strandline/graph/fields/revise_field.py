@@ -17,18 +17,18 @@ from strandline.graph.fields import store_write
 from strandline.graph.fields.read_fields import to_revision_fields, try_parse_topic_id
 from strandline.graph.fields.schemas import RevisionRequest, StoredRevision, parse_field_name
 from strandline.graph.fields.store_read import RevisionRow
-from strandline.graph.fields.store_write import FieldBefore, NewRevision
+from strandline.graph.fields.store_write import NewestFieldRevision, NewRevision
 from strandline.graph.nodes import store_read_nodes
-from strandline.graph.nodes.identity import normalise
+from strandline.graph.nodes.identity import normalise_name
 from strandline.graph.nodes.observations import (
     UPKEEP,
     EdgeObservation,
     NodeObservation,
-    Source,
-    combines_by_halving_by_default,
+    ObservationSource,
+    combines_confidences_by_halving_by_default,
 )
 from strandline.graph.nodes.schemas import MAX_NODE_BYTES
-from strandline.graph.nodes.store_observations import lock_scopes, write_observations
+from strandline.graph.nodes.store_observations import lock_scope_graphs, write_observations
 from strandline.graph.nodes.store_read_nodes import ScopeNode
 from strandline.http.writer import Writer
 from strandline.log.append_state import AppendResult
@@ -41,7 +41,7 @@ from strandline.log.statement_events import (
 
 
 @dataclass(frozen=True)
-class _Revision:
+class _ResolvedRevision:
     """The contents of a request."""
 
     topic: ScopeNode
@@ -64,13 +64,15 @@ def revise_field(
     Raises NotFound for a topic that not all participants can see; StateConflict for a topic of
     other participants; Invalid, which names a field; and the errors of an append.
     """
-    revision = _resolve(writer, topic_id, parse_field_name(field), body)
-    batch = build_statements(writer.principal, [_make_statement(revision, key)])
+    revision = _resolve_topics(writer, topic_id, parse_field_name(field), body)
+    batch = build_statements(writer.principal, [_make_log_statement(revision, key)])
     access = writer.connect()
     rows: list[RevisionRow] = []
 
     def write_rows(results: Sequence[AppendResult]) -> None:
-        rows.append(_write_rows(access, revision, make_source_of_statement(batch, 0, results[0])))
+        rows.append(
+            _write_revision_rows(access, revision, make_source_of_statement(batch, 0, results[0]))
+        )
 
     (result,) = store_statements(
         writer.quotas, writer.work_queue, access, batch, write_rows, writer.deadline
@@ -85,7 +87,9 @@ def revise_field(
     return answer, result.is_replay
 
 
-def _resolve(writer: Writer, topic_id: str, field: str, body: RevisionRequest) -> _Revision:
+def _resolve_topics(
+    writer: Writer, topic_id: str, field: str, body: RevisionRequest
+) -> _ResolvedRevision:
     """Resolve the topics that a request names, within the view that all its participants share."""
     scope = require_writable_scope(writer, body.participants)
     node_id, ref_id = try_parse_topic_id(topic_id), try_parse_topic_id(body.ref_topic_id or "")
@@ -102,10 +106,14 @@ def _resolve(writer: Writer, topic_id: str, field: str, body: RevisionRequest) -
             " name among these",
             field="participants",
         )
-    return _Revision(topic, field, _check_ref(body, topic, ref_id and nodes.get(ref_id)), body)
+    return _ResolvedRevision(
+        topic, field, _require_ref_topic(body, topic, ref_id and nodes.get(ref_id)), body
+    )
 
 
-def _check_ref(body: RevisionRequest, topic: ScopeNode, ref: ScopeNode | None) -> ScopeNode | None:
+def _require_ref_topic(
+    body: RevisionRequest, topic: ScopeNode, ref: ScopeNode | None
+) -> ScopeNode | None:
     if body.ref_topic_id is None:
         return None
     if ref is None or ref.type != "topic":
@@ -113,12 +121,12 @@ def _check_ref(body: RevisionRequest, topic: ScopeNode, ref: ScopeNode | None) -
             "ref_topic_id: is not the id of a topic that all participants can see",
             field="ref_topic_id",
         )
-    if normalise(ref.name) == normalise(topic.name):
+    if normalise_name(ref.name) == normalise_name(topic.name):
         raise Invalid("ref_topic_id: leads to the topic itself", field="ref_topic_id")
     return ref
 
 
-def _make_statement(revision: _Revision, key: str | None) -> GraphStatement:
+def _make_log_statement(revision: _ResolvedRevision, key: str | None) -> GraphStatement:
     body, topic = revision.body, revision.topic.name
     return GraphStatement(
         participants=body.participants,
@@ -126,13 +134,13 @@ def _make_statement(revision: _Revision, key: str | None) -> GraphStatement:
         content=write_field_sentence(
             topic, revision.field, body.value, body.why_changed, body.impact_expected
         ),
-        operation={"revise": _make_operation(revision)},
+        operation={"revise": _describe_revision_for_log(revision)},
         speaker=body.speaker,
         key=key,
     )
 
 
-def _make_operation(revision: _Revision) -> Mapping[str, Any]:
+def _describe_revision_for_log(revision: _ResolvedRevision) -> Mapping[str, Any]:
     """The revision for the statement's operation: topics of the scope by their names."""
     names = {"valid_from", "why_changed", "impact_expected", "field_type"}
     operation = {
@@ -152,20 +160,22 @@ def _make_operation(revision: _Revision) -> Mapping[str, Any]:
     return operation
 
 
-def _write_rows(access: TenantDb, revision: _Revision, source: Source) -> RevisionRow:
+def _write_revision_rows(
+    access: TenantDb, revision: _ResolvedRevision, source: ObservationSource
+) -> RevisionRow:
     """Store a statement's topic, field and revision. Rows that exist already stay unchanged.
     Writers of a scope run one after the other."""
-    lock_scopes(access, [source.scope_id])
-    existing = store_write.find_revision(access, source.source_id)
+    lock_scope_graphs(access, [source.scope_id])
+    existing = store_write.find_revision_of_statement(access, source.source_id)
     if existing:
         return existing
     topic, body = revision.topic, revision.body
-    before = store_write.read_field_before(access, topic.node_id, revision.field)
+    before = store_write.read_newest_field_revision(access, topic.node_id, revision.field)
     if before is None:  # its last source was replaced in the meantime
         raise NotFound("there is no such topic in view")
     if before.event_id:
-        store_write.drop_observation(access, topic.node_id, before.event_id)
-    ref_id = _write_observations(access, revision, source, before)
+        store_write.delete_topic_observation(access, topic.node_id, before.event_id)
+    ref_id = _write_topic_observations(access, revision, source, before)
     return store_write.add_revision(
         access,
         NewRevision(
@@ -185,8 +195,11 @@ def _write_rows(access: TenantDb, revision: _Revision, source: Source) -> Revisi
     )
 
 
-def _write_observations(
-    access: TenantDb, revision: _Revision, source: Source, before: FieldBefore
+def _write_topic_observations(
+    access: TenantDb,
+    revision: _ResolvedRevision,
+    source: ObservationSource,
+    before: NewestFieldRevision,
 ) -> UUID | None:
     """Store a statement's observations of the topic and of its relation to another topic. Returns
     the topic that the field refers to."""
@@ -210,7 +223,7 @@ def _write_observations(
     stays = not revision.is_ref_given or (
         ref is not None
         and before.ref_name is not None
-        and normalise(ref.name) == normalise(before.ref_name)
+        and normalise_name(ref.name) == normalise_name(before.ref_name)
     )
     if ref and not stays:
         own_id = ref.node_id if ref.scope_id == topic.scope_id else None
@@ -219,7 +232,7 @@ def _write_observations(
         until = body.valid_from or source.valid_from
         patch = {**UPKEEP, "valid_to": until.isoformat(), "reason": body.why_changed}
         relate(before.ref_name, before.ref_id, patch)
-    halves = combines_by_halving_by_default()
+    halves = combines_confidences_by_halving_by_default()
     node_ids = write_observations(access, nodes, edges, combines_by_halving=halves).node_ids
     if stays:
         return before.ref_id

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from strandline.errors import Conflict, Forbidden, Gone, Invalid, StateConflict
-from strandline.graph.fields.read_fields import get_field, list_fields, record_read
+from strandline.graph.fields.read_fields import get_field, list_fields, record_fields_read
 from strandline.graph.fields.revise_field import revise_field
 from strandline.graph.fields.schemas import (
     FieldHistory,
@@ -46,7 +46,7 @@ def get_topic_fields(request: Request) -> Response:
     query, now = request.parse_query(FieldsQuery), datetime.now(UTC)
     access = request.connect_reader(query)
     answer = list_fields(access, request.path_parameter("topic_id"), query, now)
-    is_recorded = record_read(access, answer.fields, now)
+    is_recorded = record_fields_read(access, answer.fields, now)
     request.metrics["RecallsNotRecorded"] = int(not is_recorded)
     return json_response(answer)
 
@@ -63,7 +63,7 @@ def get_topic_field(request: Request) -> Response:
     except Invalid:
         field = ""  # no field has this name
     answer = get_field(access, topic_id, field, query, now)
-    is_recorded = bool(query.cursor) or record_read(access, [answer], now)
+    is_recorded = bool(query.cursor) or record_fields_read(access, [answer], now)
     request.metrics["RecallsNotRecorded"] = int(not is_recorded)
     return json_response(answer)
 

@@ -13,7 +13,7 @@ MAX_SERVED = 500
 
 
 @dataclass(frozen=True)
-class JoinedTopic:
+class TopicAcrossScopes:
     """A topic, joined over the scopes in view."""
 
     name: str
@@ -23,11 +23,11 @@ class JoinedTopic:
     member_ids: list[UUID]
 
 
-def get_topic(access: TenantDb, topic_id: UUID, as_of: datetime | None) -> JoinedTopic | None:
+def get_topic(access: TenantDb, topic_id: UUID, as_of: datetime | None) -> TopicAcrossScopes | None:
     """The topic with this id, joined with the topics of its name in view. None if it is not in
     view, is not a topic or did not exist yet."""
     rows = access.fetch(
-        JoinedTopic,
+        TopicAcrossScopes,
         """
         with members as materialized (
             select node_id from topic_members(%(topic_id)s, %(as_of)s::timestamptz))

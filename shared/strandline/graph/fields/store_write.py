@@ -9,7 +9,7 @@ from uuid import UUID
 
 from strandline.db.database import TenantDb
 from strandline.graph.fields.store_read import RevisionRow
-from strandline.graph.nodes.store_observations import lock_scopes
+from strandline.graph.nodes.store_observations import lock_scope_graphs
 from strandline.recall.store_importance import FoldedAnswer
 
 FIRST_SALIENCE = 1.0
@@ -37,7 +37,7 @@ class NewRevision:
     recorded_at: datetime
 
 
-def find_revision(access: TenantDb, event_id: UUID) -> RevisionRow | None:
+def find_revision_of_statement(access: TenantDb, event_id: UUID) -> RevisionRow | None:
     """The revision that a statement stored."""
     rows = access.fetch(
         RevisionRow,
@@ -50,7 +50,7 @@ def find_revision(access: TenantDb, event_id: UUID) -> RevisionRow | None:
 
 
 @dataclass(frozen=True)
-class FieldBefore:
+class NewestFieldRevision:
     """A field's newest revision. Without values if the topic does not have the field yet."""
 
     event_id: UUID | None
@@ -58,10 +58,12 @@ class FieldBefore:
     ref_name: str | None
 
 
-def read_field_before(access: TenantDb, node_id: UUID, field: str) -> FieldBefore | None:
+def read_newest_field_revision(
+    access: TenantDb, node_id: UUID, field: str
+) -> NewestFieldRevision | None:
     """The newest revision of a topic's field. None if the topic does not exist any more."""
     rows = access.fetch(
-        FieldBefore,
+        NewestFieldRevision,
         """
         select r.event_id, ref.node_id as ref_id, ref.name as ref_name
         from graph_nodes g
@@ -77,7 +79,7 @@ def read_field_before(access: TenantDb, node_id: UUID, field: str) -> FieldBefor
     return rows[0] if rows else None
 
 
-def drop_observation(access: TenantDb, node_id: UUID, event_id: UUID) -> None:
+def delete_topic_observation(access: TenantDb, node_id: UUID, event_id: UUID) -> None:
     """Delete a revision's observation of its topic, before the field's next revision adds its own.
     In a transaction in which the topic is then computed. So a topic has one observation of each
     field, and computing it costs the same after any number of revisions."""
@@ -143,7 +145,7 @@ class _FieldUses:
     uses: int
 
 
-def raise_salience(access: TenantDb, answers: Sequence[FoldedAnswer]) -> None:
+def raise_salience_of_used_fields(access: TenantDb, answers: Sequence[FoldedAnswer]) -> None:
     """Raise the salience of the fields whose revisions these answers contained, once for each
     answer, and of their topics. In a transaction."""
     rows = [
@@ -165,7 +167,7 @@ def raise_salience(access: TenantDb, answers: Sequence[FoldedAnswer]) -> None:
     )
     if not field_uses:
         return
-    lock_scopes(access, {row.scope_id for row in field_uses})
+    lock_scope_graphs(access, {row.scope_id for row in field_uses})
     uses = [
         {"node_id": str(row.node_id), "field": row.field, "uses": row.uses} for row in field_uses
     ]

@@ -12,24 +12,24 @@ from strandline.cursors import is_pg_snapshot
 from strandline.db.database import TenantDb
 from strandline.errors import Malformed, NotFound
 from strandline.graph.lists.schemas import (
-    HistoryQuery,
+    FactInLineage,
     NodeHistory,
+    NodeHistoryQuery,
+    NodeObservationOut,
     NodePage,
     NodesQuery,
-    Observation,
-    Revision,
 )
-from strandline.graph.lists.store import ListedNode, ListKey, NodePageQuery, list_nodes
+from strandline.graph.lists.store import ListedNode, NodeListFilter, NodeListPosition, list_nodes
 from strandline.graph.lists.store_node_history import (
-    HistoryKey,
+    HistoryPosition,
     ObservationRow,
     list_fact_lineage,
     list_observations,
 )
 from strandline.graph.nodes.answers import to_node_out
 from strandline.graph.nodes.identity import format_node_id
-from strandline.graph.nodes.node_types import NODE_TYPES, NodeType, to_api_fields
-from strandline.graph.nodes.store_read_nodes import NodeRow, find_joined_node
+from strandline.graph.nodes.node_types import NODE_TYPES, NodeType, to_api_field_names
+from strandline.graph.nodes.store_read_nodes import NodeRow, find_node_across_scopes
 from strandline.log.read import fit_to_page
 from strandline.log.store_erasure_marks import refuse_erased_since
 from strandline.sealing import UnsealError
@@ -86,7 +86,7 @@ def list_node_page(
     filters = query.model_dump(mode="json", exclude={"participants", "limit", "cursor"})
     cursors = ListCursors(access, "graph/nodes", filters)
     after = cursors.decode(query.cursor, _parse_list_position)
-    list_filter = NodePageQuery(
+    list_filter = NodeListFilter(
         query.type,
         query.category,
         query.status,
@@ -116,17 +116,19 @@ def _encode_list_cursor(cursors: ListCursors, row: ListedNode) -> str:
     return cursors.encode(row.pg_snapshot, row.read_at.isoformat(), *place)
 
 
-def _parse_list_position(fields: Sequence[Any]) -> tuple[datetime, ListKey]:
+def _parse_list_position(fields: Sequence[Any]) -> tuple[datetime, NodeListPosition]:
     read_at, number, text, node_id = fields
-    return datetime.fromisoformat(read_at), ListKey(float(number), str(text), UUID(node_id))
+    return datetime.fromisoformat(read_at), NodeListPosition(
+        float(number), str(text), UUID(node_id)
+    )
 
 
-def read_history(
-    access: TenantDb, node_type: NodeType, node_id: UUID, query: HistoryQuery
+def read_node_history(
+    access: TenantDb, node_type: NodeType, node_id: UUID, query: NodeHistoryQuery
 ) -> NodeHistory:
     """The observations about a node in view, and for a fact its chain of revisions. Raises
     NotFound, Malformed for an invalid cursor, and Gone for a cursor from before an erasure."""
-    node = find_joined_node(access, node_id, None)
+    node = find_node_across_scopes(access, node_id, None)
     if node is None or node.type != node_type:
         raise NotFound("there is no such node in view")
     cursors = ListCursors(access, "graph/history", node_id)
@@ -150,20 +152,20 @@ def _encode_history_cursor(cursors: ListCursors, row: ObservationRow) -> str:
     return cursors.encode(row.pg_snapshot, *key)
 
 
-def _parse_history_key(fields: Sequence[Any]) -> HistoryKey:
+def _parse_history_key(fields: Sequence[Any]) -> HistoryPosition:
     observed_at, source_id, target_id = fields
-    return HistoryKey(datetime.fromisoformat(observed_at), UUID(source_id), UUID(target_id))
+    return HistoryPosition(datetime.fromisoformat(observed_at), UUID(source_id), UUID(target_id))
 
 
-def _to_observation(node: NodeRow, row: ObservationRow) -> Observation:
+def _to_observation(node: NodeRow, row: ObservationRow) -> NodeObservationOut:
     changes = {name: value for name, value in row.patch.items() if name not in _CONTROL_FIELDS}
-    changes = to_api_fields(node.type, changes)
+    changes = to_api_field_names(node.type, changes)
     if changes.get("valid_to"):
         changes["valid_to"] = datetime.fromisoformat(changes["valid_to"])
     if "identity" in row.patch:
         into = row.merged_into
         changes["merged_into"] = format_node_id(node.type, into) if into else None
-    return Observation(
+    return NodeObservationOut(
         member=format_node_id(node.type, row.target_id),
         source_kind="statement" if row.source_version is None else "chain",
         source_id=row.source_id,
@@ -179,11 +181,11 @@ def _to_observation(node: NodeRow, row: ObservationRow) -> Observation:
     )
 
 
-def _read_fact_lineage(access: TenantDb, node: NodeRow) -> list[Revision]:
+def _read_fact_lineage(access: TenantDb, node: NodeRow) -> list[FactInLineage]:
     if not NODE_TYPES[node.type].is_invalidable:
         return []
     return [
-        Revision(
+        FactInLineage(
             id=format_node_id(node.type, row.node_id),
             content=row.content,
             valid_from=row.valid_from,

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from strandline.db.database import TenantDb
 from strandline.graph.changes.schemas import MergeProposal, MergeProposals, MergeProposalsQuery
-from strandline.graph.nodes.identity import format_node_id, normalise
+from strandline.graph.nodes.identity import format_node_id, normalise_name
 from strandline.graph.nodes.node_types import NodeType
 
 MAX_COMPARED = 500
@@ -18,7 +18,7 @@ MAX_NODES_READ = 5000
 
 
 @dataclass(frozen=True)
-class ComparedNode:
+class MergeCandidate:
     """A node that may be the same as another node of its scope and type."""
 
     node_id: UUID
@@ -35,11 +35,11 @@ class ComparedNode:
 
 def list_nodes_to_compare(
     access: TenantDb, scope_id: UUID | None, *, archived: bool, per_type: int, limit: int
-) -> Sequence[ComparedNode]:
+) -> Sequence[MergeCandidate]:
     """The nodes to compare, without facts: the newest `per_type` of each scope and type, and one
     more if it exists, at most `limit` in all."""
     return access.fetch(
-        ComparedNode,
+        MergeCandidate,
         """
         select * from (
             select node_id, scope_id, participants, type, name, identity, weight, created_at,
@@ -65,7 +65,7 @@ class PairCosine:
     cosine: float
 
 
-def list_cosines(
+def list_node_pairs_by_cosine(
     access: TenantDb, node_ids: Sequence[UUID], space: str, min_cosine: float
 ) -> Sequence[PairCosine]:
     """The pairs of these nodes, within one scope and type, whose vectors have at least this
@@ -90,12 +90,12 @@ def list_cosines(
 def split_trigrams(name: str) -> frozenset[str]:
     """The groups of three characters of each word. Each word is padded with two spaces before it
     and one after it, so that its beginning weighs more."""
-    words = normalise(name).split()
+    words = normalise_name(name).split()
     padded_words = (f"  {word} " for word in words)
     return frozenset(word[i : i + 3] for word in padded_words for i in range(len(word) - 2))
 
 
-def find_near_names[Key: Hashable](
+def find_similar_name_pairs[Key: Hashable](
     names: Mapping[Key, str], min_similarity: float
 ) -> Iterator[tuple[Key, Key, float]]:
     """The pairs of names that have at least this similarity, each pair once, with the similarity
@@ -128,14 +128,15 @@ def propose_merges(
     nodes = {row.node_id: row for row in sample}
     cosines = {
         (pair.first_id, pair.second_id): pair.cosine
-        for pair in list_cosines(access, list(nodes), space, min_cosine)
+        for pair in list_node_pairs_by_cosine(access, list(nodes), space, min_cosine)
     }
     names = {
-        _sort_pair(a, b): score for a, b, score in _compare_names(sample, query.min_similarity)
+        _sort_pair(a, b): score
+        for a, b, score in _find_similar_unmerged_pairs(sample, query.min_similarity)
     }
     pairs = sorted(names.keys() | cosines.keys())
     proposals = [
-        _propose(nodes[a], nodes[b], names.get((a, b)), cosines.get((a, b))) for a, b in pairs
+        _make_proposal(nodes[a], nodes[b], names.get((a, b)), cosines.get((a, b))) for a, b in pairs
     ]
     proposals.sort(key=lambda one: max(one.similarity, one.cosine or 0.0), reverse=True)
     return MergeProposals(
@@ -149,20 +150,20 @@ def _sort_pair(a: UUID, b: UUID) -> tuple[UUID, UUID]:
     return (a, b) if a < b else (b, a)
 
 
-def _compare_names(
-    nodes: Sequence[ComparedNode], min_similarity: float
+def _find_similar_unmerged_pairs(
+    nodes: Sequence[MergeCandidate], min_similarity: float
 ) -> Iterator[tuple[UUID, UUID, float]]:
     """The pairs of similar names within one scope and type, without nodes that are merged
     already."""
     identities = {node.node_id: node.identity for node in nodes}
-    for names in _group_names_by_type(nodes).values():
-        for a, b, similarity in find_near_names(names, min_similarity):
+    for names in _group_names_by_scope_and_type(nodes).values():
+        for a, b, similarity in find_similar_name_pairs(names, min_similarity):
             if identities[a] != identities[b]:
                 yield a, b, similarity
 
 
-def _group_names_by_type(
-    nodes: Sequence[ComparedNode],
+def _group_names_by_scope_and_type(
+    nodes: Sequence[MergeCandidate],
 ) -> Mapping[tuple[UUID, NodeType], Mapping[UUID, str]]:
     groups: defaultdict[tuple[UUID, NodeType], dict[UUID, str]] = defaultdict(dict)
     for node in nodes:
@@ -170,8 +171,8 @@ def _group_names_by_type(
     return groups
 
 
-def _propose(
-    a: ComparedNode, b: ComparedNode, similarity: float | None, cosine: float | None
+def _make_proposal(
+    a: MergeCandidate, b: MergeCandidate, similarity: float | None, cosine: float | None
 ) -> MergeProposal:
     into, start = sorted((a, b), key=lambda node: (-node.weight, node.created_at, node.node_id))
     if similarity is None:

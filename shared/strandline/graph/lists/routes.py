@@ -4,11 +4,11 @@ from strandline.config import get_settings
 from strandline.embeddings.similarity_thresholds import thresholds_for
 from strandline.errors import Gone
 from strandline.graph.changes.schemas import MergeProposals, MergeProposalsQuery
-from strandline.graph.lists.nodes_and_history import list_node_page, read_history
+from strandline.graph.lists.nodes_and_history import list_node_page, read_node_history
 from strandline.graph.lists.propose_merges import propose_merges
-from strandline.graph.lists.schemas import HistoryQuery, NodeHistory, NodePage, NodesQuery
+from strandline.graph.lists.schemas import NodeHistory, NodeHistoryQuery, NodePage, NodesQuery
 from strandline.graph.nodes.identity import parse_node_id
-from strandline.graph.nodes.observations import combines_by_halving_by_default
+from strandline.graph.nodes.observations import combines_confidences_by_halving_by_default
 from strandline.http.request import Request
 from strandline.http.routes_and_responses import Response, Route, json_response
 from strandline.tenants.store_tuning import read_tuning
@@ -20,7 +20,9 @@ def get_nodes(request: Request) -> Response:
     known then."""
     query = request.parse_query(NodesQuery)
     access = request.connect_reader(query)
-    page = list_node_page(access, query, combines_by_halving=combines_by_halving_by_default())
+    page = list_node_page(
+        access, query, combines_by_halving=combines_confidences_by_halving_by_default()
+    )
     request.metrics["GraphNodesRead"] = len(page.nodes)
     return json_response(page)
 
@@ -28,10 +30,10 @@ def get_nodes(request: Request) -> Response:
 def get_node_history(request: Request) -> Response:
     """The observations about a node, oldest first: who said it, when, and the events it cites. For
     a fact, also the facts that it replaced and that replaced it."""
-    query = request.parse_query(HistoryQuery)
+    query = request.parse_query(NodeHistoryQuery)
     access = request.connect_reader(query)
     node_type, node_id = parse_node_id(request.path_parameter("node_id"))
-    return json_response(read_history(access, node_type, node_id, query))
+    return json_response(read_node_history(access, node_type, node_id, query))
 
 
 def get_merge_proposals(request: Request) -> Response:
@@ -49,7 +51,7 @@ ROUTES = {
         get_nodes, "read", {200: NodePage}, query=NodesQuery, errors=(Gone,)
     ),
     "GET /api/v1/graph/nodes/{node_id}/history": Route(
-        get_node_history, "read", {200: NodeHistory}, query=HistoryQuery, errors=(Gone,)
+        get_node_history, "read", {200: NodeHistory}, query=NodeHistoryQuery, errors=(Gone,)
     ),
     "GET /api/v1/graph/merges/proposals": Route(
         get_merge_proposals, "read", {200: MergeProposals}, query=MergeProposalsQuery

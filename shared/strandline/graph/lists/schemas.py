@@ -66,7 +66,7 @@ class NodePage(ResponseModel):
     next_cursor: str | None
 
 
-class HistoryQuery(ParticipantsQuery):
+class NodeHistoryQuery(ParticipantsQuery):
     """Query string of a node's history."""
 
     limit: Count = Field(default=50, ge=1, le=100)
@@ -75,7 +75,7 @@ class HistoryQuery(ParticipantsQuery):
     """`next_cursor` of the previous page."""
 
 
-class Observation(ResponseModel):
+class NodeObservationOut(ResponseModel):
     """One source's observation of the node."""
 
     member: str
@@ -101,7 +101,7 @@ class Observation(ResponseModel):
     valid_from: datetime
 
 
-class Revision(ResponseModel):
+class FactInLineage(ResponseModel):
     """A fact in a chain of revisions."""
 
     id: str
@@ -119,8 +119,8 @@ class NodeHistory(ResponseModel):
 
     id: str
     members: list[str]
-    observations: list[Observation]
+    observations: list[NodeObservationOut]
     next_cursor: str | None
-    revisions: list[Revision]
+    revisions: list[FactInLineage]
     """For a fact: itself, the facts that it replaced and the facts that replaced it, oldest first,
     at most 100."""

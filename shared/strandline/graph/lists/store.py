@@ -10,7 +10,7 @@ from strandline.graph.nodes.store_read_nodes import NodeRow
 
 
 @dataclass(frozen=True)
-class NodePageQuery:
+class NodeListFilter:
     """The filters and the order of a list."""
 
     type: str | None
@@ -27,7 +27,7 @@ class NodePageQuery:
 
 
 @dataclass(frozen=True)
-class ListKey:
+class NodeListPosition:
     """The position of a row in the list: its sort values."""
 
     number: float
@@ -146,8 +146,8 @@ _ROWS_UP: LiteralString = _ROWS + " order by p.sort_number, p.sort_text, p.node_
 
 def list_nodes(
     access: TenantDb,
-    list_filter: NodePageQuery,
-    after: ListKey | None,
+    list_filter: NodeListFilter,
+    after: NodeListPosition | None,
     limit: int,
     *,
     combines_by_halving: bool = False,

@@ -13,7 +13,7 @@ MAX_REVISIONS = 100
 
 
 @dataclass(frozen=True)
-class HistoryKey:
+class HistoryPosition:
     """The position of an observation in a history."""
 
     observed_at: datetime
@@ -42,7 +42,7 @@ class ObservationRow:
 
 
 def list_observations(
-    access: TenantDb, node_ids: Sequence[UUID], after: HistoryKey | None, limit: int
+    access: TenantDb, node_ids: Sequence[UUID], after: HistoryPosition | None, limit: int
 ) -> Sequence[ObservationRow]:
     """The observations about these nodes, oldest first."""
     return access.fetch(

@@ -33,7 +33,7 @@ class ResolvedRelationType(NamedTuple):
     corrected_from: str | None
 
 
-def resolve_relation(
+def resolve_relation_type(
     name: str, from_type: NodeType, to_type: NodeType, *, has_label: bool, field: str
 ) -> ResolvedRelationType:
     """The relation of this name between nodes of these types. An unknown name becomes RELATES_TO.
@@ -61,7 +61,7 @@ def resolve_relation(
     )
 
 
-def make_valid_edge_patch(nuance: str | None) -> dict[str, Any]:
+def make_edge_holds_patch(nuance: str | None) -> dict[str, Any]:
     """The patch of a stated edge: it holds, even if it had ended."""
     holds: dict[str, Any] = {"valid_to": None, "reason": None}
     return holds | {"nuance": nuance} if nuance else holds

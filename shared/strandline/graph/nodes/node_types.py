@@ -16,7 +16,7 @@ EntityKind = TypeAliasType(
 )
 
 
-class EdgeSpec(NamedTuple):
+class EdgeTypeSpec(NamedTuple):
     """What holds for all edges of a type that joins nodes of two types only."""
 
     end: NodeType
@@ -44,7 +44,7 @@ class NodeTypeSpec(NamedTuple):
     """The name in the API of what is stored as `category`; None where there is none."""
     categories: Sequence[str] | None = None
     """The values that it may have; None: any text."""
-    edges: Mapping[str, EdgeSpec] = {}
+    edges: Mapping[str, EdgeTypeSpec] = {}
     """The edges that only these nodes begin."""
     is_invalidable: bool = False
     """Whether a node ends by being invalidated: it is neither overwritten nor merged, and another
@@ -61,9 +61,9 @@ NODE_TYPES: Mapping[NodeType, NodeTypeSpec] = {
         defaults={"category": "general"},
         categories=get_args(FactCategory.__value__),
         edges={
-            "fact_entity": EdgeSpec("entity", "is about"),
-            "fact_topic": EdgeSpec("topic", "belongs to"),
-            "invalidates": EdgeSpec("fact", "invalidates"),
+            "fact_entity": EdgeTypeSpec("entity", "is about"),
+            "fact_topic": EdgeTypeSpec("topic", "belongs to"),
+            "invalidates": EdgeTypeSpec("fact", "invalidates"),
         },
         is_invalidable=True,
     ),
@@ -76,8 +76,8 @@ NODE_TYPES: Mapping[NodeType, NodeTypeSpec] = {
         defaults={"status": "active"},
         category_field=None,
         edges={
-            "decision_entity": EdgeSpec("entity", "concerns"),
-            "decision_topic": EdgeSpec("topic", "belongs to"),
+            "decision_entity": EdgeTypeSpec("entity", "concerns"),
+            "decision_topic": EdgeTypeSpec("topic", "belongs to"),
         },
     ),
     "entity": NodeTypeSpec(
@@ -90,7 +90,7 @@ NODE_TYPES: Mapping[NodeType, NodeTypeSpec] = {
         defaults={"kind": "other"},
         category_field="kind",
         categories=get_args(EntityKind.__value__),
-        edges={"entity_topic": EdgeSpec("topic", "belongs to")},
+        edges={"entity_topic": EdgeTypeSpec("topic", "belongs to")},
     ),
     "event": NodeTypeSpec(
         prefix="evt",
@@ -99,7 +99,7 @@ NODE_TYPES: Mapping[NodeType, NodeTypeSpec] = {
         store_as="title, description, event_date",
         main_fields=("event_date",),
         category_field=None,
-        edges={"event_decision": EdgeSpec("decision", "led to")},
+        edges={"event_decision": EdgeTypeSpec("decision", "led to")},
     ),
     "topic": NodeTypeSpec(
         prefix="topic",
@@ -113,13 +113,13 @@ NAME_FIELDS = frozenset(spec.name_field for spec in NODE_TYPES.values())
 """The fields that identify a node of some type."""
 
 
-def to_stored_fields(node_type: NodeType, fields: Mapping[str, Any]) -> dict[str, Any]:
+def to_stored_field_names(node_type: NodeType, fields: Mapping[str, Any]) -> dict[str, Any]:
     """Fields by the names under which they are stored, from those of the API."""
     category_field = NODE_TYPES[node_type].category_field
     return {"category" if name == category_field else name: v for name, v in fields.items()}
 
 
-def to_api_fields(node_type: NodeType, fields: Mapping[str, Any]) -> dict[str, Any]:
+def to_api_field_names(node_type: NodeType, fields: Mapping[str, Any]) -> dict[str, Any]:
     """Fields by their names in the API, from those under which they are stored."""
     category_field = NODE_TYPES[node_type].category_field or "category"
     return {category_field if name == "category" else name: v for name, v in fields.items()}

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from strandline.config import get_settings
-from strandline.graph.nodes.identity import hash_name
+from strandline.graph.nodes.identity import hash_normalised_name
 from strandline.graph.nodes.node_types import NodeType
 
 UPKEEP: Mapping[str, Any] = {"upkeep": True}
@@ -18,7 +18,7 @@ surer."""
 
 
 @dataclass(frozen=True)
-class Source:
+class ObservationSource:
     """The source of an observation: a version of a chain, or a statement; in one scope."""
 
     source_id: UUID
@@ -42,7 +42,7 @@ class Source:
 class NodeObservation:
     """A source's observation of a node."""
 
-    source: Source
+    source: ObservationSource
     type: NodeType
     name: str
     patch: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -56,14 +56,14 @@ class NodeObservation:
     @property
     def name_hash(self) -> bytes:
         """The hash of the name's compared form."""
-        return hash_name(self.name)
+        return hash_normalised_name(self.name)
 
 
 @dataclass(frozen=True)
 class EdgeObservation:
     """A source's observation of an edge. The source must observe both ends in the same call."""
 
-    source: Source
+    source: ObservationSource
     from_node: int
     """The index of one end among the node observations."""
     to_node: int
@@ -76,7 +76,7 @@ class EdgeObservation:
 
 
 @dataclass(frozen=True)
-class WrittenGraph:
+class GraphWriteResult:
     """The ids of the observed nodes and edges, in the order of the observations."""
 
     node_ids: Sequence[UUID]
@@ -85,7 +85,7 @@ class WrittenGraph:
     new_edges: int
 
 
-def combines_by_halving_by_default() -> bool:
+def combines_confidences_by_halving_by_default() -> bool:
     """Whether the deployment combines confidences by halving. A tenant's own setting takes
     precedence."""
     return get_settings().tuning.edge_confidence == "halving"

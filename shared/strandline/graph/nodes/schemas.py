@@ -7,7 +7,7 @@ from uuid import UUID
 from pydantic import Field, field_validator, model_validator
 from typing_extensions import Self, TypeAliasType
 
-from strandline.graph.nodes.identity import normalise
+from strandline.graph.nodes.identity import normalise_name
 from strandline.graph.nodes.node_types import NODE_TYPES, EntityKind, FactCategory, NodeType
 from strandline.schemas import (
     DateOrMoment,
@@ -84,7 +84,7 @@ def add_full_stop(text: str) -> str:
 
 
 def _check_not_blank(value: str) -> str:
-    if not normalise(value):
+    if not normalise_name(value):
         raise ValueError("must have a letter, a digit or a sign besides white space")
     return value
 
@@ -187,7 +187,7 @@ NodeIn = TypeAliasType(
 )
 
 
-def name_of(node: NodeIn) -> str:
+def get_identifying_text(node: NodeIn) -> str:
     """The text that identifies a node of its type: a fact's content, a title or a name."""
     return str(getattr(node, NODE_TYPES[node.type].name_field)).strip()
 

@@ -13,7 +13,7 @@ from strandline.graph.nodes.store_walk import WalkFilter
 
 
 @dataclass(frozen=True)
-class JoinedNode(NodeRow):
+class NodeAcrossScopes(NodeRow):
     """A node joined from all nodes of its identity in view."""
 
     archived: bool
@@ -40,14 +40,14 @@ MEMBERS: LiteralString = """
 
 def make_nodes_query(
     node_ids: Sequence[UUID], as_of: datetime | None, *, combines_by_halving: bool = False
-) -> RowQuery[JoinedNode]:
+) -> RowQuery[NodeAcrossScopes]:
     """Query the visible ones of these nodes, in this order. Nodes of one identity appear once,
     under the first of their ids. With `as_of`, the nodes as they were observed up to then and
     joined as they were then."""
     if as_of is not None:
         return _make_nodes_query_as_of(node_ids, as_of, combines_by_halving)
     return RowQuery(
-        JoinedNode,
+        NodeAcrossScopes,
         """
         with leads as materialized (
             select distinct on (g.type, g.identity, case when g.valid_to is not null
@@ -73,9 +73,9 @@ def make_nodes_query(
 
 def _make_nodes_query_as_of(
     node_ids: Sequence[UUID], as_of: datetime, combines_by_halving: bool
-) -> RowQuery[JoinedNode]:
+) -> RowQuery[NodeAcrossScopes]:
     return RowQuery(
-        JoinedNode,
+        NodeAcrossScopes,
         """
         with states as materialized (
             select s.*, a.n, case when not s.holds then s.target_id end as ended_id
@@ -115,7 +115,7 @@ def read_nodes(
     as_of: datetime | None,
     *,
     combines_by_halving: bool = False,
-) -> Sequence[JoinedNode]:
+) -> Sequence[NodeAcrossScopes]:
     """The rows of `make_nodes_query`."""
     query = make_nodes_query(node_ids, as_of, combines_by_halving=combines_by_halving)
     return access.fetch(query.row_type, query.statement, query.params)
@@ -200,7 +200,7 @@ def make_subgraph_edges_query(
 
 def read_nodes_and_edges(
     access: TenantDb, node_ids: Sequence[UUID], edge_ids: Sequence[UUID], walk: WalkFilter
-) -> tuple[Sequence[JoinedNode], Sequence[EdgeRow]]:
+) -> tuple[Sequence[NodeAcrossScopes], Sequence[EdgeRow]]:
     """The rows of `make_nodes_query` and of `make_subgraph_edges_query`, in one round trip."""
     return access.fetch_pair(
         make_nodes_query(node_ids, walk.as_of, combines_by_halving=walk.combines_by_halving),
@@ -208,6 +208,6 @@ def read_nodes_and_edges(
     )
 
 
-def map_nodes_by_member(nodes: Sequence[JoinedNode]) -> Mapping[UUID, JoinedNode]:
+def map_nodes_by_member(nodes: Sequence[NodeAcrossScopes]) -> Mapping[UUID, NodeAcrossScopes]:
     """Map the id of each member to the node that represents it in the answer."""
     return {member: node for node in nodes for member in node.member_ids}

@@ -92,7 +92,7 @@ def store_vectors(access: TenantDb, space: str, vectors: Sequence[EmbeddedNode])
     )
 
 
-def enqueue_scopes(access: TenantDb, scope_ids: Sequence[UUID]) -> None:
+def make_scope_work_due(access: TenantDb, scope_ids: Sequence[UUID]) -> None:
     """Make the work of these scopes due, after writing nodes without appending an event. Call it in
     a separate transaction, after the one that wrote the nodes."""
     access.execute(

@@ -8,12 +8,12 @@ from typing import Any
 from uuid import UUID
 
 from strandline.db.database import TenantDb
-from strandline.graph.nodes.identity import make_edge_id, make_node_id
+from strandline.graph.nodes.identity import derive_edge_id, derive_node_id
 from strandline.graph.nodes.observations import (
     EdgeObservation,
+    GraphWriteResult,
     NodeObservation,
-    Source,
-    WrittenGraph,
+    ObservationSource,
 )
 
 type _Row = dict[str, object]
@@ -29,25 +29,27 @@ def write_observations(
     edges: Sequence[EdgeObservation] = (),
     *,
     combines_by_halving: bool = False,
-) -> WrittenGraph:
+) -> GraphWriteResult:
     """Store observations, and compute the nodes and edges that they concern. The number of SQL
     statements does not depend on the number of observations. Repeated observations change nothing.
     Observations of older versions of a chain are deleted if this version does not have them. In a
     transaction."""
     sources = list({o.source.source_id: o.source for o in (*nodes, *edges)}.values())
-    lock_scopes(access, {source.scope_id for source in sources})
-    node_ids = _resolve_nodes(access, nodes)
-    edge_ids = [_make_edge_id(access.caller.tenant, edge, node_ids) for edge in edges]
+    lock_scope_graphs(access, {source.scope_id for source in sources})
+    node_ids = _resolve_node_ids(access, nodes)
+    edge_ids = [_derive_edge_id(access.caller.tenant, edge, node_ids) for edge in edges]
     node_count = _insert_nodes(access, nodes, node_ids)
     edge_count = _insert_edges(access, edges, edge_ids, node_ids)
-    rows = _merge_rows([*zip(nodes, node_ids, strict=True), *zip(edges, edge_ids, strict=True)])
+    rows = _make_observation_rows(
+        [*zip(nodes, node_ids, strict=True), *zip(edges, edge_ids, strict=True)]
+    )
     target_ids = _replace_observations(access, sources, rows)
     ids = list({*target_ids, *node_ids, *edge_ids})
-    compute_from_observations(access, ids, combines_by_halving=combines_by_halving)
-    return WrittenGraph(node_ids, edge_ids, node_count, edge_count)
+    recompute_nodes_and_edges(access, ids, combines_by_halving=combines_by_halving)
+    return GraphWriteResult(node_ids, edge_ids, node_count, edge_count)
 
 
-def compute_from_observations(
+def recompute_nodes_and_edges(
     access: TenantDb, ids: Sequence[UUID], *, combines_by_halving: bool = False
 ) -> None:
     """Compute these nodes and edges from their observations, and delete those without any. In a
@@ -83,7 +85,7 @@ def compute_from_observations(
     )
 
 
-def lock_scopes(access: TenantDb, scope_ids: Iterable[UUID]) -> None:
+def lock_scope_graphs(access: TenantDb, scope_ids: Iterable[UUID]) -> None:
     """Lock the graph of these scopes against other writers until the end of the transaction, so
     that two of them do not both create the next node of a name."""
     access.execute(
@@ -101,7 +103,7 @@ class _NodeOrdinal:
     ordinal: int
 
 
-def _resolve_nodes(access: TenantDb, nodes: Sequence[NodeObservation]) -> list[UUID]:
+def _resolve_node_ids(access: TenantDb, nodes: Sequence[NodeObservation]) -> list[UUID]:
     """The id of each node: the newest node of its name, or a new one if that was already
     invalidated at the time of the observation."""
     drafts = [
@@ -136,14 +138,14 @@ def _resolve_nodes(access: TenantDb, nodes: Sequence[NodeObservation]) -> list[U
     tenant = access.caller.tenant
     return [
         node.node_id
-        or make_node_id(tenant, node.source.scope_id, node.type, node.name_hash, ordinals[n])
+        or derive_node_id(tenant, node.source.scope_id, node.type, node.name_hash, ordinals[n])
         for n, node in enumerate(nodes)
     ]
 
 
-def _make_edge_id(tenant: str, edge: EdgeObservation, node_ids: Sequence[UUID]) -> UUID:
+def _derive_edge_id(tenant: str, edge: EdgeObservation, node_ids: Sequence[UUID]) -> UUID:
     ends = node_ids[edge.from_node], node_ids[edge.to_node]
-    return make_edge_id(tenant, edge.source.scope_id, *ends, edge.type, edge.label)
+    return derive_edge_id(tenant, edge.source.scope_id, *ends, edge.type, edge.label)
 
 
 def _insert_nodes(
@@ -152,7 +154,7 @@ def _insert_nodes(
     rows = [
         {
             "node_id": str(node_id),
-            **_describe_source(node.source),
+            **_make_source_columns(node.source),
             "type": node.type,
             "name": node.name,
             "name_hash": node.name_hash.hex(),
@@ -191,7 +193,7 @@ def _insert_edges(
     rows = [
         {
             "edge_id": str(edge_id),
-            **_describe_source(edge.source),
+            **_make_source_columns(edge.source),
             "from_id": str(node_ids[edge.from_node]),
             "to_id": str(node_ids[edge.to_node]),
             "type": edge.type,
@@ -216,7 +218,7 @@ def _insert_edges(
     )
 
 
-def _describe_source(source: Source) -> _Row:
+def _make_source_columns(source: ObservationSource) -> _Row:
     return {
         "scope_id": str(source.scope_id),
         "participants": list(source.participants),
@@ -225,7 +227,7 @@ def _describe_source(source: Source) -> _Row:
     }
 
 
-def _merge_rows(
+def _make_observation_rows(
     observations: Iterable[tuple[NodeObservation | EdgeObservation, UUID]],
 ) -> list[_Row]:
     """The rows of observations with the ids of their targets. Observations of one target by one
@@ -237,7 +239,7 @@ def _merge_rows(
         key = target_id, source.source_id
         patches[key] |= observation.patch
         rows[key] = {
-            **_describe_source(source),
+            **_make_source_columns(source),
             "target_id": str(target_id),
             "source_id": str(source.source_id),
             "source_version": source.version,
@@ -256,16 +258,18 @@ class _ObservationTarget:
 
 
 def _replace_observations(
-    access: TenantDb, sources: Iterable[Source], rows: Sequence[_Row]
+    access: TenantDb, sources: Iterable[ObservationSource], rows: Sequence[_Row]
 ) -> list[UUID]:
     """Store these rows as all observations of their sources. Skips chains of which a newer version
     has already written observations. Returns the ids of the nodes and edges that must be
     computed."""
-    old_rows = _delete_older(access, sources)
+    old_rows = _delete_older_observations(access, sources)
     return list({row.target_id for row in [*old_rows, *_insert_new_observations(access, rows)]})
 
 
-def _delete_older(access: TenantDb, sources: Iterable[Source]) -> Sequence[_ObservationTarget]:
+def _delete_older_observations(
+    access: TenantDb, sources: Iterable[ObservationSource]
+) -> Sequence[_ObservationTarget]:
     """Delete the observations of older versions of chains. Returns their targets."""
     versions = [
         {"source_id": str(source.source_id), "version": source.version} for source in sources

@@ -49,7 +49,7 @@ class NodeRow:
     member_ids: list[UUID]
 
 
-def find_joined_node(
+def find_node_across_scopes(
     access: TenantDb, node_id: UUID, as_of: datetime | None, *, combines_by_halving: bool = False
 ) -> NodeRow | None:
     """The node with this id, joined with the nodes in view that have the same identity and hold, as

@@ -14,7 +14,7 @@ MAX_HOPS = 3
 
 
 @dataclass(frozen=True)
-class Step:
+class WalkStep:
     """An edge to a node that was not reached before."""
 
     hop: int
@@ -39,11 +39,11 @@ class WalkFilter:
     """Whether confidences as of a time are combined by halving."""
 
 
-def walk_graph(access: TenantDb, start_ids: Sequence[UUID], walk: WalkFilter) -> Sequence[Step]:
+def walk_graph(access: TenantDb, start_ids: Sequence[UUID], walk: WalkFilter) -> Sequence[WalkStep]:
     """The steps of a walk from these nodes and the nodes of their identities in view. It proceeds
     hop by hop, along the heaviest edges first, up to MAX_NODES nodes."""
     return access.fetch(
-        Step,
+        WalkStep,
         """
         select w.hop, w.edge_id, w.node_id
         from walk_graph(%(start)s, %(types)s, %(hops)s, %(nodes)s, %(min_confidence)s, %(as_of)s,

@@ -14,10 +14,15 @@ from uuid import UUID
 
 from strandline.chains.slot_decisions import SaidStatement, list_said
 from strandline.db.database import TenantDb
-from strandline.graph.nodes.observations import UPKEEP, EdgeObservation, NodeObservation, Source
+from strandline.graph.nodes.observations import (
+    UPKEEP,
+    EdgeObservation,
+    NodeObservation,
+    ObservationSource,
+)
 from strandline.graph.nodes.store_observations import write_observations
-from strandline.graph.promotion.extraction_checks import Promotion
-from strandline.graph.promotion.store import DueChain, EvidenceEvent
+from strandline.graph.promotion.extraction_checks import ChainObservations
+from strandline.graph.promotion.store import ChainToPromote, EvidenceEvent
 from strandline.llm.heuristic.slots import SlotStatement, judge, read_fact
 from strandline.llm.heuristic.statements import name_speaker
 from strandline.log.trust_ranks import least_trusted
@@ -27,7 +32,7 @@ _MAX_FACTS = 500
 
 
 @dataclass(frozen=True)
-class SlotFactRow:
+class CurrentFactRow:
     """A fact that holds, and that chains alone have stated."""
 
     node_id: UUID
@@ -39,11 +44,13 @@ class SlotFactRow:
     trust: str
 
 
-def list_facts(access: TenantDb, scope_id: UUID, subjects: Sequence[str]) -> Sequence[SlotFactRow]:
+def list_current_facts_about(
+    access: TenantDb, scope_id: UUID, subjects: Sequence[str]
+) -> Sequence[CurrentFactRow]:
     """The facts of a scope about these people that hold and that no caller has stated, by the
     compared forms of their names."""
     return access.fetch(
-        SlotFactRow,
+        CurrentFactRow,
         """
         select g.node_id, g.name, cited.event_ids, cited.said_at, g.trust
         from unnest(%(subjects)s::text[]) s (name)
@@ -75,36 +82,40 @@ def list_facts(access: TenantDb, scope_id: UUID, subjects: Sequence[str]) -> Seq
 _MAX_REASON = 400
 
 
-class _SlotFact(NamedTuple):
-    row: SlotFactRow
+class _FactWithStatement(NamedTuple):
+    row: CurrentFactRow
     statement: SlotStatement
 
 
 def end_replaced_facts(
     access: TenantDb,
-    chain: DueChain,
-    promotion: Promotion,
+    chain: ChainToPromote,
+    promotion: ChainObservations,
     evidence: Mapping[int, EvidenceEvent],
 ) -> int:
     """End the facts of the chain's scope about whom the chain speaks, as far as a later statement
     replaces them. Returns how many. In the transaction that writes the chain's part of the
     graph."""
-    subjects = _list_subjects(promotion, evidence.values())
+    subjects = _list_people_of_chain(promotion, evidence.values())
     statements = list_said(access, subjects, chain.scope_id) if subjects else []
     if not any(one.statement.is_change for one in statements):
         return 0
     facts = [
-        _SlotFact(row, statement)
-        for row in list_facts(access, chain.scope_id, sorted(subjects))
+        _FactWithStatement(row, statement)
+        for row in list_current_facts_about(access, chain.scope_id, sorted(subjects))
         if (statement := read_fact(row.name)) is not None
     ]
-    ends = [(fact, end) for fact in facts if (end := _find_end(fact, statements)) is not None]
+    ends = [
+        (fact, end)
+        for fact in facts
+        if (end := _find_ending_statement(fact, statements)) is not None
+    ]
     nodes: list[NodeObservation] = []
     edges: list[EdgeObservation] = []
     for fact, end in ends:
-        source = _make_source(chain, fact, end)
+        source = _make_source_of_ending(chain, fact, end)
         reason = f"{name_speaker(end.event.speaker)}: {end.statement.sentence}"[:_MAX_REASON]
-        replacement = _find_replacement(facts, fact, end)
+        replacement = _find_replacing_fact(facts, fact, end)
         if replacement is not None:
             edges.append(
                 EdgeObservation(
@@ -112,15 +123,17 @@ def end_replaced_facts(
                 )
             )
         patch = {**UPKEEP, "valid_to": end.event.said_at.isoformat(), "reason": reason}
-        nodes.append(_observe(source, fact, patch))
+        nodes.append(_make_fact_observation(source, fact, patch))
         if replacement is not None:
-            nodes.append(_observe(source, replacement, UPKEEP))
+            nodes.append(_make_fact_observation(source, replacement, UPKEEP))
     if nodes:
         write_observations(access, nodes, edges)
     return len(ends)
 
 
-def _list_subjects(promotion: Promotion, evidence: Iterable[EvidenceEvent]) -> set[str]:
+def _list_people_of_chain(
+    promotion: ChainObservations, evidence: Iterable[EvidenceEvent]
+) -> set[str]:
     """The people of whom the chain states something, or who speak in it."""
     facts = [read_fact(node.name) for node in promotion.nodes if node.type == "fact"]
     speakers = {
@@ -131,16 +144,18 @@ def _list_subjects(promotion: Promotion, evidence: Iterable[EvidenceEvent]) -> s
     return speakers | {fact.subject for fact in facts if fact is not None}
 
 
-def _find_end(fact: _SlotFact, statements: Sequence[SaidStatement]) -> SaidStatement | None:
+def _find_ending_statement(
+    fact: _FactWithStatement, statements: Sequence[SaidStatement]
+) -> SaidStatement | None:
     """The statement that ends a fact, if the last word on its slot does."""
     later = [one for one in statements if one.is_after(fact.row.said_at)]
     verdict, place = judge(fact.statement, [one.statement for one in later]) or (None, 0)
     return later[place] if verdict == "ends" else None
 
 
-def _find_replacement(
-    facts: Sequence[_SlotFact], ended: _SlotFact, end: SaidStatement
-) -> _SlotFact | None:
+def _find_replacing_fact(
+    facts: Sequence[_FactWithStatement], ended: _FactWithStatement, end: SaidStatement
+) -> _FactWithStatement | None:
     """The fact that the ending event states in the same slot."""
     for fact in facts:
         is_same_slot = fact.statement[:2] == ended.statement[:2]
@@ -149,9 +164,11 @@ def _find_replacement(
     return None
 
 
-def _make_source(chain: DueChain, fact: _SlotFact, end: SaidStatement) -> Source:
+def _make_source_of_ending(
+    chain: ChainToPromote, fact: _FactWithStatement, end: SaidStatement
+) -> ObservationSource:
     event = end.event
-    return Source(
+    return ObservationSource(
         source_id=event.event_id,
         version=None,
         scope_id=chain.scope_id,
@@ -163,5 +180,7 @@ def _make_source(chain: DueChain, fact: _SlotFact, end: SaidStatement) -> Source
     )
 
 
-def _observe(source: Source, fact: _SlotFact, patch: Mapping[str, object]) -> NodeObservation:
+def _make_fact_observation(
+    source: ObservationSource, fact: _FactWithStatement, patch: Mapping[str, object]
+) -> NodeObservation:
     return NodeObservation(source, "fact", fact.row.name, patch, node_id=fact.row.node_id)

@@ -11,7 +11,7 @@ from strandline.chains.decisions import Decision
 from strandline.db.database import TenantDb
 from strandline.graph.promotion import store
 from strandline.graph.promotion.extraction_checks import parse_chain_entity
-from strandline.graph.promotion.store import DueChain, EvidenceEvent
+from strandline.graph.promotion.store import ChainToPromote, EvidenceEvent
 from strandline.llm.tasks import LlmTasks
 from strandline.llm.types import Extraction, ModelResult, PromptEvent, TaskContext
 
@@ -36,10 +36,10 @@ class ChainExtraction:
     """Whether the model can soon be asked again."""
 
 
-def extract_chain(
+def extract_from_chain(
     access: TenantDb,
     llm: LlmTasks,
-    chain: DueChain,
+    chain: ChainToPromote,
     *,
     job: str,
     deadline: float,
@@ -49,13 +49,15 @@ def extract_chain(
     """Extract what a chain's version says from its events. A stored decision is reused, unless this
     is a retry. Must be called outside any transaction. Without `may_ask` the heuristic model
     answers."""
-    evidence = store.read_evidence(access, chain.chain_id)
+    evidence = store.list_evidence_events(access, chain.chain_id)
     if not evidence:
         return ChainExtraction(_NOTHING, {}, None, None, waits_for_model=False)
     if not is_retry:
-        record = store.read_extraction(access, chain, evidence[-1].event_id)
+        record = store.find_stored_extraction(access, chain, evidence[-1].event_id)
         if record is not None:
-            return _replay(record.body, evidence={item.event_id: item for item in evidence})
+            return _restore_stored_extraction(
+                record.body, evidence={item.event_id: item for item in evidence}
+            )
     task = TaskContext(
         tenant=access.caller.tenant,
         subject=str(chain.scope_id),
@@ -70,14 +72,14 @@ def extract_chain(
     return ChainExtraction(
         result.value,
         dict(enumerate(evidence, 1)),
-        _make_decision_record(chain, evidence, result),
+        _make_extraction_decision(chain, evidence, result),
         result.fallback_reason,
         result.retry_after is not None,
     )
 
 
-def _make_decision_record(
-    chain: DueChain, evidence: Sequence[EvidenceEvent], result: ModelResult[Extraction]
+def _make_extraction_decision(
+    chain: ChainToPromote, evidence: Sequence[EvidenceEvent], result: ModelResult[Extraction]
 ) -> Decision:
     body = {
         "chain_id": str(chain.chain_id),
@@ -93,7 +95,9 @@ def _make_decision_record(
     return Decision(evidence[-1].event_id, EXTRACTED_KIND, 0, evidence[-1].seq, body)
 
 
-def store_extraction(access: TenantDb, chain: DueChain, extraction: ChainExtraction) -> None:
+def store_extraction_decision(
+    access: TenantDb, chain: ChainToPromote, extraction: ChainExtraction
+) -> None:
     """Store a new extraction as a decision. Call it in the transaction that writes the graph, after
     locking the chain."""
     decision = extraction.decision
@@ -111,7 +115,9 @@ def store_extraction(access: TenantDb, chain: DueChain, extraction: ChainExtract
 _NOTHING = Extraction(entities=[], facts=[], decisions=[], relations=[])
 
 
-def _replay(body: Mapping[str, Any], evidence: Mapping[UUID, EvidenceEvent]) -> ChainExtraction:
+def _restore_stored_extraction(
+    body: Mapping[str, Any], evidence: Mapping[UUID, EvidenceEvent]
+) -> ChainExtraction:
     """The stored decision, restricted to the events that still exist."""
     numbers = enumerate(map(UUID, body["events"]), 1)
     evidence_by_number = {number: evidence[item] for number, item in numbers if item in evidence}

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, get_args
 
-from strandline.graph.nodes.edge_type_rules import resolve_relation
-from strandline.graph.nodes.identity import normalise
+from strandline.graph.nodes.edge_type_rules import resolve_relation_type
+from strandline.graph.nodes.identity import normalise_name
 from strandline.graph.nodes.node_types import NodeType
-from strandline.graph.nodes.observations import EdgeObservation, NodeObservation, Source
+from strandline.graph.nodes.observations import EdgeObservation, NodeObservation, ObservationSource
 from strandline.graph.promotion.drafts import EdgeDraft, NodeDraft, NodeKey
-from strandline.graph.promotion.store import DueChain, EvidenceEvent
+from strandline.graph.promotion.store import ChainToPromote, EvidenceEvent
 from strandline.llm.heuristic.statements import name_speaker
 from strandline.llm.heuristic.words import iter_stems
 from strandline.llm.types import (
@@ -41,7 +41,7 @@ _KINDS: frozenset[str] = frozenset(get_args(EntityKind.__value__))
 
 
 @dataclass(frozen=True)
-class Promotion:
+class ChainObservations:
     """What is written for a chain, and counts of what was dropped or corrected."""
 
     nodes: Sequence[NodeObservation]
@@ -52,55 +52,55 @@ class Promotion:
     """How many relations became RELATES_TO because their name is unknown."""
 
 
-def build_promotion(
-    chain: DueChain,
+def build_chain_observations(
+    chain: ChainToPromote,
     evidence_by_number: Mapping[int, EvidenceEvent],
     extraction: Extraction,
     *,
-    persona: float,
+    min_persona_confidence: float,
     heat: float,
-) -> Promotion:
+) -> ChainObservations:
     """Build the observations of this version of a chain. `evidence_by_number` maps the numbers that
     the extraction cites to events. A fact about a person needs at least the confidence
-    `persona`."""
-    builder = _Builder(chain, evidence_by_number, persona, heat)
+    `min_persona_confidence`."""
+    builder = _ObservationsBuilder(chain, evidence_by_number, min_persona_confidence, heat)
     builder.register_people()
     for entity in extraction.entities:
         builder.add_entity(entity)
     for fact in extraction.facts:
         builder.add_fact(fact)
     for decision in extraction.decisions:
-        events = builder.select_participant_events(builder.cite(decision.events))
-        if builder.is_borne_out(decision.title, events):
+        events = builder.select_events_of_people_and_agents(builder.find_events(decision.events))
+        if builder.is_supported_by_events(decision.title, events):
             patch = {"rationale": decision.rationale, "status": "active"}
-            key = builder.add(
+            key = builder.add_node(
                 "decision", decision.title, events, decision.confidence, _without_none(patch)
             )
-            builder.link_about(key, "decision_entity", decision.about, events)
+            builder.link_to_subjects(key, "decision_entity", decision.about, events)
     for relation in extraction.relations:
         builder.add_relation(relation)
     builder.add_topic()
     return builder.build()
 
 
-class _Builder:
+class _ObservationsBuilder:
     """Collects nodes by their identity, and edges by their ends."""
 
     def __init__(
         self,
-        chain: DueChain,
+        chain: ChainToPromote,
         evidence_by_number: Mapping[int, EvidenceEvent],
-        persona: float,
+        min_persona_confidence: float,
         heat: float,
     ) -> None:
         self._chain, self._evidence = chain, evidence_by_number
-        self._persona, self._heat = persona, heat
+        self._min_persona_confidence, self._heat = min_persona_confidence, heat
         self._drafts: dict[NodeKey, NodeDraft] = {}
         self._edges: dict[tuple[NodeKey, NodeKey, str], EdgeDraft] = {}
         self._people: dict[str, str] = {}
         self._entities: dict[str, Entity] = {}
         self._texts = {
-            event.event_id: normalise(event.text) for event in evidence_by_number.values()
+            event.event_id: normalise_name(event.text) for event in evidence_by_number.values()
         }
         self._drops = Counter[str]()
         self._corrections = 0
@@ -110,18 +110,18 @@ class _Builder:
         for participant in self._chain.participants:
             name = name_speaker(participant)
             kind = "person" if participant.startswith("user:") else "other"
-            self._entities[normalise(name)] = Entity(name=name, kind=kind)
-            self._people[normalise(name)] = name
+            self._entities[normalise_name(name)] = Entity(name=name, kind=kind)
+            self._people[normalise_name(name)] = name
         for entity in self._chain.entities:
             person = parse_chain_entity(entity)
-            self._entities.setdefault(normalise(person.name), person)
+            self._entities.setdefault(normalise_name(person.name), person)
             if person.kind == "person":
-                self._people[normalise(person.name)] = person.name
+                self._people[normalise_name(person.name)] = person.name
 
     def add_entity(self, entity: Entity) -> None:
         """Add an entity that is named in its events; a person only if events of people or agents
         name it. The kind that the chain gives an entity takes precedence."""
-        name = normalise(entity.name)
+        name = normalise_name(entity.name)
         if not name:
             return
         existing = self._entities.setdefault(name, entity)
@@ -129,65 +129,65 @@ class _Builder:
             self._entities[name] = Entity(name=existing.name, kind=entity.kind)
         if self._entities[name].kind == "person":
             self._people.setdefault(name, existing.name)
-        events = [event for event in self._evidence.values() if self._text_contains(event, name)]
+        events = [event for event in self._evidence.values() if self._text_has_name(event, name)]
         if name in self._people:
-            events = self.select_participant_events(events)
+            events = self.select_events_of_people_and_agents(events)
         if events:
-            self._add_entity_node(name, self._prefer_first_hand(events))
+            self._add_entity_node(name, self._prefer_people_and_agents(events))
 
     def add_fact(self, fact: ExtractedFact) -> None:
         """Add a fact that its events support; a fact about a person only if events of people or
         agents do."""
-        events = self.cite(fact.events)
+        events = self.find_events(fact.events)
         is_personal = fact.category in _PERSONAL or self._is_about_people(fact)
         if is_personal:
-            events = self.select_participant_events(events)
-            if fact.confidence < self._persona:
+            events = self.select_events_of_people_and_agents(events)
+            if fact.confidence < self._min_persona_confidence:
                 self._drops["unsure"] += 1
                 return
-        events = self._prefer_first_hand(events)
-        if _POSES.search(fact.content) and not self.select_participant_events(events):
+        events = self._prefer_people_and_agents(events)
+        if _POSES.search(fact.content) and not self.select_events_of_people_and_agents(events):
             return
-        if self.is_borne_out(fact.content, events):
-            key = self.add(
+        if self.is_supported_by_events(fact.content, events):
+            key = self.add_node(
                 "fact", fact.content, events, fact.confidence, {"category": fact.category}
             )
-            self.link_about(key, "fact_entity", fact.about, events)
+            self.link_to_subjects(key, "fact_entity", fact.about, events)
 
     def add_relation(self, stated: ExtractedRelation) -> None:
         """Add a relation between two entities that are both named in its events."""
-        ends = [normalise(stated.source), normalise(stated.target)]
-        events = self.cite(stated.events)
+        ends = [normalise_name(stated.source), normalise_name(stated.target)]
+        events = self.find_events(stated.events)
         if any(end in self._people for end in ends):
-            events = self.select_participant_events(events)
+            events = self.select_events_of_people_and_agents(events)
         events = [
             event
-            for event in self._prefer_first_hand(events)
-            if all(self._text_contains(event, end) or _is_speaker(event, end) for end in ends)
+            for event in self._prefer_people_and_agents(events)
+            if all(self._text_has_name(event, end) or _is_speaker(event, end) for end in ends)
         ]
         if not events or ends[0] == ends[1] or any(end not in self._entities for end in ends):
             self._drops["ungrounded"] += 1
             return
-        relation = resolve_relation(
+        relation = resolve_relation_type(
             stated.relation.upper(), "entity", "entity", has_label=False, field=""
         )
         self._corrections += relation.corrected_from is not None
         keys = [self._add_entity_node(end, events) for end in ends]
-        edge = self._link(keys[0], keys[1], relation.type, events, stated.nuance)
+        edge = self._add_edge(keys[0], keys[1], relation.type, events, stated.nuance)
         edge.confidences.append(stated.confidence)
 
     def add_topic(self) -> None:
         """Add the chain's topic, if it has one, and link everything that was added before to it."""
         topic = (self._chain.topic or "").strip()
-        if not normalise(topic) or not self._drafts:
+        if not normalise_name(topic) or not self._drafts:
             return
         others = dict(self._drafts)
-        events = self._prefer_first_hand(self._evidence.values())
-        key = self.add("topic", topic, events, None, {})
+        events = self._prefer_people_and_agents(self._evidence.values())
+        key = self.add_node("topic", topic, events, None, {})
         for other, draft in others.items():
-            self._link(other, key, f"{other[0]}_topic", list(draft.events.values()), None)
+            self._add_edge(other, key, f"{other[0]}_topic", list(draft.events.values()), None)
 
-    def add(
+    def add_node(
         self,
         node_type: NodeType,
         name: str,
@@ -196,49 +196,55 @@ class _Builder:
         patch: Mapping[str, Any],
     ) -> NodeKey:
         """Add a node, or add further events and fields to it."""
-        key = (node_type, normalise(name))
+        key = (node_type, normalise_name(name))
         draft = self._drafts.setdefault(key, NodeDraft(node_type, name.strip()))
         draft.patch |= patch
         draft.confidence = confidence if draft.confidence is None else draft.confidence
         draft.events |= {event.event_id: event for event in events}
         return key
 
-    def link_about(
-        self, key: NodeKey, edge_type: str, about: Sequence[str], events: Sequence[EvidenceEvent]
+    def link_to_subjects(
+        self,
+        key: NodeKey,
+        edge_type: str,
+        about: Sequence[str],
+        events: Sequence[EvidenceEvent],
     ) -> None:
         """Link a fact or a decision to the entities that it is about."""
-        for name in dict.fromkeys(map(normalise, about)):
+        for name in dict.fromkeys(map(normalise_name, about)):
             if name in self._entities:
-                self._link(key, self._add_entity_node(name, events), edge_type, events, None)
+                self._add_edge(key, self._add_entity_node(name, events), edge_type, events, None)
 
-    def cite(self, numbers: Iterable[int]) -> list[EvidenceEvent]:
+    def find_events(self, numbers: Iterable[int]) -> list[EvidenceEvent]:
         """The events with these numbers, as far as they exist."""
         events = [self._evidence[number] for number in numbers if number in self._evidence]
         return list({event.event_id: event for event in events}.values())
 
-    def select_participant_events(self, events: Sequence[EvidenceEvent]) -> list[EvidenceEvent]:
+    def select_events_of_people_and_agents(
+        self, events: Sequence[EvidenceEvent]
+    ) -> list[EvidenceEvent]:
         """The events of people and agents. Counts a drop if there are none."""
         evidence = [event for event in events if event.origin in _FIRST_HAND]
         self._drops["without_origin"] += bool(events) and not evidence
         return evidence
 
-    def is_borne_out(self, text: str, events: Sequence[EvidenceEvent]) -> bool:
+    def is_supported_by_events(self, text: str, events: Sequence[EvidenceEvent]) -> bool:
         """Whether the events contain enough of a statement's words. Counts a drop if not."""
-        if not events or not normalise(text):
+        if not events or not normalise_name(text):
             return False
         speakers = {name_speaker(event.speaker) for event in events if event.speaker}
         source_stems = set(iter_stems(" ".join([*speakers, *(event.text for event in events)])))
         stems = set(iter_stems(text))
-        is_borne_out = len(stems & source_stems) >= _MIN_GROUNDED * len(stems)
-        self._drops["ungrounded"] += not is_borne_out
-        return is_borne_out
+        is_supported = len(stems & source_stems) >= _MIN_GROUNDED * len(stems)
+        self._drops["ungrounded"] += not is_supported
+        return is_supported
 
-    def build(self) -> Promotion:
+    def build(self) -> ChainObservations:
         """The result: each node and edge with the events that it cites."""
         numbers = {key: number for number, key in enumerate(self._drafts)}
         nodes = [
             NodeObservation(
-                self._source(draft.events.values()),
+                self._make_source(draft.events.values()),
                 draft.type,
                 draft.name,
                 draft.patch,
@@ -249,7 +255,7 @@ class _Builder:
         ]
         edges = [
             EdgeObservation(
-                self._source(edge.events.values()),
+                self._make_source(edge.events.values()),
                 numbers[start],
                 numbers[end],
                 edge_type,
@@ -259,7 +265,7 @@ class _Builder:
             )
             for (start, end, edge_type), edge in self._edges.items()
         ]
-        return Promotion(nodes, edges, self._drops, self._corrections)
+        return ChainObservations(nodes, edges, self._drops, self._corrections)
 
     def _add_entity_node(self, name: str, events: Sequence[EvidenceEvent]) -> NodeKey:
         """Add an entity by its normalised name. Tools and documents can name an entity but not set
@@ -267,9 +273,9 @@ class _Builder:
         entity = self._entities[name]
         is_told = any(event.origin in _FIRST_HAND for event in events)
         patch = {"category": entity.kind} if is_told and entity.kind != "other" else {}
-        return self.add("entity", entity.name, events, None, patch)
+        return self.add_node("entity", entity.name, events, None, patch)
 
-    def _link(
+    def _add_edge(
         self,
         start: NodeKey,
         end: NodeKey,
@@ -283,22 +289,22 @@ class _Builder:
         return edge
 
     def _is_about_people(self, fact: ExtractedFact) -> bool:
-        about, content = {normalise(name) for name in fact.about}, normalise(fact.content)
+        about, content = {normalise_name(name) for name in fact.about}, normalise_name(fact.content)
         return bool(about & self._people.keys()) or any(
             _contains_name(content, name) for name in self._people
         )
 
-    def _text_contains(self, event: EvidenceEvent, name: str) -> bool:
+    def _text_has_name(self, event: EvidenceEvent, name: str) -> bool:
         return _contains_name(self._texts[event.event_id], name)
 
-    def _prefer_first_hand(self, events: Iterable[EvidenceEvent]) -> list[EvidenceEvent]:
+    def _prefer_people_and_agents(self, events: Iterable[EvidenceEvent]) -> list[EvidenceEvent]:
         """The events of people and agents, or all events if there are none. So a tool that repeats
         what people say does not lower its trust; each log file that holds a name would."""
         evidence = list(events)
         return [event for event in evidence if event.origin in _FIRST_HAND] or evidence
 
-    def _source(self, events: Collection[EvidenceEvent]) -> Source:
-        return Source(
+    def _make_source(self, events: Collection[EvidenceEvent]) -> ObservationSource:
+        return ObservationSource(
             source_id=self._chain.chain_id,
             version=self._chain.version,
             scope_id=self._chain.scope_id,
@@ -318,7 +324,7 @@ def parse_chain_entity(entity: Mapping[str, str]) -> Entity:
 
 
 def _is_speaker(event: EvidenceEvent, name: str) -> bool:
-    return event.speaker is not None and normalise(name_speaker(event.speaker)) == name
+    return event.speaker is not None and normalise_name(name_speaker(event.speaker)) == name
 
 
 def _contains_name(text: str, name: str) -> bool:

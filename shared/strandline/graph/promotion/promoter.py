@@ -10,17 +10,21 @@ from uuid import UUID
 
 from strandline.chains import heat
 from strandline.config import get_settings
-from strandline.graph.nodes.store_missing_vectors import enqueue_scopes
+from strandline.graph.nodes.store_missing_vectors import make_scope_work_due
 from strandline.graph.nodes.store_observations import (
-    compute_from_observations,
-    lock_scopes,
+    lock_scope_graphs,
+    recompute_nodes_and_edges,
     write_observations,
 )
 from strandline.graph.promotion import store
 from strandline.graph.promotion.ended_facts import end_replaced_facts
-from strandline.graph.promotion.extraction import ChainExtraction, extract_chain, store_extraction
-from strandline.graph.promotion.extraction_checks import Promotion, build_promotion
-from strandline.graph.promotion.store import DueChain
+from strandline.graph.promotion.extraction import (
+    ChainExtraction,
+    extract_from_chain,
+    store_extraction_decision,
+)
+from strandline.graph.promotion.extraction_checks import ChainObservations, build_chain_observations
+from strandline.graph.promotion.store import ChainToPromote
 from strandline.jobs import store_failures
 from strandline.jobs.runner import JobResources, Lease, LeaseLost, Shard, error_code
 from strandline.llm.tasks import LlmTasks
@@ -54,7 +58,7 @@ _FAILED = (
     " this job is retried. docs/graph.md says what the reason means."
 )
 
-type _ListChains = Callable[[Collection[UUID]], Sequence[DueChain]]
+type _ListChains = Callable[[Collection[UUID]], Sequence[ChainToPromote]]
 
 
 @dataclass
@@ -98,34 +102,34 @@ def shard(resources: JobResources, lease: Lease, shard: Shard, now: datetime) ->
     """Promote one tenant's warm chains, beginning with those that an admin has asked to retry.
     Returns counts. A failure of one chain does not stop the others."""
     del shard
-    run = _make_run(resources, lease, now)
-    for chain in store.list_requested_retries(lease.access, _CHAINS_PER_PAGE):
+    run = _start_run(resources, lease, now)
+    for chain in store.list_chains_to_retry(lease.access, _CHAINS_PER_PAGE):
         if not run.is_out_of_time:
-            _promote(run, chain, is_retry=True)
+            _promote_and_record_outcome(run, chain, is_retry=True)
     with lease.transaction():
         store.close_orphaned_retries(lease.access, now)
     if run.tuning.ltm_enabled:
-        _promote_all(
+        _promote_listed_chains(
             run,
-            lambda exclude_ids: store.list_warm_chains(
+            lambda exclude_ids: store.list_warm_unpromoted_chains(
                 lease.access, now, exclude_ids, _CHAINS_PER_PAGE
             ),
         )
-    return _record_run(run)
+    return _record_metrics_of_run(run)
 
 
 def promote_cold_chains(resources: JobResources, lease: Lease, now: datetime) -> Mapping[str, int]:
     """Promote the tenant's chains that are about to be archived. Returns counts. This does not wait
     for the model: the heuristic model answers while it is unavailable."""
-    run = _make_run(resources, lease, now)
+    run = _start_run(resources, lease, now)
     run.patience = timedelta(0)
-    _promote_all(
+    _promote_listed_chains(
         run,
-        lambda exclude_ids: store.list_cold_chains(
+        lambda exclude_ids: store.list_cold_unpromoted_chains(
             lease.access, now, exclude_ids, _CHAINS_PER_PAGE
         ),
     )
-    return _record_run(run)
+    return _record_metrics_of_run(run)
 
 
 def finish(resources: JobResources, now: datetime) -> None:
@@ -133,22 +137,22 @@ def finish(resources: JobResources, now: datetime) -> None:
     del resources, now
 
 
-def _make_run(resources: JobResources, lease: Lease, now: datetime) -> _PromotionRun:
+def _start_run(resources: JobResources, lease: Lease, now: datetime) -> _PromotionRun:
     tuning = read_tuning(lease.access, get_settings().tuning)
     patience = timedelta(minutes=tuning.model_patience_minutes)
     return _PromotionRun(lease, resources.llm, tuning, now, patience)
 
 
-def _promote_all(run: _PromotionRun, list_chains: _ListChains) -> None:
+def _promote_listed_chains(run: _PromotionRun, list_chains: _ListChains) -> None:
     """Promote chains until no unprocessed one is listed, or time runs out."""
     while not run.is_out_of_time and (chains := list_chains(run.chain_ids)):
         for chain in chains:
             if run.is_out_of_time:
                 return
-            _promote(run, chain, is_retry=False)
+            _promote_and_record_outcome(run, chain, is_retry=False)
 
 
-def _record_run(run: _PromotionRun) -> Mapping[str, int]:
+def _record_metrics_of_run(run: _PromotionRun) -> Mapping[str, int]:
     run.llm.store_call_records(run.lease.access)
     counters = run.lease.tally.counters
     counters.update({metric: run.totals[key] for key, metric in _METRICS.items()})
@@ -156,13 +160,15 @@ def _record_run(run: _PromotionRun) -> Mapping[str, int]:
     return {key: count for key, count in run.totals.items() if count}
 
 
-def _promote(run: _PromotionRun, chain: DueChain, *, is_retry: bool) -> None:
+def _promote_and_record_outcome(
+    run: _PromotionRun, chain: ChainToPromote, *, is_retry: bool
+) -> None:
     """Promote one chain, and record the outcome. Raises LeaseLost."""
     access = run.lease.access
     run.chain_ids.add(chain.chain_id)
     run.totals["chains_evaluated"] += 1
     try:
-        _promote_chain(run, chain, is_retry=is_retry)
+        _extract_and_write_chain(run, chain, is_retry=is_retry)
     except LeaseLost:
         raise
     except Exception as error:  # the other chains are still promoted
@@ -182,9 +188,9 @@ def _promote(run: _PromotionRun, chain: DueChain, *, is_retry: bool) -> None:
             )
 
 
-def _promote_chain(run: _PromotionRun, chain: DueChain, *, is_retry: bool) -> None:
+def _extract_and_write_chain(run: _PromotionRun, chain: ChainToPromote, *, is_retry: bool) -> None:
     start = time.monotonic()
-    extraction = extract_chain(
+    extraction = extract_from_chain(
         run.lease.access,
         run.llm,
         chain,
@@ -199,21 +205,21 @@ def _promote_chain(run: _PromotionRun, chain: DueChain, *, is_retry: bool) -> No
         return
     state = heat.HeatState(chain.importance, chain.density, chain.strength, chain.accessed_at)
     factors = heat.compute_factors(state, run.now, run.tuning)
-    promotion = build_promotion(
+    promotion = build_chain_observations(
         chain,
         extraction.evidence_by_number,
         extraction.extraction,
-        persona=run.tuning.persona,
+        min_persona_confidence=run.tuning.persona,
         # Not the present heat: a replay must write the same chain again.
         heat=factors.base,
     )
     run.lease.tally.samples.setdefault("ChainHeat", []).append(factors.heat)
     start = time.monotonic()
-    is_written = _write(run, chain, extraction, promotion, is_retry=is_retry)
+    is_written = _write_chain_to_graph(run, chain, extraction, promotion, is_retry=is_retry)
     _record_duration(run, "GraphWriteMilliseconds", start)
     if is_written:
         with run.lease.transaction():  # writers of events lock the same rows in another order
-            enqueue_scopes(run.lease.access, [chain.scope_id])
+            make_scope_work_due(run.lease.access, [chain.scope_id])
         run.totals["chains_promoted"] += 1
         run.totals["nodes"] += len(promotion.nodes)
         run.totals["edges"] += len(promotion.edges)
@@ -222,7 +228,7 @@ def _promote_chain(run: _PromotionRun, chain: DueChain, *, is_retry: bool) -> No
         run.totals["extraction_failures"] += extraction.fallback_reason is not None
 
 
-def _is_postponed(run: _PromotionRun, chain: DueChain, extraction: ChainExtraction) -> bool:
+def _is_postponed(run: _PromotionRun, chain: ChainToPromote, extraction: ChainExtraction) -> bool:
     """Whether the chain stays due, because the model is expected back soon enough or time has run
     out."""
     if extraction.fallback_reason == _OUT_OF_TIME:
@@ -230,11 +236,11 @@ def _is_postponed(run: _PromotionRun, chain: DueChain, extraction: ChainExtracti
     return extraction.waits_for_model and run.now - chain.accessed_at < run.patience
 
 
-def _write(
+def _write_chain_to_graph(
     run: _PromotionRun,
-    chain: DueChain,
+    chain: ChainToPromote,
     extraction: ChainExtraction,
-    promotion: Promotion,
+    promotion: ChainObservations,
     *,
     is_retry: bool,
 ) -> bool:
@@ -242,20 +248,20 @@ def _write(
     the chain has a newer version or lost an event in the meantime. It is then due again."""
     access = run.lease.access
     with run.lease.transaction():
-        if not store.lock_unchanged(access, chain):
+        if not store.lock_chain_if_unchanged(access, chain):
             return False
-        lock_scopes(access, [chain.scope_id])
-        target_ids = store.delete_chain_observations(
+        lock_scope_graphs(access, [chain.scope_id])
+        target_ids = store.delete_older_chain_observations(
             access, chain.chain_id, chain.version, is_retry=is_retry
         )
         halves = run.tuning.edge_confidence == "halving"
         write_observations(access, promotion.nodes, promotion.edges, combines_by_halving=halves)
-        compute_from_observations(access, target_ids, combines_by_halving=halves)
+        recompute_nodes_and_edges(access, target_ids, combines_by_halving=halves)
         run.totals["facts_ended"] += end_replaced_facts(
             access, chain, promotion, extraction.evidence_by_number
         )
-        store_extraction(access, chain, extraction)
-        store.mark_promoted(access, chain.chain_id, chain.version)
+        store_extraction_decision(access, chain, extraction)
+        store.mark_chain_promoted(access, chain.chain_id, chain.version)
         if extraction.fallback_reason is not None:
             store_failures.record_failure(
                 access,

@@ -27,7 +27,7 @@ def list_due_tenants(
 
 
 @dataclass(frozen=True)
-class DueChain:
+class ChainToPromote:
     """The newest version of a chain that is to be promoted."""
 
     chain_id: UUID
@@ -52,13 +52,13 @@ _SELECT_CHAIN = """
 """
 
 
-def list_warm_chains(
+def list_warm_unpromoted_chains(
     access: TenantDb, now: datetime, without: Collection[UUID], limit: int
-) -> Sequence[DueChain]:
+) -> Sequence[ChainToPromote]:
     """Up to `limit` chains whose version is not promoted and that are warm enough or bear a change.
     Those that bear a change come first, then those that stay warm longest."""
     return access.fetch(
-        DueChain,
+        ChainToPromote,
         _SELECT_CHAIN
         + """
         where c.tenant_id = current_tenant() and c.status = 'active'
@@ -71,13 +71,13 @@ def list_warm_chains(
     )
 
 
-def list_cold_chains(
+def list_cold_unpromoted_chains(
     access: TenantDb, now: datetime, without: Collection[UUID], limit: int
-) -> Sequence[DueChain]:
+) -> Sequence[ChainToPromote]:
     """Up to `limit` chains that may be archived and whose version is not promoted, the longest cold
     first."""
     return access.fetch(
-        DueChain,
+        ChainToPromote,
         _SELECT_CHAIN
         + """
         where c.tenant_id = current_tenant() and c.status = 'active'
@@ -89,10 +89,10 @@ def list_cold_chains(
     )
 
 
-def list_requested_retries(access: TenantDb, limit: int) -> Sequence[DueChain]:
+def list_chains_to_retry(access: TenantDb, limit: int) -> Sequence[ChainToPromote]:
     """Up to `limit` chains whose promotion an admin has asked to retry."""
     return access.fetch(
-        DueChain,
+        ChainToPromote,
         _SELECT_CHAIN
         + """
         where c.tenant_id = current_tenant() and c.status <> 'rejected' and exists (
@@ -135,7 +135,7 @@ class EvidenceEvent:
     recorded_at: datetime
 
 
-def read_evidence(access: TenantDb, chain_id: UUID) -> Sequence[EvidenceEvent]:
+def list_evidence_events(access: TenantDb, chain_id: UUID) -> Sequence[EvidenceEvent]:
     """A chain's events by seq, without erased ones and without those that repeat the answer of a
     recall."""
     return access.fetch(
@@ -159,7 +159,7 @@ class _VersionHash:
     content_hash: bytes
 
 
-def lock_unchanged(access: TenantDb, chain: DueChain) -> bool:
+def lock_chain_if_unchanged(access: TenantDb, chain: ChainToPromote) -> bool:
     """Lock a chain until the transaction ends. Returns whether its newest version is still the one
     that was read, with the same content. An erasure may have removed events from it."""
     rows = access.fetch(
@@ -180,7 +180,7 @@ class _ObservationTarget:
     target_id: UUID
 
 
-def delete_chain_observations(
+def delete_older_chain_observations(
     access: TenantDb, chain_id: UUID, version: int, *, is_retry: bool
 ) -> list[UUID]:
     """Delete the observations of older versions of a chain, and with `is_retry` also of this
@@ -199,8 +199,9 @@ def delete_chain_observations(
     return [row.target_id for row in rows]
 
 
-def mark_promoted(access: TenantDb, chain_id: UUID, version: int) -> None:
-    """Record that this version of a chain is promoted. In a transaction, after `lock_unchanged`."""
+def mark_chain_promoted(access: TenantDb, chain_id: UUID, version: int) -> None:
+    """Record that this version of a chain is promoted. In a transaction, after
+    `lock_chain_if_unchanged`."""
     access.execute(
         "update chains set promoted_version = %(version)s"
         " where tenant_id = current_tenant() and chain_id = %(chain_id)s",
@@ -215,8 +216,8 @@ class StoredExtraction:
     body: dict[str, Any]
 
 
-def read_extraction(
-    access: TenantDb, chain: DueChain, last_event_id: UUID
+def find_stored_extraction(
+    access: TenantDb, chain: ChainToPromote, last_event_id: UUID
 ) -> StoredExtraction | None:
     """The latest stored extraction of this version of a chain, or None."""
     rows = access.fetch(

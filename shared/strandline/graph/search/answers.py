@@ -4,35 +4,35 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from strandline.graph.nodes.answers import to_properties
+from strandline.graph.nodes.answers import to_api_properties
 from strandline.graph.nodes.identity import format_node_id
-from strandline.graph.nodes.store_joined import EdgeRow, JoinedNode
+from strandline.graph.nodes.store_joined import EdgeRow, NodeAcrossScopes
 from strandline.graph.search.schemas import FoundNode, GraphEdge, Reason
-from strandline.graph.search.store import Match
+from strandline.graph.search.store import NodeMatch
 from strandline.log.trust_ranks import least_trusted
 
 
 def to_found_node(
-    node: JoinedNode, match: Match | None, *, hops: int = 0, is_exact: bool = False
+    node: NodeAcrossScopes, match: NodeMatch | None, *, hops: int = 0, is_exact: bool = False
 ) -> FoundNode:
     """Convert a node for an answer. `match` is why it was found, or None if an edge led to it."""
     return FoundNode.model_validate(
         {
             **vars(node),
             "id": format_node_id(node.type, node.node_id),
-            "properties": to_properties(node.type, node.properties),
+            "properties": to_api_properties(node.type, node.properties),
             "members": [format_node_id(node.type, member) for member in node.member_ids],
             "score": None if match is None else round(match.score, 4),
             "similarity": None
             if match is None or match.similarity is None
             else round(match.similarity, 4),
-            "why": ["edge"] if match is None and hops else _list_reasons(match, is_exact),
+            "why": ["edge"] if match is None and hops else _list_match_reasons(match, is_exact),
             "hops": hops,
         }
     )
 
 
-def _list_reasons(match: Match | None, is_exact: bool) -> list[Reason]:
+def _list_match_reasons(match: NodeMatch | None, is_exact: bool) -> list[Reason]:
     if match is None:
         return []
     reasons: list[tuple[bool, Reason]] = [
@@ -43,7 +43,9 @@ def _list_reasons(match: Match | None, is_exact: bool) -> list[Reason]:
     return [reason for holds, reason in reasons if holds]
 
 
-def to_edges(rows: Iterable[EdgeRow], leads: Mapping[UUID, JoinedNode]) -> list[GraphEdge]:
+def join_edge_rows(
+    rows: Iterable[EdgeRow], leads: Mapping[UUID, NodeAcrossScopes]
+) -> list[GraphEdge]:
     """The edges between these nodes, heaviest first. Edges with the same ends, type and label are
     joined. `leads` maps the id of each member to the node that represents it in the answer."""
     groups: dict[tuple[UUID, UUID, str, str], list[EdgeRow]] = {}
@@ -53,13 +55,15 @@ def to_edges(rows: Iterable[EdgeRow], leads: Mapping[UUID, JoinedNode]) -> list[
             key = ends[0].node_id, ends[1].node_id, row.type, row.label
             groups.setdefault(key, []).append(row)
     edges = [
-        _join_edges(group, leads[group[0].from_id], leads[group[0].to_id])
+        _join_into_one_edge(group, leads[group[0].from_id], leads[group[0].to_id])
         for group in groups.values()
     ]
     return sorted(edges, key=lambda edge: (-edge.weight, -edge.heat, edge.id))
 
 
-def _join_edges(rows: Sequence[EdgeRow], start: JoinedNode, end: JoinedNode) -> GraphEdge:
+def _join_into_one_edge(
+    rows: Sequence[EdgeRow], start: NodeAcrossScopes, end: NodeAcrossScopes
+) -> GraphEdge:
     first = min(rows, key=lambda row: row.edge_id)
     weight = sum(row.weight for row in rows)
     ends = [row.valid_to for row in rows if row.valid_to]

@@ -8,22 +8,22 @@ from uuid import UUID
 from strandline.db.database import TenantDb
 from strandline.graph.nodes.identity import format_node_id
 from strandline.graph.nodes.node_types import NodeType
-from strandline.graph.nodes.store_joined import JoinedNode, map_nodes_by_member
-from strandline.graph.search.answers import to_edges, to_found_node
-from strandline.graph.search.schemas import GraphEdge, KnownEdge, KnownGraph, KnownNode
+from strandline.graph.nodes.store_joined import NodeAcrossScopes, map_nodes_by_member
+from strandline.graph.search.answers import join_edge_rows, to_found_node
+from strandline.graph.search.schemas import GraphEdge, RelevantEdge, RelevantGraph, RelevantNode
 from strandline.graph.search.search import ALL_TYPES, hash_possible_names
-from strandline.graph.search.store import Match, NodeFilter, NodeQuery
+from strandline.graph.search.store import NodeFilter, NodeMatch, NodeQuery
 from strandline.graph.search.store_knowledge import (
     LIMIT,
     RelevantEdgeRow,
     RelevantNodeRow,
     read_edges_between,
-    read_nodes_around,
+    read_nodes_around_question,
 )
 
 _MIN_WORD_CHARS = 4
 """Words of a question that are shorter match a node only by its whole name."""
-NOTHING = KnownGraph(nodes=[], edges=[])
+NOTHING = RelevantGraph(nodes=[], edges=[])
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,10 @@ class RelevantKnowledge:
     """The nodes that concern a question, in the order of the answer, and the edges between them."""
 
     nodes: Sequence[RelevantNodeRow]
-    edges: Sequence[KnownEdge]
+    edges: Sequence[RelevantEdge]
 
 
-def read_knowledge(
+def read_relevant_knowledge(
     access: TenantDb,
     question: str,
     vector: Sequence[float] | None,
@@ -55,44 +55,46 @@ def read_knowledge(
         by_meaning=False,
         min_word_chars=_MIN_WORD_CHARS,
     )
-    nodes = read_nodes_around(access, query, types)
+    nodes = read_nodes_around_question(access, query, types)
     leads = map_nodes_by_member(nodes)
     rows = read_edges_between(access, list(leads)) if len(nodes) > 1 else ()
     by_edge = _group_by_edge(rows, leads)
     edges = [
-        _to_known_edge(edge, by_edge[edge.from_id, edge.to_id, edge.type, edge.label])
-        for edge in to_edges(rows, leads)[:LIMIT]
+        _to_relevant_edge(edge, by_edge[edge.from_id, edge.to_id, edge.type, edge.label])
+        for edge in join_edge_rows(rows, leads)[:LIMIT]
     ]
     return RelevantKnowledge(nodes, edges)
 
 
-def read_known_graph(
+def read_relevant_graph(
     access: TenantDb, question: str, vector: Sequence[float] | None, space: str
-) -> KnownGraph:
-    """The result of `read_knowledge` in the form of an answer."""
-    knowledge = read_knowledge(access, question, vector, space)
-    return KnownGraph(nodes=list(map(_to_known_node, knowledge.nodes)), edges=list(knowledge.edges))
+) -> RelevantGraph:
+    """The result of `read_relevant_knowledge` in the form of an answer."""
+    knowledge = read_relevant_knowledge(access, question, vector, space)
+    return RelevantGraph(
+        nodes=list(map(_to_relevant_node, knowledge.nodes)), edges=list(knowledge.edges)
+    )
 
 
-def _to_known_node(row: RelevantNodeRow) -> KnownNode:
+def _to_relevant_node(row: RelevantNodeRow) -> RelevantNode:
     match = None
     if row.score is not None:
-        match = Match(
+        match = NodeMatch(
             row.node_id, row.score, row.similarity, bool(row.is_named), bool(row.has_words)
         )
     node = to_found_node(row, match, hops=row.hops)
-    return KnownNode(**dict(node), event_ids=row.event_ids, is_stated=row.is_stated)
+    return RelevantNode(**dict(node), event_ids=row.event_ids, is_stated=row.is_stated)
 
 
-def _to_known_edge(edge: GraphEdge, rows: Sequence[RelevantEdgeRow]) -> KnownEdge:
+def _to_relevant_edge(edge: GraphEdge, rows: Sequence[RelevantEdgeRow]) -> RelevantEdge:
     event_ids = [event_id for row in rows for event_id in row.event_ids]
-    return KnownEdge(
+    return RelevantEdge(
         **dict(edge), event_ids=event_ids, is_stated=any(row.is_stated for row in rows)
     )
 
 
 def _group_by_edge(
-    rows: Sequence[RelevantEdgeRow], leads: Mapping[UUID, JoinedNode]
+    rows: Sequence[RelevantEdgeRow], leads: Mapping[UUID, NodeAcrossScopes]
 ) -> Mapping[tuple[str, str, str, str], list[RelevantEdgeRow]]:
     """The rows of each edge of an answer, by its ends, type and label."""
     by_edge: dict[tuple[str, str, str, str], list[RelevantEdgeRow]] = defaultdict(list)

@@ -8,23 +8,23 @@ from strandline.db.database import TenantDb
 from strandline.errors import Invalid, NotFound
 from strandline.graph.nodes.identity import parse_node_id
 from strandline.graph.nodes.node_types import NODE_TYPES, NodeType
-from strandline.graph.nodes.observations import combines_by_halving_by_default
+from strandline.graph.nodes.observations import combines_confidences_by_halving_by_default
 from strandline.graph.nodes.store_joined import map_nodes_by_member
 from strandline.graph.nodes.store_walk import WalkFilter
-from strandline.graph.search.answers import to_edges, to_found_node
+from strandline.graph.search.answers import join_edge_rows, to_found_node
 from strandline.graph.search.schemas import (
-    GraphOut,
     GraphSearchRequest,
     NearestTopicsRequest,
+    SubgraphOut,
     Traversal,
     TraverseRequest,
 )
 from strandline.graph.search.search import (
-    Finder,
+    NodeFinder,
     find_nearest_topics,
     make_as_of_filter,
     read_subgraph,
-    search_nodes,
+    search_graph,
 )
 from strandline.http.request import Request
 from strandline.http.routes_and_responses import Response, Route, json_response
@@ -40,7 +40,7 @@ _MAX_CHAIN = 100
 
 
 @dataclass(frozen=True)
-class _Rule:
+class _TraversalRule:
     """Where a traversal may start, which edges it follows, and which nodes it returns."""
 
     starts: frozenset[NodeType]
@@ -48,7 +48,7 @@ class _Rule:
     results: frozenset[NodeType]
 
 
-def _edges_at(node_type: NodeType) -> list[str]:
+def _list_edge_types_at(node_type: NodeType) -> list[str]:
     """The types of the edges that begin or end at nodes of a type, but for those between any."""
     return [
         name
@@ -58,38 +58,44 @@ def _edges_at(node_type: NodeType) -> list[str]:
     ]
 
 
-_FACTS = _Rule(frozenset({"entity", "topic"}), ("fact_entity", "fact_topic"), frozenset({"fact"}))
-_RULES: Mapping[Traversal, _Rule] = {
-    "related_entities": _Rule(
+_FACTS = _TraversalRule(
+    frozenset({"entity", "topic"}), ("fact_entity", "fact_topic"), frozenset({"fact"})
+)
+_RULES: Mapping[Traversal, _TraversalRule] = {
+    "related_entities": _TraversalRule(
         _ALL,
-        (*_edges_at("entity"), *_VERBS),
+        (*_list_edge_types_at("entity"), *_VERBS),
         frozenset({"entity"}),
     ),
     "related_facts": _FACTS,
     "facts_about_entity": _FACTS,
-    "decision_entities": _Rule(
+    "decision_entities": _TraversalRule(
         frozenset({"decision"}), ("decision_entity",), frozenset({"entity"})
     ),
-    "entity_decisions": _Rule(frozenset({"entity"}), ("decision_entity",), frozenset({"decision"})),
-    "invalidation_chain": _Rule(frozenset({"fact"}), ("invalidates",), frozenset({"fact"})),
-    "topic_contents": _Rule(
+    "entity_decisions": _TraversalRule(
+        frozenset({"entity"}), ("decision_entity",), frozenset({"decision"})
+    ),
+    "invalidation_chain": _TraversalRule(
+        frozenset({"fact"}), ("invalidates",), frozenset({"fact"})
+    ),
+    "topic_contents": _TraversalRule(
         frozenset({"topic"}),
-        (*_edges_at("topic"), "related"),
+        (*_list_edge_types_at("topic"), "related"),
         _ALL,
     ),
-    "neighbours": _Rule(_ALL, None, _ALL),
+    "neighbours": _TraversalRule(_ALL, None, _ALL),
 }
 
 
 def traverse(
     access: TenantDb, request: TraverseRequest, *, combines_by_halving: bool = False
-) -> GraphOut:
+) -> SubgraphOut:
     """The start node of a traversal, and the nodes that it reaches: nearest first, along the
     heaviest edges first, with the edges between them. Raises NotFound if the node is not in view or
     was not observed yet, and Invalid if the traversal cannot start at such a node."""
     node_type, start_id = parse_node_id(request.node_id)
     rule = _RULES[request.traversal]
-    _check_start(request.traversal, rule, node_type)
+    _require_allowed_start(request.traversal, rule, node_type)
     is_chain = request.traversal == "invalidation_chain"
     walk = WalkFilter(
         rule.edge_types,
@@ -108,14 +114,14 @@ def traverse(
     results = [row for row in rows[1:] if row.type in rule.results and holds(row)]
     page = [rows[0], *results[: request.limit]]
     is_cut = subgraph.is_cut or len(results) > request.limit
-    return GraphOut(
+    return SubgraphOut(
         nodes=[to_found_node(row, None, hops=subgraph.hops[row.node_id]) for row in page],
-        edges=to_edges(subgraph.edges, map_nodes_by_member(page)),
+        edges=join_edge_rows(subgraph.edges, map_nodes_by_member(page)),
         degraded=["cut_by_limit"] if is_cut else [],
     )
 
 
-def _check_start(traversal: Traversal, rule: _Rule, node_type: NodeType) -> None:
+def _require_allowed_start(traversal: Traversal, rule: _TraversalRule, node_type: NodeType) -> None:
     if node_type not in rule.starts:
         starts = " or ".join(sorted(rule.starts))
         raise Invalid(
@@ -130,16 +136,16 @@ def post_search(request: Request) -> Response:
     is found by its name and words at once, and by its meaning once a worker has embedded it."""
     query = request.parse_query(ParticipantsQuery)
     body = request.parse_body(GraphSearchRequest)
-    finder = make_finder(request, query, body.participants)
-    return _answer(request, search_nodes(finder, body))
+    finder = make_node_finder(request, query, body.participants)
+    return _respond_with_graph(request, search_graph(finder, body))
 
 
 def post_nearest_topics(request: Request) -> Response:
     """The topics most similar to a text, nearest first. Archived topics are left out by default."""
     query = request.parse_query(ParticipantsQuery)
     body = request.parse_body(NearestTopicsRequest)
-    finder = make_finder(request, query, body.participants)
-    return _answer(request, find_nearest_topics(finder, body))
+    finder = make_node_finder(request, query, body.participants)
+    return _respond_with_graph(request, find_nearest_topics(finder, body))
 
 
 def post_traverse(request: Request) -> Response:
@@ -148,25 +154,26 @@ def post_traverse(request: Request) -> Response:
     query = request.parse_query(ParticipantsQuery)
     body = request.parse_body(TraverseRequest)
     access = request.connect_reader(query, body.participants)
-    return _answer(
-        request, traverse(access, body, combines_by_halving=combines_by_halving_by_default())
+    return _respond_with_graph(
+        request,
+        traverse(access, body, combines_by_halving=combines_confidences_by_halving_by_default()),
     )
 
 
-def make_finder(
+def make_node_finder(
     request: Request, query: ParticipantsQuery, participants: Sequence[str] | None
-) -> Finder:
+) -> NodeFinder:
     """Build the finder for a request, on behalf of its caller and the participants of its query
     string and body."""
-    return Finder(
+    return NodeFinder(
         request.connect_reader(query, participants),
         request.resources.embedder,
         get_settings().query_vector_seconds,
-        combines_by_halving_by_default(),
+        combines_confidences_by_halving_by_default(),
     )
 
 
-def _answer(request: Request, answer: GraphOut) -> Response:
+def _respond_with_graph(request: Request, answer: SubgraphOut) -> Response:
     request.metrics |= {
         "GraphNodesRead": len(answer.nodes),
         "GraphEdgesRead": len(answer.edges),
@@ -179,7 +186,7 @@ ROUTES = {
     "POST /api/v1/graph/search": Route(
         post_search,
         "read",
-        {200: GraphOut},
+        {200: SubgraphOut},
         query=ParticipantsQuery,
         body=GraphSearchRequest,
         errors=(NotFound,),
@@ -187,14 +194,14 @@ ROUTES = {
     "POST /api/v1/graph/topics/nearest": Route(
         post_nearest_topics,
         "read",
-        {200: GraphOut},
+        {200: SubgraphOut},
         query=ParticipantsQuery,
         body=NearestTopicsRequest,
     ),
     "POST /api/v1/graph/traverse": Route(
         post_traverse,
         "read",
-        {200: GraphOut},
+        {200: SubgraphOut},
         query=ParticipantsQuery,
         body=TraverseRequest,
         errors=(NotFound,),

@@ -31,7 +31,7 @@ Traversal = TypeAliasType(
 Reason = TypeAliasType("Reason", Literal["meaning", "words", "name", "text", "edge"])
 
 
-class _Reading(RequestModel):
+class _ReadRequest(RequestModel):
     participants: Participants | None = None
     """The participants to read for: only what all of them took part in. A bound user is added
     automatically."""
@@ -41,7 +41,7 @@ class _Reading(RequestModel):
     """Whether the answer may contain archived nodes."""
 
 
-class GraphSearchRequest(_Reading):
+class GraphSearchRequest(_ReadRequest):
     """A search of the graph."""
 
     query: str = Field(min_length=1, max_length=8000)
@@ -57,7 +57,7 @@ class GraphSearchRequest(_Reading):
     """The maximum number of nodes."""
 
 
-class NearestTopicsRequest(_Reading):
+class NearestTopicsRequest(_ReadRequest):
     """A text to compare topics with."""
 
     query: str = Field(min_length=1, max_length=8000)
@@ -65,7 +65,7 @@ class NearestTopicsRequest(_Reading):
     """The maximum number of topics."""
 
 
-class TraverseRequest(_Reading):
+class TraverseRequest(_ReadRequest):
     """Where to start, and which edges to follow."""
 
     node_id: Annotated[str, Field(min_length=1, max_length=100)]
@@ -128,7 +128,7 @@ class GraphEdge(ResponseModel):
     """When it was last observed."""
 
 
-class GraphOut(ResponseModel):
+class SubgraphOut(ResponseModel):
     """A part of the graph."""
 
     nodes: list[FoundNode]
@@ -138,7 +138,7 @@ class GraphOut(ResponseModel):
     and words were searched. `cut_by_limit`: there are more results than the answer may contain."""
 
 
-class KnownNode(FoundNode):
+class RelevantNode(FoundNode):
     """A node that concerns a question."""
 
     event_ids: list[UUID]
@@ -148,7 +148,7 @@ class KnownNode(FoundNode):
     date."""
 
 
-class KnownEdge(GraphEdge):
+class RelevantEdge(GraphEdge):
     """An edge between nodes that concern a question."""
 
     event_ids: list[UUID]
@@ -158,12 +158,12 @@ class KnownEdge(GraphEdge):
     date."""
 
 
-class KnownGraph(ResponseModel):
+class RelevantGraph(ResponseModel):
     """What the knowledge graph holds about a question: nodes and edges that hold now, with a
     confidence of at least 0.5."""
 
-    nodes: list[KnownNode]
+    nodes: list[RelevantNode]
     """At most 50: first the nodes that the question names, then those within two edges of them. The
     latter are ordered by the weight of the edge that leads to them, then by heat."""
-    edges: list[KnownEdge]
+    edges: list[RelevantEdge]
     """The edges between these nodes, the heaviest first, at most 50."""

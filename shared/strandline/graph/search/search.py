@@ -9,27 +9,27 @@ from uuid import UUID
 from strandline.db.database import TenantDb
 from strandline.embeddings.embedder import Embedder
 from strandline.errors import NotFound
-from strandline.graph.nodes.identity import hash_name, normalise, parse_node_id
+from strandline.graph.nodes.identity import hash_normalised_name, normalise_name, parse_node_id
 from strandline.graph.nodes.node_types import NODE_TYPES, NodeType
 from strandline.graph.nodes.store_joined import (
     MAX_EDGES_BETWEEN,
     EdgeRow,
-    JoinedNode,
+    NodeAcrossScopes,
     map_nodes_by_member,
     read_nodes,
     read_nodes_and_edges,
 )
 from strandline.graph.nodes.store_walk import MAX_NODES, WalkFilter, walk_graph
 from strandline.graph.search import store
-from strandline.graph.search.answers import to_edges, to_found_node
+from strandline.graph.search.answers import join_edge_rows, to_found_node
 from strandline.graph.search.schemas import (
     MIN_CONFIDENCE,
     FoundNode,
-    GraphOut,
     GraphSearchRequest,
     NearestTopicsRequest,
+    SubgraphOut,
 )
-from strandline.graph.search.store import Match, NodeFilter, NodeQuery
+from strandline.graph.search.store import NodeFilter, NodeMatch, NodeQuery
 from strandline.recall.recall import embed_query
 
 ALL_TYPES: Sequence[NodeType] = tuple(NODE_TYPES)
@@ -50,7 +50,7 @@ _MAX_SIMILAR_STARTS = 3
 class Subgraph:
     """A part of the graph around some nodes."""
 
-    nodes: Sequence[JoinedNode]
+    nodes: Sequence[NodeAcrossScopes]
     """The start nodes first, then by distance, along the heaviest edges first."""
     hops: Mapping[UUID, int]
     """The distance of each node in edges."""
@@ -80,7 +80,7 @@ def read_subgraph(access: TenantDb, start_ids: Sequence[UUID], walk: WalkFilter)
 
 
 @dataclass(frozen=True)
-class Finder:
+class NodeFinder:
     """The dependencies of a search."""
 
     access: TenantDb
@@ -90,59 +90,61 @@ class Finder:
     combines_by_halving: bool = False
     """Whether confidences as of a time are combined by halving."""
 
-    def narrow(
+    def make_filter(
         self, types: Sequence[NodeType], as_of: datetime | None, *, archived: bool
     ) -> NodeFilter:
         """The filter for the nodes of a search."""
         return NodeFilter(types, as_of, archived, self.combines_by_halving)
 
-    def find(self, query: str, narrowing: NodeFilter) -> tuple[Sequence[Match], list[str]]:
+    def find_nodes(
+        self, query: str, narrowing: NodeFilter
+    ) -> tuple[Sequence[NodeMatch], list[str]]:
         """The nodes that may answer a query, best first, and the codes for the limits of the
         search."""
         vector, degradations = embed_query(self.embedder, query, self.vector_timeout)
-        return self.find_by(query, vector, narrowing), degradations
+        return self.find_nodes_by_vector(query, vector, narrowing), degradations
 
-    def find_by(
+    def find_nodes_by_vector(
         self, query: str, vector: Sequence[float] | None, narrowing: NodeFilter
-    ) -> Sequence[Match]:
-        """Like `find`, with the query's vector."""
+    ) -> Sequence[NodeMatch]:
+        """Like `find_nodes`, with the query's vector."""
         node_query = NodeQuery(
             query, hash_possible_names(query), vector, self.embedder.space, narrowing
         )
-        return store.find_matches(self.access, node_query)
+        return store.find_matching_nodes(self.access, node_query)
 
 
-def search_nodes(finder: Finder, request: GraphSearchRequest) -> GraphOut:
+def search_graph(finder: NodeFinder, request: GraphSearchRequest) -> SubgraphOut:
     """Search the part of the graph that a query names or resembles. Raises NotFound for the id of a
     node that is not in view."""
     types = request.types or ALL_TYPES
     if request.mode == "graph":
         return _search_along_edges(finder, request, types)
-    narrowing = finder.narrow(types, request.as_of, archived=request.archived)
+    narrowing = finder.make_filter(types, request.as_of, archived=request.archived)
     if request.mode == "semantic":
-        matches, degradations = finder.find(request.query, narrowing)
-        nodes = read_matches(finder.access, matches, narrowing, request.limit)
-        return GraphOut(nodes=nodes, edges=[], degraded=degradations)
-    matches = store.find_containing(finder.access, request.query, narrowing)
-    nodes = read_matches(finder.access, matches, narrowing, request.limit + 1, is_exact=True)
-    return GraphOut(
+        matches, degradations = finder.find_nodes(request.query, narrowing)
+        nodes = read_matched_nodes(finder.access, matches, narrowing, request.limit)
+        return SubgraphOut(nodes=nodes, edges=[], degraded=degradations)
+    matches = store.find_nodes_containing_text(finder.access, request.query, narrowing)
+    nodes = read_matched_nodes(finder.access, matches, narrowing, request.limit + 1, is_exact=True)
+    return SubgraphOut(
         nodes=nodes[: request.limit],
         edges=[],
         degraded=["cut_by_limit"] if len(nodes) > request.limit else [],
     )
 
 
-def find_nearest_topics(finder: Finder, request: NearestTopicsRequest) -> GraphOut:
+def find_nearest_topics(finder: NodeFinder, request: NearestTopicsRequest) -> SubgraphOut:
     """The topics that are most similar to a text."""
-    narrowing = finder.narrow(("topic",), request.as_of, archived=request.archived)
-    matches, degradations = finder.find(request.query, narrowing)
-    nodes = read_matches(finder.access, matches, narrowing, request.limit)
-    return GraphOut(nodes=nodes, edges=[], degraded=degradations)
+    narrowing = finder.make_filter(("topic",), request.as_of, archived=request.archived)
+    matches, degradations = finder.find_nodes(request.query, narrowing)
+    nodes = read_matched_nodes(finder.access, matches, narrowing, request.limit)
+    return SubgraphOut(nodes=nodes, edges=[], degraded=degradations)
 
 
-def read_matches(
+def read_matched_nodes(
     access: TenantDb,
-    matches: Sequence[Match],
+    matches: Sequence[NodeMatch],
     narrowing: NodeFilter,
     limit: int,
     *,
@@ -162,11 +164,13 @@ def read_matches(
     return nodes[:limit]
 
 
-def make_as_of_filter(as_of: datetime | None, *, archived: bool) -> Callable[[JoinedNode], bool]:
+def make_as_of_filter(
+    as_of: datetime | None, *, archived: bool
+) -> Callable[[NodeAcrossScopes], bool]:
     """Return a test of whether a node, as it was observed up to `as_of`, held then. Without `as_of`
     the test is always true: a search finds only what holds."""
 
-    def holds(node: JoinedNode) -> bool:
+    def holds(node: NodeAcrossScopes) -> bool:
         if as_of is None:
             return True
         is_over = node.valid_to is not None and node.valid_to <= as_of
@@ -182,15 +186,15 @@ def hash_possible_names(text: str) -> list[bytes]:
     names: set[str] = set()
     for start in range(len(tokens)):
         for end in range(start + 1, min(start + _MAX_NAME_TOKENS, len(tokens)) + 1):
-            name = normalise(" ".join(tokens[start:end]))
-            names |= {name, normalise(_GENITIVE.sub("", name))}
-    return [hash_name(name) for name in sorted(names - {""})]
+            name = normalise_name(" ".join(tokens[start:end]))
+            names |= {name, normalise_name(_GENITIVE.sub("", name))}
+    return [hash_normalised_name(name) for name in sorted(names - {""})]
 
 
 def _search_along_edges(
-    finder: Finder, request: GraphSearchRequest, types: Sequence[NodeType]
-) -> GraphOut:
-    starts, degradations = _find_starts(finder, request)
+    finder: NodeFinder, request: GraphSearchRequest, types: Sequence[NodeType]
+) -> SubgraphOut:
+    starts, degradations = _find_start_nodes(finder, request)
     walk = WalkFilter(
         None,
         hops=_HOPS,
@@ -206,30 +210,34 @@ def _search_along_edges(
         to_found_node(row, starts.get(row.node_id), hops=subgraph.hops[row.node_id])
         for row in visible_rows[: request.limit]
     ]
-    edges = to_edges(subgraph.edges, map_nodes_by_member(visible_rows[: request.limit]))
+    edges = join_edge_rows(subgraph.edges, map_nodes_by_member(visible_rows[: request.limit]))
     is_cut = subgraph.is_cut or len(visible_rows) > request.limit
-    return GraphOut(
+    return SubgraphOut(
         nodes=nodes, edges=edges, degraded=degradations + (["cut_by_limit"] if is_cut else [])
     )
 
 
-def _find_starts(
-    finder: Finder, request: GraphSearchRequest
-) -> tuple[dict[UUID, Match | None], list[str]]:
+def _find_start_nodes(
+    finder: NodeFinder, request: GraphSearchRequest
+) -> tuple[dict[UUID, NodeMatch | None], list[str]]:
     """The start nodes of a search along edges: the node whose id the query is, else the nodes that
     it names, else the nearest ones. Raises NotFound."""
     if _NODE_ID.fullmatch(request.query.strip()):
         return {
-            get_joined_node(finder.access, request.query.strip(), request.as_of).node_id: None
+            require_node_across_scopes(
+                finder.access, request.query.strip(), request.as_of
+            ).node_id: None
         }, []
-    narrowing = finder.narrow(ALL_TYPES, request.as_of, archived=request.archived)
-    matches, degradations = finder.find(request.query, narrowing)
+    narrowing = finder.make_filter(ALL_TYPES, request.as_of, archived=request.archived)
+    matches, degradations = finder.find_nodes(request.query, narrowing)
     name_matches = [match for match in matches if match.is_named]
     starts = name_matches[:_MAX_NAMED_STARTS] or matches[:_MAX_SIMILAR_STARTS]
     return {match.node_id: match for match in starts}, degradations
 
 
-def get_joined_node(access: TenantDb, name: str, as_of: datetime | None) -> JoinedNode:
+def require_node_across_scopes(
+    access: TenantDb, name: str, as_of: datetime | None
+) -> NodeAcrossScopes:
     """The node with this id. Raises NotFound if it is not in view, or was not observed yet at
     `as_of`."""
     node_type, node_id = parse_node_id(name)

@@ -34,7 +34,7 @@ class NodeFilter:
 
 
 @dataclass(frozen=True)
-class Match:
+class NodeMatch:
     """A node that was found."""
 
     node_id: UUID
@@ -136,12 +136,12 @@ class NodeQuery:
         }
 
 
-def find_matches(access: TenantDb, query: NodeQuery) -> Sequence[Match]:
+def find_matching_nodes(access: TenantDb, query: NodeQuery) -> Sequence[NodeMatch]:
     """The visible nodes nearest in meaning to a question, those whose name it contains, and those
     that contain its words; best first, one for each identity. A node without a vector is found only
     by name and words."""
     return access.fetch(
-        Match,
+        NodeMatch,
         "with"  # noqa: S608
         + MATCHES
         + """
@@ -152,11 +152,13 @@ def find_matches(access: TenantDb, query: NodeQuery) -> Sequence[Match]:
     )
 
 
-def find_containing(access: TenantDb, text: str, narrowing: NodeFilter) -> Sequence[Match]:
+def find_nodes_containing_text(
+    access: TenantDb, text: str, narrowing: NodeFilter
+) -> Sequence[NodeMatch]:
     """The visible nodes whose text contains this text, regardless of case; the largest share of the
     node's text first, one for each identity."""
     return access.fetch(
-        Match,
+        NodeMatch,
         """
         with found as (
             select c.node_id, c.share, g.type, g.identity, case when g.valid_to is not null

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from strandline.db.database import TenantDb
 from strandline.graph.nodes.node_types import NodeType
-from strandline.graph.nodes.store_joined import MEMBERS, EdgeRow, JoinedNode
+from strandline.graph.nodes.store_joined import MEMBERS, EdgeRow, NodeAcrossScopes
 from strandline.graph.nodes.store_walk import MAX_NODES
 from strandline.graph.search.schemas import MIN_CONFIDENCE
 from strandline.graph.search.store import MATCHES, NodeQuery
@@ -48,7 +48,7 @@ one of them is a statement to the graph."""
 
 
 @dataclass(frozen=True)
-class RelevantNodeRow(JoinedNode):
+class RelevantNodeRow(NodeAcrossScopes):
     """A node that concerns a question."""
 
     hops: int
@@ -128,7 +128,7 @@ _LEADS: LiteralString = """,
 `leads`."""
 
 
-def read_nodes_around(
+def read_nodes_around_question(
     access: TenantDb, query: NodeQuery, types: Sequence[NodeType]
 ) -> Sequence[RelevantNodeRow]:
     """The visible nodes of these types that a question names, by their whole names or by words; the
@@ -218,7 +218,7 @@ class _StatementId:
     event_id: UUID
 
 
-def list_ended_statements(
+def list_statements_of_ended_facts(
     access: TenantDb, event_ids: Sequence[UUID], as_of: datetime | None = None
 ) -> set[UUID]:
     """Those of these statements that state a fact which holds no longer, or held no longer at

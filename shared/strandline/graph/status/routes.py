@@ -8,8 +8,8 @@ from strandline.db.database import TenantDb
 from strandline.graph.status import store_counts
 from strandline.graph.status.schemas import (
     EdgeCounts,
+    GraphByteSizes,
     GraphHealth,
-    GraphSizes,
     GraphStatus,
     GraphUse,
     NodeCounts,
@@ -20,7 +20,7 @@ from strandline.http.routes_and_responses import Response, Route, json_response
 from strandline.schemas import ParticipantsQuery
 
 
-def read_status(access: TenantDb, now: datetime) -> GraphStatus:
+def read_graph_status(access: TenantDb, now: datetime) -> GraphStatus:
     """The state of the graph in view, as one database snapshot shows it."""
     with access.snapshot_transaction():
         nodes = store_counts.count_nodes(access)
@@ -35,7 +35,7 @@ def read_status(access: TenantDb, now: datetime) -> GraphStatus:
         fields=foundations.fields,
         revisions=foundations.revisions,
         communities=progress.communities,
-        bytes=GraphSizes(
+        bytes=GraphByteSizes(
             nodes=sum(row.bytes for row in nodes),
             vectors=sum(row.vector_bytes for row in nodes),
             edges=sum(row.bytes for row in edges),
@@ -71,7 +71,7 @@ def get_graph_status(request: Request) -> Response:
     analysis, and its use."""
     query = request.parse_query(ParticipantsQuery)
     access = request.connect_reader(query)
-    return json_response(read_status(access, datetime.now(UTC)))
+    return json_response(read_graph_status(access, datetime.now(UTC)))
 
 
 ROUTES = {

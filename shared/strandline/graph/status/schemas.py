@@ -28,7 +28,7 @@ class EdgeCounts(ResponseModel):
     ended: int
 
 
-class GraphSizes(ResponseModel):
+class GraphByteSizes(ResponseModel):
     """Bytes of stored data, without the overhead of rows and indexes."""
 
     nodes: int
@@ -86,6 +86,6 @@ class GraphStatus(ResponseModel):
     fields: int
     revisions: int
     communities: int
-    bytes: GraphSizes
+    bytes: GraphByteSizes
     health: GraphHealth
     use: GraphUse

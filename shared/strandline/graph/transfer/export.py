@@ -25,7 +25,7 @@ from strandline.graph.transfer.schemas import TransferCounts
 from strandline.graph.transfer.statement_lines import (
     ExportStatement,
     describe_statement,
-    group_sources,
+    group_observations_by_source,
 )
 from strandline.graph.transfer.store_export import ExportEdge, ExportNode, ExportScope
 
@@ -58,16 +58,17 @@ def export_graph(
         if scope_id is not None and not store_export.is_scope_in_view(access, scope_id):
             raise NotFound("there is no such scope in view")
         scopes = sorted(
-            store_export.list_scopes(access, scope_id), key=lambda scope: scope.participants
+            store_export.list_scopes_with_graph(access, scope_id),
+            key=lambda scope: scope.participants,
         )
-        _check_rows(scopes)
-        exporter = _Exporter(access, with_vectors=with_vectors)
+        _require_exportable_size(scopes)
+        exporter = _GraphExporter(access, with_vectors=with_vectors)
         for scope in scopes:
             exporter.add_scope(scope)
     return exporter.build_file(now)
 
 
-def _check_rows(scopes: Sequence[ExportScope]) -> None:
+def _require_exportable_size(scopes: Sequence[ExportScope]) -> None:
     rows = sum(scope.rows for scope in scopes)
     if rows > MAX_ROWS:
         raise TooLarge(
@@ -81,14 +82,14 @@ def _check_rows(scopes: Sequence[ExportScope]) -> None:
 
 
 @dataclass
-class _NumbersById:
+class _FileNumbersById:
     """The numbers of nodes and edges within the file, by id."""
 
     nodes: dict[UUID, int] = field(default_factory=dict[UUID, int])
     edges: dict[UUID, int] = field(default_factory=dict[UUID, int])
 
 
-class _Exporter:
+class _GraphExporter:
     """Writes the file scope by scope. The header has the counts of all lines, so it is written
     last."""
 
@@ -100,8 +101,8 @@ class _Exporter:
 
     def add_scope(self, scope: ExportScope) -> None:
         """Add all lines of a scope."""
-        self._add("scopes", "scope", {"participants": scope.participants})
-        numbers = _NumbersById()
+        self._add_line("scopes", "scope", {"participants": scope.participants})
+        numbers = _FileNumbersById()
         node_ids = self._add_nodes(scope.scope_id, numbers)
         self._add_edges(node_ids, numbers)
         self._add_statements(scope, numbers)
@@ -113,7 +114,7 @@ class _Exporter:
                 "field_type": row.field_type,
                 "salience": row.salience,
             }
-            self._add("fields", "field", members, is_numbered=False)
+            self._add_line("fields", "field", members, is_numbered=False)
 
     def build_file(self, now: datetime) -> ExportFile:
         """The complete file."""
@@ -132,41 +133,41 @@ class _Exporter:
         counts = TransferCounts.model_validate(self._counts)
         return ExportFile(data, hashlib.sha256(data).hexdigest(), writer.line_count, counts)
 
-    def _add_nodes(self, scope_id: UUID, numbers: _NumbersById) -> list[UUID]:
+    def _add_nodes(self, scope_id: UUID, numbers: _FileNumbersById) -> list[UUID]:
         """Add the nodes of a scope. Ordinals are numbered again, so that an erased fact leaves no
         gap."""
         previous, ordinal = None, 0
         rows = store_export.iter_nodes(self._access, scope_id, with_vectors=self._with_vectors)
         for row in rows:
-            _require_exact_times(row, f"the node {format_node_id(row.type, row.node_id)}")
+            _require_writable_times(row, f"the node {format_node_id(row.type, row.node_id)}")
             name = row.type, row.name_hash
             ordinal = ordinal + 1 if name == previous else 0
             previous = name
-            number = self._add("nodes", "node", _describe_node(row, ordinal))
+            number = self._add_line("nodes", "node", _describe_node(row, ordinal))
             numbers.nodes[row.node_id] = number
         return list(numbers.nodes)
 
-    def _add_edges(self, node_ids: Sequence[UUID], numbers: _NumbersById) -> None:
+    def _add_edges(self, node_ids: Sequence[UUID], numbers: _FileNumbersById) -> None:
         for start in range(0, len(node_ids), _NODE_PAGE):
-            rows = store_export.list_edges(self._access, node_ids[start : start + _NODE_PAGE])
-            for row in sorted(rows, key=lambda row: _edge_key(row, numbers)):
-                _require_exact_times(row, f"the edge {row.edge_id}")
-                numbers.edges[row.edge_id] = self._add(
+            rows = store_export.list_edges_from(self._access, node_ids[start : start + _NODE_PAGE])
+            for row in sorted(rows, key=lambda row: _edge_sort_key(row, numbers)):
+                _require_writable_times(row, f"the edge {row.edge_id}")
+                numbers.edges[row.edge_id] = self._add_line(
                     "edges", "edge", _describe_edge(row, numbers)
                 )
 
-    def _add_statements(self, scope: ExportScope, numbers: _NumbersById) -> None:
+    def _add_statements(self, scope: ExportScope, numbers: _FileNumbersById) -> None:
         for statement in _iter_statements(self._access, scope.scope_id):
             for row in (*statement.observations, statement.revision):
-                _require_exact_times(row, f"the statement {statement.key[1]}")
+                _require_writable_times(row, f"the statement {statement.key[1]}")
             members = describe_statement(
                 statement, scope.participants, numbers.nodes, numbers.edges
             )
-            self._add("statements", "statement", members, is_numbered=False)
+            self._add_line("statements", "statement", members, is_numbered=False)
             self._counts["observations"] += len(statement.observations)
             self._counts["revisions"] += statement.revision is not None
 
-    def _add(
+    def _add_line(
         self, counter: str, kind: str, members: Mapping[str, Any], *, is_numbered: bool = True
     ) -> int:
         """Add a line. Returns its number among the lines of its kind."""
@@ -188,9 +189,9 @@ class _Exporter:
 def _iter_statements(access: TenantDb, scope_id: UUID) -> Iterator[ExportStatement]:
     """The statements of a scope, in order. A revision is combined with the other observations of
     its statement."""
-    observations = group_sources(store_export.iter_observations(access, scope_id))
+    observations = group_observations_by_source(store_export.iter_observations(access, scope_id))
     revisions = (
-        ExportStatement.of_revision(row) for row in store_export.iter_revisions(access, scope_id)
+        ExportStatement.from_revision(row) for row in store_export.iter_revisions(access, scope_id)
     )
     statements = heapq.merge(observations, revisions, key=lambda statement: statement.key)
     for _, group in groupby(statements, key=lambda statement: statement.key):
@@ -200,7 +201,7 @@ def _iter_statements(access: TenantDb, scope_id: UUID) -> Iterator[ExportStateme
         yield first
 
 
-def _require_exact_times(row: object, name: str) -> None:
+def _require_writable_times(row: object, name: str) -> None:
     """Raise StrandlineError, which names the row, if a time of it cannot be written as it is: an
     export is exact, or there is none."""
     for field_name in find_nearest_moments(row):
@@ -242,11 +243,11 @@ def _describe_node(row: ExportNode, ordinal: int) -> dict[str, Any]:
     }
 
 
-def _edge_key(row: ExportEdge, numbers: _NumbersById) -> tuple[int, str, str, int]:
+def _edge_sort_key(row: ExportEdge, numbers: _FileNumbersById) -> tuple[int, str, str, int]:
     return numbers.nodes[row.from_id], row.type, row.label, numbers.nodes[row.to_id]
 
 
-def _describe_edge(row: ExportEdge, numbers: _NumbersById) -> dict[str, Any]:
+def _describe_edge(row: ExportEdge, numbers: _FileNumbersById) -> dict[str, Any]:
     return {
         "id": str(row.edge_id),
         "type": row.type,

@@ -57,7 +57,7 @@ def encode_members_unbraced(members: Mapping[str, Any]) -> bytes:
     return text[1:-1].encode()
 
 
-def read_lines(data: bytes) -> Iterator[ParsedLine]:
+def read_verified_lines(data: bytes) -> Iterator[ParsedLine]:
     """Read the lines of a file, in order. Raises Invalid, which names the line, at the first line
     that differs from what the export wrote."""
     chain, start, number = b"", 0, 0

@@ -15,10 +15,10 @@ from strandline.errors import Forbidden, Invalid, PayloadMissing, StateConflict,
 from strandline.graph.changes.statement_writes import make_source_of_statement
 from strandline.graph.transfer import store_import
 from strandline.graph.transfer.export import MAX_FILE_BYTES
-from strandline.graph.transfer.import_file import read_file
-from strandline.graph.transfer.import_rows import GraphWriter
+from strandline.graph.transfer.import_file import read_graph_file
+from strandline.graph.transfer.import_rows import ImportedGraphWriter
 from strandline.graph.transfer.parsed_file import FileObservation, FileStatement, GraphFile
-from strandline.graph.transfer.schemas import GraphImport, ImportRequest
+from strandline.graph.transfer.schemas import GraphImportResult, ImportRequest
 from strandline.http.writer import Writer
 from strandline.log import store_uploads
 from strandline.log.append_state import AppendBatch, AppendResult
@@ -35,7 +35,7 @@ MAX_RECORD_BYTES = 120 * 1024
 """The maximum size of one statement as JSON, in the metadata of its event."""
 
 
-def import_graph(writer: Writer, body: ImportRequest) -> GraphImport:
+def import_graph(writer: Writer, body: ImportRequest) -> GraphImportResult:
     """Store the statements of a file, all or none. Statements that the log already has stay
     unchanged.
 
@@ -45,18 +45,19 @@ def import_graph(writer: Writer, body: ImportRequest) -> GraphImport:
     field = "content" if body.content is not None else "cid"
     access = writer.connect()
     try:
-        graph = read_file(
-            _load_bytes(writer, access, body), lambda names: _may_write(writer.principal, names)
+        graph = read_graph_file(
+            _load_file_bytes(writer, access, body),
+            lambda names: _may_write_for(writer.principal, names),
         )
-        _check_counts(graph)
-        return _store(writer, access, graph)
+        _require_importable_size(graph)
+        return _store_new_statements(writer, access, graph)
     except (Invalid, Forbidden, TooLarge) as error:
         raise type(error)(
             f"{field}: {error.message}", **{"field": field, **error.details}
         ) from None
 
 
-def _check_counts(graph: GraphFile) -> None:
+def _require_importable_size(graph: GraphFile) -> None:
     counts = graph.counts
     for name, count, limit in (
         ("statements", counts.statements, MAX_STATEMENTS),
@@ -70,11 +71,11 @@ def _check_counts(graph: GraphFile) -> None:
             )
 
 
-def _may_write(principal: Principal, participants: Sequence[str]) -> bool:
+def _may_write_for(principal: Principal, participants: Sequence[str]) -> bool:
     return principal.user is None or principal.user in participants
 
 
-def _load_bytes(writer: Writer, access: TenantDb, body: ImportRequest) -> bytes:
+def _load_file_bytes(writer: Writer, access: TenantDb, body: ImportRequest) -> bytes:
     """The bytes of the file."""
     if body.content is not None:
         return body.content.encode()
@@ -104,20 +105,20 @@ def _load_bytes(writer: Writer, access: TenantDb, body: ImportRequest) -> bytes:
     )
 
 
-def _store(writer: Writer, access: TenantDb, graph: GraphFile) -> GraphImport:
+def _store_new_statements(writer: Writer, access: TenantDb, graph: GraphFile) -> GraphImportResult:
     stored_ids = store_import.find_stored_sources(
         access, [statement.source_id for statement in graph.statements]
     )
     statements = [one for one in graph.statements if one.source_id not in stored_ids]
     if not statements:
-        return _answer(graph, [], 0, GraphWriter(access, graph))
+        return _make_import_answer(graph, [], 0, ImportedGraphWriter(access, graph))
     batch = build_statements(
-        writer.principal, list(make_statements(writer.principal, graph, statements))
+        writer.principal, list(make_log_statements(writer.principal, graph, statements))
     )
-    rows = GraphWriter(access, graph)
+    rows = ImportedGraphWriter(access, graph)
 
     def write_rows(results: Sequence[AppendResult]) -> None:
-        rows.write(
+        rows.write_observations(
             [
                 (statements[n], make_source_of_statement(batch, n, result))
                 for n, result in enumerate(results)
@@ -136,13 +137,13 @@ def _store(writer: Writer, access: TenantDb, graph: GraphFile) -> GraphImport:
             " POST /api/v1/graph/nodes/{node_id}/invalidate"
         ) from None
     new = [n for n, result in enumerate(results) if result.is_new]
-    return _answer(graph, new, _count_lowered_trust(batch, statements, new), rows)
+    return _make_import_answer(graph, new, _count_lowered_trust(batch, statements, new), rows)
 
 
-def _answer(
-    graph: GraphFile, new: Sequence[int], lowered_trust: int, rows: GraphWriter
-) -> GraphImport:
-    return GraphImport(
+def _make_import_answer(
+    graph: GraphFile, new: Sequence[int], lowered_trust: int, rows: ImportedGraphWriter
+) -> GraphImportResult:
+    return GraphImportResult(
         new_statements=len(new),
         known_statements=len(graph.statements) - len(new),
         lowered_trust=lowered_trust,
@@ -159,7 +160,7 @@ def _count_lowered_trust(
     return sum(trust_rank(batch.drafts[n].origin) < trust_rank(statements[n].trust) for n in new)
 
 
-def make_statements(
+def make_log_statements(
     principal: Principal, graph: GraphFile, statements: Sequence[FileStatement]
 ) -> Iterator[GraphStatement]:
     """Build the statements. Their keys are derived from their content, so that the same statement
@@ -174,7 +175,7 @@ def make_statements(
                 f" its nodes, at most {MAX_RECORD_BYTES}",
                 line=statement.line,
             )
-        digest = _digest(graph, statement, record)
+        digest = _hash_statement(graph, statement, record)
         copies[digest] += 1
         role, speaker = _resolve_speaker(principal, statement)
         yield GraphStatement(
@@ -199,7 +200,7 @@ def _resolve_speaker(principal: Principal, statement: FileStatement) -> tuple[Ro
     return "user", principal.user
 
 
-def _digest(graph: GraphFile, statement: FileStatement, record: Mapping[str, Any]) -> str:
+def _hash_statement(graph: GraphFile, statement: FileStatement, record: Mapping[str, Any]) -> str:
     parts = [
         graph.scopes[statement.scope],
         statement.role,
@@ -226,8 +227,8 @@ def _make_statement_record(graph: GraphFile, statement: FileStatement) -> dict[s
         field = graph.fields.get((topic, revision.field))
         record["revision"] = {
             **members,
-            "topic": _describe_node(graph, topic),
-            "ref_topic": revision.ref_node and _describe_node(graph, revision.ref_node - 1),
+            "topic": _identify_node(graph, topic),
+            "ref_topic": revision.ref_node and _identify_node(graph, revision.ref_node - 1),
             "field_type": field.field_type if field else "text",
         }
     return record
@@ -239,11 +240,11 @@ def _describe_observation(graph: GraphFile, observation: FileObservation) -> dic
         target: dict[str, Any] = {
             "edge": edge.type,
             "label": edge.label,
-            "from": _describe_node(graph, edge.from_node),
-            "to": _describe_node(graph, edge.to_node),
+            "from": _identify_node(graph, edge.from_node),
+            "to": _identify_node(graph, edge.to_node),
         }
     else:
-        target = {"node": _describe_node(graph, observation.target)}
+        target = {"node": _identify_node(graph, observation.target)}
     return {
         **target,
         "patch": observation.patch,
@@ -253,6 +254,6 @@ def _describe_observation(graph: GraphFile, observation: FileObservation) -> dic
     }
 
 
-def _describe_node(graph: GraphFile, index: int) -> list[Any]:
+def _identify_node(graph: GraphFile, index: int) -> list[Any]:
     node = graph.nodes[index]
     return [node.type, node.name, node.ordinal]

@@ -5,9 +5,12 @@ from typing import Any
 from uuid import UUID
 
 from strandline.db.database import TenantDb
-from strandline.graph.nodes.identity import make_edge_id, make_node_id
-from strandline.graph.nodes.observations import Source, combines_by_halving_by_default
-from strandline.graph.nodes.store_observations import compute_from_observations, lock_scopes
+from strandline.graph.nodes.identity import derive_edge_id, derive_node_id
+from strandline.graph.nodes.observations import (
+    ObservationSource,
+    combines_confidences_by_halving_by_default,
+)
+from strandline.graph.nodes.store_observations import lock_scope_graphs, recompute_nodes_and_edges
 from strandline.graph.transfer import store_import
 from strandline.graph.transfer.hashed_lines import make_line_error
 from strandline.graph.transfer.parsed_file import FileStatement, GraphFile
@@ -15,10 +18,10 @@ from strandline.graph.transfer.schemas_file import RevisionFields
 from strandline.participants import derive_scope_id
 
 type Row = dict[str, Any]
-type StoredStatement = tuple[FileStatement, Source]
+type StoredStatement = tuple[FileStatement, ObservationSource]
 
 
-class GraphWriter:
+class ImportedGraphWriter:
     """Writes the observations of a file's statements, in the transaction that stored the
     statements."""
 
@@ -27,11 +30,11 @@ class GraphWriter:
         tenant = access.caller.tenant
         scope_ids = [derive_scope_id(tenant, members) for members in graph.scopes]
         self._node_ids = [
-            make_node_id(tenant, scope_ids[n.scope], n.type, n.name_hash, n.ordinal)
+            derive_node_id(tenant, scope_ids[n.scope], n.type, n.name_hash, n.ordinal)
             for n in graph.nodes
         ]
         self._edge_ids = [
-            make_edge_id(
+            derive_edge_id(
                 tenant,
                 scope_ids[edge.scope],
                 self._node_ids[edge.from_node],
@@ -43,40 +46,42 @@ class GraphWriter:
         ]
         self.new_nodes = self.new_edges = self.new_revisions = 0
 
-    def write(self, statements: Sequence[StoredStatement]) -> None:
+    def write_observations(self, statements: Sequence[StoredStatement]) -> None:
         """Write all observations of these statements. Raises Invalid, which names a line, for a
         node that does not exist and that none of them states."""
         if not statements:
             return
         access = self._access
-        lock_scopes(access, {source.scope_id for _, source in statements})
+        lock_scope_graphs(access, {source.scope_id for _, source in statements})
         first_sources = self._find_first_sources(statements)
         node_rows = [
-            self._describe_node(index, source)
+            self._make_node_row(index, source)
             for (is_edge, index), source in first_sources.items()
             if not is_edge
         ]
         edge_rows = [
-            self._describe_edge(index, source)
+            self._make_edge_row(index, source)
             for (is_edge, index), source in first_sources.items()
             if is_edge
         ]
         self.new_nodes = store_import.add_nodes(access, node_rows)
         self.new_edges = store_import.add_edges(access, edge_rows)
-        self._drop_field_observations(statements)
-        store_import.add_observations(access, list(self.describe_observations(statements)))
-        ids = [self._id_of(target) for target in first_sources]
-        self._require_founded(first_sources)
+        self._delete_field_observations(statements)
+        store_import.add_observations(access, list(self.iter_observation_rows(statements)))
+        ids = [self._get_target_id(target) for target in first_sources]
+        self._require_nodes_have_observations(first_sources)
         store_import.suspend_facts_until_computed(access, ids)
-        compute_from_observations(access, ids, combines_by_halving=combines_by_halving_by_default())
+        recompute_nodes_and_edges(
+            access, ids, combines_by_halving=combines_confidences_by_halving_by_default()
+        )
         self._add_revisions(statements)
 
     def _find_first_sources(
         self, statements: Sequence[StoredStatement]
-    ) -> Mapping[tuple[bool, int], Source]:
+    ) -> Mapping[tuple[bool, int], ObservationSource]:
         """The targets of the statements, each with its first source. A target is (whether it is an
         edge, its index). The ends of an edge and the topics of a revision are targets too."""
-        sources: dict[tuple[bool, int], Source] = {}
+        sources: dict[tuple[bool, int], ObservationSource] = {}
         for statement, source in statements:
             for observation in statement.says:
                 sources.setdefault((observation.is_edge, observation.target), source)
@@ -90,11 +95,11 @@ class GraphWriter:
                     sources.setdefault((False, number - 1), source)
         return sources
 
-    def _id_of(self, target: tuple[bool, int]) -> UUID:
+    def _get_target_id(self, target: tuple[bool, int]) -> UUID:
         is_edge, index = target
         return self._edge_ids[index] if is_edge else self._node_ids[index]
 
-    def _require_founded(self, targets: Iterable[tuple[bool, int]]) -> None:
+    def _require_nodes_have_observations(self, targets: Iterable[tuple[bool, int]]) -> None:
         """Raise Invalid for a node without observations: only statements that were stored before
         state it, and it was deleted since."""
         ids = {self._node_ids[index]: index for is_edge, index in targets if not is_edge}
@@ -105,10 +110,10 @@ class GraphWriter:
                 " with its whole scope",
             )
 
-    def _describe_node(self, index: int, source: Source) -> Row:
+    def _make_node_row(self, index: int, source: ObservationSource) -> Row:
         node = self._graph.nodes[index]
         return {
-            **_describe_source(source),
+            **_make_source_columns(source),
             "node_id": str(self._node_ids[index]),
             "type": node.type,
             "name": node.name,
@@ -116,10 +121,10 @@ class GraphWriter:
             "ordinal": node.ordinal,
         }
 
-    def _describe_edge(self, index: int, source: Source) -> Row:
+    def _make_edge_row(self, index: int, source: ObservationSource) -> Row:
         edge = self._graph.edges[index]
         return {
-            **_describe_source(source),
+            **_make_source_columns(source),
             "edge_id": str(self._edge_ids[index]),
             "from_id": str(self._node_ids[edge.from_node]),
             "to_id": str(self._node_ids[edge.to_node]),
@@ -127,20 +132,22 @@ class GraphWriter:
             "label": edge.label,
         }
 
-    def describe_observations(self, statements: Sequence[StoredStatement]) -> Iterable[Row]:
+    def iter_observation_rows(self, statements: Sequence[StoredStatement]) -> Iterable[Row]:
         """The observation rows of these statements."""
         for statement, source in statements:
             for observation in statement.says:
                 yield {
-                    **_describe_source(source),
-                    "target_id": str(self._id_of((observation.is_edge, observation.target))),
+                    **_make_source_columns(source),
+                    "target_id": str(
+                        self._get_target_id((observation.is_edge, observation.target))
+                    ),
                     "patch": observation.patch,
                     "confidence": observation.confidence,
                     "heat": observation.heat,
                     "valid_from": observation.valid_from.isoformat(),
                 }
 
-    def _drop_field_observations(self, statements: Sequence[StoredStatement]) -> None:
+    def _delete_field_observations(self, statements: Sequence[StoredStatement]) -> None:
         """Delete each field's previous observation: a topic has one observation of each field, from
         its newest revision."""
         fields = [
@@ -149,7 +156,7 @@ class GraphWriter:
             if (revision := statement.revision)
         ]
         if fields:
-            store_import.drop_revision_observations(self._access, fields)
+            store_import.delete_newest_revision_observations(self._access, fields)
 
     def _add_revisions(self, statements: Sequence[StoredStatement]) -> None:
         revisions = [(s.revision, source) for s, source in statements if s.revision]
@@ -158,7 +165,7 @@ class GraphWriter:
         field_rows: dict[tuple[int, str], Row] = {}
         rows: list[Row] = []
         for place, (revision, source) in enumerate(revisions):
-            row = {**_describe_source(source), **self._describe_revision(revision, place)}
+            row = {**_make_source_columns(source), **self._make_revision_row(revision, place)}
             field = self._graph.fields.get((revision.node - 1, revision.field))
             field_rows.setdefault(
                 (revision.node, revision.field),
@@ -172,7 +179,7 @@ class GraphWriter:
         store_import.add_revisions(self._access, list(field_rows.values()), rows)
         self.new_revisions = len(rows)
 
-    def _describe_revision(self, revision: RevisionFields, place: int) -> Row:
+    def _make_revision_row(self, revision: RevisionFields, place: int) -> Row:
         ref = revision.ref_node
         return {
             "place": place,
@@ -186,7 +193,7 @@ class GraphWriter:
         }
 
 
-def _describe_source(source: Source) -> Row:
+def _make_source_columns(source: ObservationSource) -> Row:
     return {
         "scope_id": str(source.scope_id),
         "participants": list(source.participants),

@@ -10,8 +10,8 @@ from strandline.graph.transfer.export import export_graph
 from strandline.graph.transfer.import_graph import import_graph
 from strandline.graph.transfer.schemas import (
     ExportRequest,
-    GraphExport,
-    GraphImport,
+    GraphExportFile,
+    GraphImportResult,
     ImportRequest,
 )
 from strandline.http.request import Request
@@ -45,7 +45,7 @@ def post_export(request: Request) -> Response:
         "GraphEdgesRead": file.counts.edges,
         "ExportedBytes": len(file.data),
     }
-    answer = GraphExport(
+    answer = GraphExportFile(
         export_id=export_id,
         url=blobs.presign_export(tenant, export_id, seconds),
         expires_at=datetime.now(UTC) + timedelta(seconds=seconds),
@@ -78,7 +78,7 @@ ROUTES = {
     "POST /api/v1/graph/exports": Route(
         post_export,
         "read",
-        {201: GraphExport},
+        {201: GraphExportFile},
         query=ParticipantsQuery,
         body=ExportRequest,
         errors=(NotFound,),
@@ -86,7 +86,7 @@ ROUTES = {
     "POST /api/v1/graph/imports": Route(
         post_import,
         "write",
-        {201: GraphImport},
+        {201: GraphImportResult},
         body=ImportRequest,
         errors=(Forbidden, Conflict),
         response_headers={REPLAYED_HEADER: "`true` when all of it was stored before."},

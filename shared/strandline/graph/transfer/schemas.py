@@ -37,7 +37,7 @@ class TransferCounts(ResponseModel):
     fields: int
 
 
-class GraphExport(ResponseModel):
+class GraphExportFile(ResponseModel):
     """A file with the graph in view, and its URL."""
 
     export_id: UUID
@@ -68,7 +68,7 @@ class ImportRequest(RequestModel):
         return self
 
 
-class GraphImport(ResponseModel):
+class GraphImportResult(ResponseModel):
     """The result of an import."""
 
     new_statements: int

@@ -8,7 +8,7 @@ from typing_extensions import Self, TypeAliasType
 
 from strandline.graph.changes.schemas import Confidence
 from strandline.graph.fields.schemas import MAX_FIELD_CHARS
-from strandline.graph.nodes.identity import normalise
+from strandline.graph.nodes.identity import normalise_name
 from strandline.graph.nodes.node_types import NodeType
 from strandline.graph.nodes.schemas import Alternative, DecisionStatus, RelationType, Text
 from strandline.log.schemas_fields import Origin, Role
@@ -22,7 +22,7 @@ Number = TypeAliasType("Number", Annotated[int, Field(ge=1, strict=True)])
 
 
 def _check_trimmed(value: str) -> str:
-    if not normalise(value) or value != value.strip():
+    if not normalise_name(value) or value != value.strip():
         raise ValueError("must have a letter, a digit or a sign, and no white space around it")
     return value
 

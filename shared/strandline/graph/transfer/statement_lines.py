@@ -25,7 +25,7 @@ class ExportStatement:
     revision: ExportRevision | None = None
 
     @classmethod
-    def of_revision(cls, revision: ExportRevision) -> Self:
+    def from_revision(cls, revision: ExportRevision) -> Self:
         """The statement of a revision. The topic may no longer have an observation from it."""
         return cls((revision.recorded_at, revision.event_id, revision.trust), [], revision)
 
@@ -35,7 +35,9 @@ class ExportStatement:
         self.revision = self.revision or other.revision
 
 
-def group_sources(observations: Iterable[ExportObservation]) -> Iterator[ExportStatement]:
+def group_observations_by_source(
+    observations: Iterable[ExportObservation],
+) -> Iterator[ExportStatement]:
     """Group observations by source, time and trust. They must be in this order."""
     for key, rows in groupby(
         observations, key=lambda row: (row.observed_at, row.source_id, row.trust)
@@ -98,11 +100,11 @@ def _convert_chain_to_statement(
     return {
         "role": role,
         "speaker": only[0] if len(only) == 1 else None,
-        "content": _write_content(source_statement),
+        "content": _join_names_as_content(source_statement),
     }
 
 
-def _write_content(source_statement: ExportStatement) -> str:
+def _join_names_as_content(source_statement: ExportStatement) -> str:
     names = dict.fromkeys(row.name for row in source_statement.observations if row.name)
     text = "; ".join(names) or "Relations."
     return text if len(text) <= MAX_STATEMENT_CHARS else f"{text[: MAX_STATEMENT_CHARS - 1]}…"

@@ -36,13 +36,13 @@ def _iter_pages[Row](read_page: Callable[[Row | None], Sequence[Row]]) -> Iterat
         last = page[-1]
 
 
-def _make_page_params(row: object, *columns: str) -> dict[str, object]:
+def _make_page_start_params(row: object, *columns: str) -> dict[str, object]:
     """The position of a row, from which the next page begins: its values of these columns, or nulls
     for None."""
     return {column: getattr(row, column, None) for column in columns}
 
 
-def list_scopes(access: TenantDb, scope_id: UUID | None) -> Sequence[ExportScope]:
+def list_scopes_with_graph(access: TenantDb, scope_id: UUID | None) -> Sequence[ExportScope]:
     """The scopes in view that have a graph, or the one of this id."""
     return access.fetch(
         ExportScope,
@@ -106,10 +106,10 @@ class ExportNode:
 
 def iter_nodes(access: TenantDb, scope_id: UUID, *, with_vectors: bool) -> Iterator[ExportNode]:
     """The nodes of a scope by type, name and ordinal."""
-    return _iter_pages(lambda last: _list_nodes(access, scope_id, last, with_vectors))
+    return _iter_pages(lambda last: _list_nodes_after(access, scope_id, last, with_vectors))
 
 
-def _list_nodes(
+def _list_nodes_after(
     access: TenantDb, scope_id: UUID, last: ExportNode | None, with_vectors: bool
 ) -> Sequence[ExportNode]:
     return access.fetch(
@@ -126,7 +126,7 @@ def _list_nodes(
         order by type, name_hash, ordinal limit %(limit)s
         """,
         {
-            **_make_page_params(last, "type", "name_hash", "ordinal"),
+            **_make_page_start_params(last, "type", "name_hash", "ordinal"),
             "scope_id": scope_id,
             "with_vectors": with_vectors,
             "limit": PAGE,
@@ -152,7 +152,7 @@ class ExportEdge:
     valid_to: datetime | None
 
 
-def list_edges(access: TenantDb, from_ids: Sequence[UUID]) -> Sequence[ExportEdge]:
+def list_edges_from(access: TenantDb, from_ids: Sequence[UUID]) -> Sequence[ExportEdge]:
     """The edges that lead from these nodes."""
     return access.fetch(
         ExportEdge,
@@ -194,13 +194,13 @@ class ExportObservation:
 def iter_observations(access: TenantDb, scope_id: UUID) -> Iterator[ExportObservation]:
     """The observations of a scope, in the order in which they were made. Observations of one source
     with the same time and trust are adjacent."""
-    return _iter_pages(lambda last: _list_observations(access, scope_id, last))
+    return _iter_pages(lambda last: _list_observations_after(access, scope_id, last))
 
 
-def _list_observations(
+def _list_observations_after(
     access: TenantDb, scope_id: UUID, last: ExportObservation | None
 ) -> Sequence[ExportObservation]:
-    place = _make_page_params(last, "observed_at", "source_id", "trust", "target_id")
+    place = _make_page_start_params(last, "observed_at", "source_id", "trust", "target_id")
     return access.fetch(
         ExportObservation,
         """
@@ -263,13 +263,13 @@ class ExportRevision:
 
 def iter_revisions(access: TenantDb, scope_id: UUID) -> Iterator[ExportRevision]:
     """The revisions of the fields of a scope's topics, in the order in which they were stated."""
-    return _iter_pages(lambda last: _list_revisions(access, scope_id, last))
+    return _iter_pages(lambda last: _list_revisions_after(access, scope_id, last))
 
 
-def _list_revisions(
+def _list_revisions_after(
     access: TenantDb, scope_id: UUID, last: ExportRevision | None
 ) -> Sequence[ExportRevision]:
-    place = _make_page_params(last, "recorded_at", "event_id")
+    place = _make_page_start_params(last, "recorded_at", "event_id")
     return access.fetch(
         ExportRevision,
         """

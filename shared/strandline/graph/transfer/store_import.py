@@ -130,7 +130,7 @@ def suspend_facts_until_computed(access: TenantDb, ids: Sequence[UUID]) -> None:
     )
 
 
-def drop_revision_observations(access: TenantDb, fields: Rows) -> None:
+def delete_newest_revision_observations(access: TenantDb, fields: Rows) -> None:
     """Delete the observation that the newest revision of each of these fields made of its topic."""
     _execute_in_batches(
         access,
