@@ -10,7 +10,7 @@ from uuid import UUID
 
 from strandline.client import answers
 from strandline.client.memory import Fields
-from strandline.client.request_building import KEEP, Keep, VerbGroup
+from strandline.client.request_building import KEEP, KeepUnchanged, VerbGroup
 from strandline.client.transport import AsyncCaller, SyncCaller
 from strandline.client.verb_declarations import operation, pages
 
@@ -26,7 +26,7 @@ _SNAPSHOT = "/api/v1/admin/snapshots/{version}"
 _PAGE_SIZE = {"page_size": "limit"}
 
 
-class Tenancy(VerbGroup):
+class OperatorVerbs(VerbGroup):
     """Verbs of operators."""
 
     @operation(f"POST {_TENANTS}", once=True)
@@ -34,13 +34,13 @@ class Tenancy(VerbGroup):
         self,
         tenant_id: str,
         *,
-        requests_per_minute: int | Keep | None = KEEP,
-        appends_per_minute: int | Keep | None = KEEP,
-        stored_bytes: int | Keep | None = KEEP,
-        model_usd_per_month: float | Keep | None = KEEP,
-        agents_share: bool | Keep | None = KEEP,
-        time_zone: str | Keep | None = KEEP,
-        tuning: Fields | Keep | None = KEEP,
+        requests_per_minute: int | KeepUnchanged | None = KEEP,
+        appends_per_minute: int | KeepUnchanged | None = KEEP,
+        stored_bytes: int | KeepUnchanged | None = KEEP,
+        model_usd_per_month: float | KeepUnchanged | None = KEEP,
+        agents_share: bool | KeepUnchanged | None = KEEP,
+        time_zone: str | KeepUnchanged | None = KEEP,
+        tuning: Fields | KeepUnchanged | None = KEEP,
     ) -> answers.TenantDetails:
         """Create a tenant."""
         ...
@@ -62,13 +62,13 @@ class Tenancy(VerbGroup):
         self,
         tenant: str,
         *,
-        requests_per_minute: int | Keep | None = KEEP,
-        appends_per_minute: int | Keep | None = KEEP,
-        stored_bytes: int | Keep | None = KEEP,
-        model_usd_per_month: float | Keep | None = KEEP,
-        agents_share: bool | Keep | None = KEEP,
-        time_zone: str | Keep | None = KEEP,
-        tuning: Fields | Keep | None = KEEP,
+        requests_per_minute: int | KeepUnchanged | None = KEEP,
+        appends_per_minute: int | KeepUnchanged | None = KEEP,
+        stored_bytes: int | KeepUnchanged | None = KEEP,
+        model_usd_per_month: float | KeepUnchanged | None = KEEP,
+        agents_share: bool | KeepUnchanged | None = KEEP,
+        time_zone: str | KeepUnchanged | None = KEEP,
+        tuning: Fields | KeepUnchanged | None = KEEP,
     ) -> answers.TenantDetails:
         """Change a tenant. None is the deployment's default; what is left out stays."""
         ...
@@ -155,7 +155,7 @@ class Tenancy(VerbGroup):
         ...
 
 
-class Upkeep(VerbGroup):
+class TenantAdminVerbs(VerbGroup):
     """Verbs of a tenant's admins."""
 
     @pages("GET /api/v1/admin/jobs", "JobsPage.jobs", names=_PAGE_SIZE)
@@ -255,9 +255,9 @@ class Upkeep(VerbGroup):
         ...
 
 
-class Admin(Tenancy, Upkeep, SyncCaller):
+class Admin(OperatorVerbs, TenantAdminVerbs, SyncCaller):
     """Administration with a synchronous client."""
 
 
-class AsyncAdmin(Tenancy, Upkeep, AsyncCaller):
+class AsyncAdmin(OperatorVerbs, TenantAdminVerbs, AsyncCaller):
     """Administration with an asynchronous client."""

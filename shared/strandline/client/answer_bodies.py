@@ -15,7 +15,7 @@ MAX_ANSWER_BYTES = 8 * 1024 * 1024
 """The most bytes of an answer; the service's pages end below 5 MiB."""
 
 
-class AnswerBody:
+class BodyCollector:
     """Collects an answer in memory or, with `file`, on the disk. Used in a `with` block."""
 
     def __init__(
@@ -35,7 +35,7 @@ class AnswerBody:
         self._size = 0
 
     @property
-    def is_file(self) -> bool:
+    def writes_to_file(self) -> bool:
         """Whether a piece is written to the disk."""
         return self._path is not None
 
@@ -44,7 +44,7 @@ class AnswerBody:
         """The bytes; none of a file."""
         return bytes(self._pieces)
 
-    def add(self, piece: bytes) -> None:
+    def append_piece(self, piece: bytes) -> None:
         """Take the next piece. Raises UnexpectedAnswerError and ConnectionFailedError."""
         self._size += len(piece)
         if self._size > self._max_bytes:
@@ -62,7 +62,7 @@ class AnswerBody:
         else:
             self._file.write(piece)
 
-    def __enter__(self) -> AnswerBody:
+    def __enter__(self) -> BodyCollector:
         self._file = None if self._path is None else self._path.open("wb")
         return self
 

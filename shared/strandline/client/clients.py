@@ -11,15 +11,15 @@ from uuid import UUID, uuid4
 
 from strandline.client import answers
 from strandline.client.admin import Admin, AsyncAdmin
-from strandline.client.connection_settings import make_settings
-from strandline.client.erasures import Erasures
+from strandline.client.connection_settings import make_connection_settings
+from strandline.client.erasures import ErasureVerbs
 from strandline.client.errors import UnexpectedAnswerError
 from strandline.client.graph import AsyncGraph, Graph
-from strandline.client.memory import Fields, Memory
-from strandline.client.personas import Personas
+from strandline.client.memory import Fields, MemoryVerbs
+from strandline.client.personas import PersonaVerbs
 from strandline.client.request_building import join_participants
 from strandline.client.retries import Retry
-from strandline.client.scopes_and_payloads import LookupVerbs
+from strandline.client.scopes_and_payloads import ScopeAndPayloadVerbs
 from strandline.client.sessions import AsyncSession, Session, SessionPlan
 from strandline.client.transport import (
     AsyncCaller,
@@ -39,7 +39,7 @@ _TIMEOUT = 30.0
 """Seconds; the service itself answers within 29."""
 
 
-def _plan(
+def _make_session_plan(
     session_id: str | None,
     participants: list[str] | None,
     scope_id: UUID | str | None,
@@ -55,7 +55,7 @@ def _plan(
     return SessionPlan(session_id or str(uuid4()), participants, scope, metadata, ends)
 
 
-def _advance(after_seq: int, page: answers.FeedPage) -> int:
+def _find_next_after_seq(after_seq: int, page: answers.FeedPage) -> int:
     """Where the next page of a feed begins. Raises UnexpectedAnswerError where that would be where
     this one began."""
     if page.events and page.next_after_seq <= after_seq:
@@ -63,7 +63,7 @@ def _advance(after_seq: int, page: answers.FeedPage) -> int:
     return max(after_seq, page.next_after_seq)
 
 
-class Strandline(Memory, LookupVerbs, Erasures, Personas, SyncCaller):
+class Strandline(MemoryVerbs, ScopeAndPayloadVerbs, ErasureVerbs, PersonaVerbs, SyncCaller):
     """A client of a Strandline service. Safe for threads. Use it in a `with` block, or call
     `close`.
 
@@ -83,7 +83,7 @@ class Strandline(Memory, LookupVerbs, Erasures, Personas, SyncCaller):
         retry: Retry | None = None,
         http: httpx2.Client | None = None,
     ) -> None:
-        settings = make_settings(url, key, token, timeout, retry)
+        settings = make_connection_settings(url, key, token, timeout, retry)
         SyncCaller.__init__(self, SyncConnection(settings, http))
 
     @functools.cached_property
@@ -111,7 +111,9 @@ class Strandline(Memory, LookupVerbs, Erasures, Personas, SyncCaller):
         begins it, or joins it where it has begun. It goes on after the block, unless `ends`.
         `session_id` alone joins one that exists. Raises NotFoundError."""
         members = join_participants(user, agent, participants)
-        return Session(self.connection, _plan(session_id, members, scope_id, metadata, ends))
+        return Session(
+            self.connection, _make_session_plan(session_id, members, scope_id, metadata, ends)
+        )
 
     def events(
         self,
@@ -139,7 +141,7 @@ class Strandline(Memory, LookupVerbs, Erasures, Personas, SyncCaller):
                 limit=page_size,
             )
             yield from page.events
-            after_seq = _advance(after_seq, page)
+            after_seq = _find_next_after_seq(after_seq, page)
             if not page.events or after_seq >= page.last_seq:
                 if not follow:
                     return
@@ -176,7 +178,7 @@ class Strandline(Memory, LookupVerbs, Erasures, Personas, SyncCaller):
         self.close()
 
 
-class AsyncStrandline(Memory, LookupVerbs, Erasures, Personas, AsyncCaller):
+class AsyncStrandline(MemoryVerbs, ScopeAndPayloadVerbs, ErasureVerbs, PersonaVerbs, AsyncCaller):
     """An asynchronous client of a Strandline service, for the tasks of one event loop. Use it in an
     `async with` block, or await `close`. Parameters are those of Strandline."""
 
@@ -190,7 +192,7 @@ class AsyncStrandline(Memory, LookupVerbs, Erasures, Personas, AsyncCaller):
         retry: Retry | None = None,
         http: httpx2.AsyncClient | None = None,
     ) -> None:
-        settings = make_settings(url, key, token, timeout, retry)
+        settings = make_connection_settings(url, key, token, timeout, retry)
         AsyncCaller.__init__(self, AsyncConnection(settings, http))
 
     @functools.cached_property
@@ -216,7 +218,9 @@ class AsyncStrandline(Memory, LookupVerbs, Erasures, Personas, AsyncCaller):
     ) -> AsyncSession:
         """One conversation, as of Strandline.session: `async with client.session(...)`."""
         members = join_participants(user, agent, participants)
-        return AsyncSession(self.connection, _plan(session_id, members, scope_id, metadata, ends))
+        return AsyncSession(
+            self.connection, _make_session_plan(session_id, members, scope_id, metadata, ends)
+        )
 
     async def events(
         self,
@@ -245,7 +249,7 @@ class AsyncStrandline(Memory, LookupVerbs, Erasures, Personas, AsyncCaller):
             )
             for event in page.events:
                 yield event
-            after_seq = _advance(after_seq, page)
+            after_seq = _find_next_after_seq(after_seq, page)
             if not page.events or after_seq >= page.last_seq:
                 if not follow:
                     return

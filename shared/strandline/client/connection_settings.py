@@ -32,17 +32,17 @@ class Settings:
     retry: Retry
 
     @property
-    def place(self) -> str:
+    def shown_address(self) -> str:
         """The address as messages show it: without a user and password."""
         scheme, _, rest = self.url.partition("://")
         authority, slash, path = rest.partition("/")
         return f"{scheme}://{authority.rpartition('@')[2]}{slash}{path}"
 
-    def address(self, call: Call[Any]) -> str:
+    def make_call_url(self, call: Call[Any]) -> str:
         """Where a request goes."""
-        return call.path if is_foreign(call) else self.url + call.path
+        return call.path if leaves_service(call) else self.url + call.path
 
-    def all_headers(self, call: Call[Any]) -> dict[str, str]:
+    def make_call_headers(self, call: Call[Any]) -> dict[str, str]:
         """The headers of a request. Raises InvalidFieldError for one that cannot be sent."""
         for name, value in call.headers.items():
             if not _SENDABLE.fullmatch(value):
@@ -50,35 +50,35 @@ class Settings:
                     f"{name}: has a sign that no header can carry; use ASCII without line breaks",
                     details={"field": name},
                 )
-        if is_foreign(call):
+        if leaves_service(call):
             return dict(call.headers)
         content = {"Content-Type": "application/json"} if call.body is not None else {}
         return {"User-Agent": "strandline-client", **content, **self.headers, **call.headers}
 
 
-def is_foreign(call: Call[Any]) -> bool:
+def leaves_service(call: Call[Any]) -> bool:
     """Whether a request goes to another place than the service, as the payload store: without the
     credential."""
     return call.path.startswith(("https://", "http://"))
 
 
-def make_settings(
+def make_connection_settings(
     url: str | None, key: str | None, token: str | None, timeout: float, retry: Retry | None
 ) -> Settings:
     """The settings of a client. Raises ValueError where no address is known, and for an address, a
     credential or a time that cannot be used."""
-    address = _read_address(url or os.environ.get("STRANDLINE_URL", ""))
+    address = _normalize_service_url(url or os.environ.get("STRANDLINE_URL", ""))
     key = key or (None if token else os.environ.get("STRANDLINE_API_KEY"))
     headers: dict[str, str] = {}
-    if key := _read_credential("key", key):
+    if key := _strip_credential("key", key):
         headers["X-API-Key"] = key
-    if token := _read_credential("token", token):
+    if token := _strip_credential("token", token):
         headers["Authorization"] = f"Bearer {token}"
-    _check_timeout(timeout)
+    _require_valid_timeout(timeout)
     return Settings(address, headers, timeout, retry or Retry())
 
 
-def _read_address(text: str) -> str:
+def _normalize_service_url(text: str) -> str:
     scheme, colon, rest = text.strip(_BLANKS).partition("://")
     address = f"{scheme.lower()}{colon}{rest}".rstrip("/").removesuffix("/api/v1")
     if not address.startswith(("http://", "https://")):
@@ -98,12 +98,12 @@ def _read_address(text: str) -> str:
     return address
 
 
-def _check_timeout(seconds: object) -> None:
+def _require_valid_timeout(seconds: object) -> None:
     if not isinstance(seconds, int | float) or not 0 < seconds <= _MAX_SECONDS:
         raise ValueError(f"timeout: give seconds, above 0 and at most {_MAX_SECONDS:,}")
 
 
-def _read_credential(name: str, value: object) -> str | None:
+def _strip_credential(name: str, value: object) -> str | None:
     """A credential without blanks around it. An error does not show it."""
     if value is None:
         return None

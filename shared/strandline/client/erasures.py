@@ -11,7 +11,7 @@ from strandline.client.request_building import VerbGroup
 from strandline.client.verb_declarations import operation, pages
 
 
-class Erasures(VerbGroup):
+class ErasureVerbs(VerbGroup):
     """Verbs that need a credential with the right `erase`. What a verb erased can be read by nobody
     once it has returned; the receipt follows, see `erasure`."""
 

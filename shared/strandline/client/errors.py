@@ -243,14 +243,14 @@ class UnexpectedAnswerError(ServiceError):
     hint = "Is this the address of a Strandline service? A newer service may need a newer client."
 
 
-def _subclasses(base: type[ServiceError]) -> Iterator[type[ServiceError]]:
+def _iterate_all_subclasses(base: type[ServiceError]) -> Iterator[type[ServiceError]]:
     for subclass in base.__subclasses__():
         yield subclass
-        yield from _subclasses(subclass)
+        yield from _iterate_all_subclasses(subclass)
 
 
 BY_CODE: Mapping[str, type[ServiceError]] = {
-    subclass.code: subclass for subclass in _subclasses(ServiceError)
+    subclass.code: subclass for subclass in _iterate_all_subclasses(ServiceError)
 }
 _BY_STATUS: Mapping[int, type[ServiceError]] = {
     400: MalformedRequestError,

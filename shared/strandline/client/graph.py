@@ -9,9 +9,9 @@ from uuid import UUID
 
 from strandline.client import answers
 from strandline.client.errors import UnexpectedAnswerError
-from strandline.client.graph_statements import FIELDS, NODE, GraphStatements, Time
-from strandline.client.request_building import Call, Download, VerbGroup
-from strandline.client.scopes_and_payloads import hash_file
+from strandline.client.graph_statements import FIELDS, NODE, GraphWriteVerbs, Time
+from strandline.client.request_building import Call, DownloadTarget, VerbGroup
+from strandline.client.scopes_and_payloads import measure_and_hash_file
 from strandline.client.transport import AsyncCaller, SyncCaller
 from strandline.client.verb_declarations import (
     BlockingStep,
@@ -21,13 +21,13 @@ from strandline.client.verb_declarations import (
     pages,
     yield_step,
 )
-from strandline.client.whole_files import draft_of
+from strandline.client.whole_files import open_atomic_draft
 
 if TYPE_CHECKING:
     from strandline.graph.nodes.node_types import NodeType
 
 
-class GraphQuestions(VerbGroup):
+class GraphReadVerbs(VerbGroup):
     """Verbs that read the graph, on behalf of `user`, `agent` and `participants`."""
 
     @operation(f"GET {NODE}")
@@ -293,7 +293,7 @@ class GraphQuestions(VerbGroup):
         """Write the graph into a file, which `import_file` reads. It is there whole or not at all.
         Raises UnexpectedAnswerError where it did not arrive as it was sent."""
         export = yield from yield_step(
-            GraphQuestions.export.call(
+            GraphReadVerbs.export.call(
                 self,
                 user=user,
                 agent=agent,
@@ -303,20 +303,20 @@ class GraphQuestions(VerbGroup):
                 vectors=vectors,
             )
         )
-        with draft_of(Path(path)) as draft:
+        with open_atomic_draft(Path(path)) as draft:
             yield from yield_step(
-                Call("GET", export.url, bytes, download=Download(draft, export.bytes))
+                Call("GET", export.url, bytes, download=DownloadTarget(draft, export.bytes))
             )
-            _, digest = yield from yield_step(BlockingStep(lambda: hash_file(draft)))
+            _, digest = yield from yield_step(BlockingStep(lambda: measure_and_hash_file(draft)))
             if digest != export.sha256:
                 address = export.url.partition("?")[0]
                 raise UnexpectedAnswerError(f"{address} is not what was exported.")
         return export
 
 
-class Graph(GraphStatements, GraphQuestions, SyncCaller):
+class Graph(GraphWriteVerbs, GraphReadVerbs, SyncCaller):
     """The knowledge graph of a synchronous client."""
 
 
-class AsyncGraph(GraphStatements, GraphQuestions, AsyncCaller):
+class AsyncGraph(GraphWriteVerbs, GraphReadVerbs, AsyncCaller):
     """The knowledge graph of an asynchronous client."""

@@ -10,8 +10,8 @@ from uuid import UUID
 
 from strandline.client import answers
 from strandline.client.memory import Fields
-from strandline.client.request_building import KEEP, Keep, VerbGroup
-from strandline.client.scopes_and_payloads import Progress, put_file
+from strandline.client.request_building import KEEP, KeepUnchanged, VerbGroup
+from strandline.client.scopes_and_payloads import Progress, upload_unless_stored
 from strandline.client.verb_declarations import (
     BlockingStep,
     MultiRequestVerb,
@@ -28,7 +28,7 @@ _INLINE_BYTES = 1024 * 1024
 """A larger file is uploaded. A request holds 4 MiB, in which JSON escapes every quote."""
 
 
-class GraphStatements(VerbGroup):
+class GraphWriteVerbs(VerbGroup):
     """Verbs that state something. `user`, `agent` and `participants` name everybody who takes part:
     the exact set determines the scope."""
 
@@ -66,8 +66,8 @@ class GraphStatements(VerbGroup):
         status: str | None = None,
         rationale: str | None = None,
         alternatives: Sequence[str] | None = None,
-        description: str | Keep | None = KEEP,
-        event_date: Time | Keep | None = KEEP,
+        description: str | KeepUnchanged | None = KEEP,
+        event_date: Time | KeepUnchanged | None = KEEP,
         confidence: float | None = None,
         archived: bool | None = None,
         idempotency_key: str | None = None,
@@ -143,11 +143,13 @@ class GraphStatements(VerbGroup):
         file = Path(path)
         size = yield from yield_step(BlockingStep(lambda: file.stat().st_size))
         if size > _INLINE_BYTES:
-            cid = yield from put_file(self, file, "application/jsonl", file.name, progress)
-            return (yield from yield_step(GraphStatements.post_import.call(self, cid=cid)))
+            cid = yield from upload_unless_stored(
+                self, file, "application/jsonl", file.name, progress
+            )
+            return (yield from yield_step(GraphWriteVerbs.post_import.call(self, cid=cid)))
         # bytes that are not UTF-8 fail the check of the line's hash
         content = yield from yield_step(BlockingStep(lambda: file.read_text("utf-8", "replace")))
-        answer = yield from yield_step(GraphStatements.post_import.call(self, content=content))
+        answer = yield from yield_step(GraphWriteVerbs.post_import.call(self, content=content))
         if progress is not None:
             progress(size, size)
         return answer
@@ -201,7 +203,7 @@ class GraphStatements(VerbGroup):
         why_changed: str | None = None,
         impact_expected: str | None = None,
         field_type: str | None = None,
-        ref_topic_id: str | Keep | None = KEEP,
+        ref_topic_id: str | KeepUnchanged | None = KEEP,
         idempotency_key: str | None = None,
     ) -> answers.StoredRevision:
         """State the value of a topic's field; None states that it has no value any more."""

@@ -53,7 +53,7 @@ class TurnReceipts:
     agent: answers.Receipt
 
 
-def check_batch_answer(answer: answers.BatchAnswer, count: int) -> answers.BatchAnswer:
+def require_result_of_each_event(answer: answers.BatchAnswer, count: int) -> answers.BatchAnswer:
     """The answer to a batch of so many events: each has a receipt or a reason in it. Raises
     UnexpectedAnswerError."""
     results = answer.results
@@ -62,7 +62,7 @@ def check_batch_answer(answer: answers.BatchAnswer, count: int) -> answers.Batch
     return answer
 
 
-class Memory(VerbGroup):
+class MemoryVerbs(VerbGroup):
     """Verbs that every client has. `user="alice"`, `agent="helper"` and
     `participants=["user:alice", …]`, alone or together, name the participants for whom a call
     reads, or who take part in an event; a credential that is bound to a user adds that user to
@@ -121,8 +121,8 @@ class Memory(VerbGroup):
         a `source_event_key` gets one: `key`, by default a new one, and its position."""
         base = key or str(uuid4())
         items = [{"source_event_key": f"{base}#{n}", **event} for n, event in enumerate(events)]
-        answer = yield from yield_step(Memory.post_batch.call(self, items, atomic=atomic))
-        return check_batch_answer(answer, len(items))
+        answer = yield from yield_step(MemoryVerbs.post_batch.call(self, items, atomic=atomic))
+        return require_result_of_each_event(answer, len(items))
 
     @MultiRequestVerb
     def add_turn(
@@ -156,8 +156,9 @@ class Memory(VerbGroup):
             }
             for role, text in (("user", user_message), ("agent", agent_message))
         ]
-        answer = check_batch_answer(
-            (yield from yield_step(Memory.post_batch.call(self, events, atomic=True))), len(events)
+        answer = require_result_of_each_event(
+            (yield from yield_step(MemoryVerbs.post_batch.call(self, events, atomic=True))),
+            len(events),
         )
         receipts = [item.event for item in answer.results if item.event is not None]
         if len(receipts) < len(events):

@@ -14,8 +14,8 @@ from uuid import uuid4
 
 from strandline.client import answers
 from strandline.client.errors import ServiceError, make_error
-from strandline.client.memory import Memory
-from strandline.client.request_building import VerbGroup, to_json
+from strandline.client.memory import MemoryVerbs
+from strandline.client.request_building import VerbGroup, to_json_value
 
 logger = logging.getLogger("strandline.client")
 
@@ -66,7 +66,7 @@ class NotStoredError(ServiceError):
             logger.error("%s", self)
 
 
-class Outbox:
+class WriterOutbox:
     """Events on their way."""
 
     def __init__(
@@ -83,14 +83,14 @@ class Outbox:
         """How many events the service acknowledged."""
 
     @property
-    def pending(self) -> int:
+    def pending_count(self) -> int:
         """How many events are not settled yet."""
         return len(self._waiting) + self._in_flight
 
     @property
     def has_room(self) -> bool:
         """Whether another event may wait."""
-        return self.pending < self._max_pending
+        return self.pending_count < self._max_pending
 
     @property
     def is_batch_full(self) -> bool:
@@ -98,26 +98,26 @@ class Outbox:
         return len(self._waiting) >= min(MAX_BATCH, self._max_pending)
 
     @property
-    def has_waiting(self) -> bool:
+    def has_events_to_send(self) -> bool:
         """Whether there is something to send."""
         return bool(self._waiting)
 
-    def draft(
+    def make_pending_event(
         self, caller: VerbGroup, content: str | None, fields: Mapping[str, Any]
     ) -> PendingEvent:
         """An event with its key: the caller's, or one of its own. `fields` are those of
-        `Memory.add`. Raises TypeError for an unknown one."""
-        values = Memory.add.declaration.values(caller, (content,), fields)
+        `MemoryVerbs.add`. Raises TypeError for an unknown one."""
+        values = MemoryVerbs.add.declaration.bind_arguments(caller, (content,), fields)
         self._count += 1
         key = {"source_event_key": f"{self._key_base}-{self._count}"}
-        event = {**key, **to_json(values)}
+        event = {**key, **to_json_value(values)}
         return PendingEvent(event, len(json.dumps(event)))
 
-    def put(self, entry: PendingEvent) -> None:
+    def enqueue(self, entry: PendingEvent) -> None:
         """Let an event wait."""
         self._waiting.append(entry)
 
-    def take(self) -> list[PendingEvent]:
+    def take_next_batch(self) -> list[PendingEvent]:
         """The next batch, which is in flight from now on."""
         batch: list[PendingEvent] = []
         size = 0
@@ -129,7 +129,7 @@ class Outbox:
         self._in_flight += len(batch)
         return batch
 
-    def settle(
+    def record_batch_answer(
         self, batch: Sequence[PendingEvent], answer: answers.BatchAnswer
     ) -> list[PendingEvent]:
         """Record the answer to a batch. Returns the events that may be stored later."""
@@ -141,10 +141,12 @@ class Outbox:
             elif item.error.retryable:
                 again.append(entry)
             else:
-                self.fail([entry], make_error(item.status, item.error.model_dump(), None))
+                self.record_failed_events(
+                    [entry], make_error(item.status, item.error.model_dump(), None)
+                )
         return again
 
-    def fail(self, batch: Sequence[PendingEvent], error: ServiceError) -> None:
+    def record_failed_events(self, batch: Sequence[PendingEvent], error: ServiceError) -> None:
         """Record these events as failed."""
         self._in_flight -= len(batch)
         for entry in batch:
@@ -156,14 +158,16 @@ class Outbox:
                 except Exception:
                     logger.exception("on_failure failed")
 
-    def raise_failures(self) -> None:
+    def raise_unreported_failures(self) -> None:
         """Raises NotStoredError for failures that no call has reported yet."""
         if self._failures_to_report:
             failures, self._failures_to_report = self._failures_to_report, []
             raise NotStoredError(failures)
 
 
-def halves(batch: Sequence[PendingEvent]) -> tuple[Sequence[PendingEvent], Sequence[PendingEvent]]:
+def split_batch_in_halves(
+    batch: Sequence[PendingEvent],
+) -> tuple[Sequence[PendingEvent], Sequence[PendingEvent]]:
     """A batch that is too large, in two."""
     middle = len(batch) // 2
     return batch[:middle], batch[middle:]

@@ -17,7 +17,7 @@ from strandline.client.verb_declarations import (
     Steps,
     operation,
     pages,
-    pause,
+    yield_pause,
     yield_step,
 )
 
@@ -25,7 +25,7 @@ _SONA = "/api/v1/sonas/{uuid}"
 _ID = {"sona_id": "uuid"}
 
 
-class Personas(VerbGroup):
+class PersonaVerbs(VerbGroup):
     """Verbs that every client has besides those of memory. A sona belongs to its writer: to a bound
     user, or to all unbound credentials of the tenant together."""
 
@@ -97,7 +97,7 @@ class Personas(VerbGroup):
         ...
 
     @operation(f"GET {_SONA}/acts", names=_ID)
-    def _acts_now(
+    def _fetch_acts_page(
         self,
         sona_id: UUID | str,
         *,
@@ -137,7 +137,7 @@ class Personas(VerbGroup):
         end, seconds = time.monotonic() + (wait or 0.0), wait
         while True:
             page = yield from yield_step(
-                Personas._acts_now.call(
+                PersonaVerbs._fetch_acts_page.call(
                     self, sona_id, cursor=cursor, wait=seconds, limit=limit, **readers
                 )
             )
@@ -145,7 +145,7 @@ class Personas(VerbGroup):
             if page.retry_after is None or seconds_left <= 0:
                 return page
             spread = random.uniform(1.0, 1.5)  # noqa: S311 - spreads clients, hides nothing
-            yield from pause(min(page.retry_after * spread, seconds_left))
+            yield from yield_pause(min(page.retry_after * spread, seconds_left))
             seconds = max(0.0, end - time.monotonic())
 
     # Answers --------------------------------------------------------------------------------------

@@ -24,13 +24,13 @@ from strandline.moments import parse_date_or_moment, parse_moment
 T = TypeVar("T")
 
 
-class Keep(Enum):
+class KeepUnchanged(Enum):
     """The type of KEEP."""
 
     KEEP = "keep"
 
 
-KEEP = Keep.KEEP
+KEEP = KeepUnchanged.KEEP
 """The default of a parameter whose field a change leaves as it is."""
 
 
@@ -43,7 +43,7 @@ class RequestBodyStream(Protocol):
 
 
 @dataclass(frozen=True)
-class Download:
+class DownloadTarget:
     """A file for the bytes of an answer that is too large to be held at once."""
 
     path: Path
@@ -67,7 +67,7 @@ class Call(Generic[T]):
     certainly not carried out."""
     also: Sequence[int] = ()
     """Statuses besides 2xx whose answers are no errors."""
-    download: Download | None = None
+    download: DownloadTarget | None = None
     """Where the answer's bytes go; `parse` gets none then."""
     see_headers: Callable[[Mapping[str, str]], None] | None = None
     """Called with the headers of the answer."""
@@ -104,26 +104,28 @@ class Operation:
     """A TypedDict of further fields, which the declaration takes as `**more`."""
 
     @property
-    def path_names(self) -> list[str]:
+    def path_parameter_names(self) -> list[str]:
         """The parameters in the path."""
         return re.findall(r"{(\w+)\+?}", self.name)
 
-    def build(
+    def build_call(
         self, values: Mapping[str, Any], parse: Callable[[bytes], T], *, has_key: bool
     ) -> Call[T]:
         """The request with these values. With `has_key` it has an idempotency key."""
-        fields = {self.names.get(name, name): to_json(value) for name, value in values.items()}
+        fields = {
+            self.names.get(name, name): to_json_value(value) for name, value in values.items()
+        }
         key = fields.pop("idempotency_key", None) or str(uuid.uuid4())
         method, _, template = self.name.partition(" ")
         path = template
-        for name in self.path_names:  # {name+} takes several segments
+        for name in self.path_parameter_names:  # {name+} takes several segments
             text = str(fields.pop(name))
             path = path.replace(f"{{{name}}}", quote(text, safe=""))
             path = path.replace(f"{{{name}+}}", quote(text))
         fields |= self.constants
         names = (*self.in_query, _EVERYBODY)
         in_query = [n for n in fields if method in ("GET", "DELETE") or n in names]
-        query = [pair for name in in_query for pair in _pairs(name, fields.pop(name))]
+        query = [pair for name in in_query for pair in _make_query_pairs(name, fields.pop(name))]
         has_own_key = "source_event_key" in fields
         return Call(
             method,
@@ -137,23 +139,23 @@ class Operation:
         )
 
 
-def _pairs(name: str, value: Any) -> Iterator[tuple[str, str]]:
+def _make_query_pairs(name: str, value: Any) -> Iterator[tuple[str, str]]:
     for item in cast("list[Any]", value) if isinstance(value, list) else [value]:
         yield name, item if isinstance(item, str) else json.dumps(item)
 
 
-def to_json(value: Any) -> Any:
+def to_json_value(value: Any) -> Any:
     """A value as JSON has it: times in RFC 3339, ids as text, models as objects."""
     if isinstance(value, date | datetime):
         return value.isoformat()
     if isinstance(value, uuid.UUID):
         return str(value)
     if isinstance(value, Mapping):
-        return {str(name): to_json(v) for name, v in cast("Mapping[Any, Any]", value).items()}
+        return {str(name): to_json_value(v) for name, v in cast("Mapping[Any, Any]", value).items()}
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json", exclude_unset=True)
     if isinstance(value, Iterable) and not isinstance(value, str | bytes):
-        return [to_json(item) for item in cast("Iterable[Any]", value)]
+        return [to_json_value(item) for item in cast("Iterable[Any]", value)]
     return value
 
 
@@ -163,7 +165,7 @@ _TIMES = frozenset(
 _WITH_TIMES = frozenset(("events", "nodes", "edges"))
 
 
-def check_times(fields: Mapping[str, Any], place: str = "") -> dict[str, Any]:
+def parse_time_fields(fields: Mapping[str, Any], place: str = "") -> dict[str, Any]:
     """The fields, and seconds among their times as datetimes: in an address a number is text.
     Raises InvalidFieldError, before anything is sent, for a time that the service would refuse."""
     checked = dict(fields)
@@ -180,7 +182,7 @@ def check_times(fields: Mapping[str, Any], place: str = "") -> dict[str, Any]:
         elif name in _WITH_TIMES and isinstance(value, list | tuple):
             items = cast("Sequence[Any]", value)
             checked[name] = [
-                check_times(cast("Mapping[str, Any]", item), f"{place}{name}.{n}.")
+                parse_time_fields(cast("Mapping[str, Any]", item), f"{place}{name}.{n}.")
                 if isinstance(item, Mapping)
                 else item
                 for n, item in enumerate(items)
@@ -217,7 +219,7 @@ class VerbSignature:
         return inspect.signature(self.function)
 
     @functools.cached_property
-    def answer(self) -> Any:
+    def answer_type(self) -> Any:
         """The type that the declaration returns."""
         bare = types.SimpleNamespace(
             __annotations__={"return": self.function.__annotations__["return"]}
@@ -225,7 +227,7 @@ class VerbSignature:
         return typing.get_type_hints(bare, {**vars(typing), "answers": answers})["return"]
 
     @functools.cached_property
-    def defaults(self) -> dict[str, Any]:
+    def parameter_defaults(self) -> dict[str, Any]:
         """The parameters with their defaults; `inspect.Parameter.empty` for one that must be
         given."""
         parameters = {
@@ -236,7 +238,9 @@ class VerbSignature:
         more = self.operation.more
         return parameters | dict.fromkeys(more.__annotations__ if more else (), None)
 
-    def values(self, caller: VerbGroup, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    def bind_arguments(
+        self, caller: VerbGroup, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Any:
         """What is to be sent, by parameter. Raises TypeError for wrong arguments."""
         try:
             bound = dict(self.signature.bind(caller, *args, **kwargs).arguments)
@@ -246,11 +250,11 @@ class VerbSignature:
         bound.pop("self")
         silent = (None, KEEP, inspect.Parameter.empty)
         arguments = {
-            n: default for n, default in self.defaults.items() if default not in silent
+            n: default for n, default in self.parameter_defaults.items() if default not in silent
         } | bound
-        if unknown := arguments.keys() - self.defaults.keys():
+        if unknown := arguments.keys() - self.parameter_defaults.keys():
             raise TypeError(f"{self.function.__name__}() has no parameter {min(unknown)!r}")
-        if "participants" in self.defaults:
+        if "participants" in self.parameter_defaults:
             arguments["participants"] = join_participants(
                 arguments.pop("user", None),
                 arguments.pop("agent", None),
@@ -263,11 +267,11 @@ class VerbSignature:
         fields = {
             name: value
             for name, value in arguments.items()
-            if value is not KEEP and not (value is None and self.defaults[name] is None)
+            if value is not KEEP and not (value is None and self.parameter_defaults[name] is None)
         }
-        return {**caller.bound, **check_times(fields)}
+        return {**caller.bound, **parse_time_fields(fields)}
 
-    def build(
+    def build_call(
         self,
         caller: VerbGroup,
         args: Sequence[Any],
@@ -275,21 +279,23 @@ class VerbSignature:
         parse: Callable[[bytes], T],
     ) -> Call[T]:
         """The request of these arguments."""
-        has_key = "idempotency_key" in self.defaults
-        return self.operation.build(self.values(caller, args, kwargs), parse, has_key=has_key)
+        has_key = "idempotency_key" in self.parameter_defaults
+        return self.operation.build_call(
+            self.bind_arguments(caller, args, kwargs), parse, has_key=has_key
+        )
 
 
-def read_answer(answer: Any, content: bytes) -> Any:
+def parse_answer(answer_type: Any, content: bytes) -> Any:
     """An answer's bytes as its type. Raises ValueError."""
-    if answer is bytes:
+    if answer_type is bytes:
         return content
-    if answer is str:
+    if answer_type is str:
         return content.decode()
-    return _adapter(answer).validate_json(content)
+    return _make_type_adapter(answer_type).validate_json(content)
 
 
 @functools.cache
-def _adapter(answer: Any) -> Any:
+def _make_type_adapter(answer: Any) -> Any:
     from pydantic import TypeAdapter  # when the first answer is read
 
     return TypeAdapter(answer)

@@ -33,12 +33,12 @@ class Retry:
     base: float = 0.25
     cap: float = 10.0
 
-    def pause(
+    def choose_pause_seconds(
         self, call: Call[Any], error: ServiceError, attempt: int, elapsed: float
     ) -> float | None:
         """Seconds until the next attempt after the attempt with this number, from 0; None: there
         is none."""
-        if not may_repeat(call, error):
+        if not may_repeat_call(call, error):
             return None
         longest = min(self.cap, self.base * 2 ** min(attempt, 30))
         seconds = random.uniform(0, longest)  # noqa: S311 - spreads clients, hides nothing
@@ -46,7 +46,7 @@ class Retry:
         return seconds if elapsed + seconds <= self.seconds else None
 
 
-def choose_error(first: ServiceError, last: ServiceError) -> ServiceError:
+def choose_final_error(first: ServiceError, last: ServiceError) -> ServiceError:
     """Which error of a repeated request is raised: the last, unless it says only that the language
     model rests after failures of which the first is one."""
     is_rest = last.details.get("reason") == "breaker_open"
@@ -54,7 +54,7 @@ def choose_error(first: ServiceError, last: ServiceError) -> ServiceError:
     return first if is_rest and has_reason else last
 
 
-def may_repeat(call: Call[Any], error: ServiceError) -> bool:
+def may_repeat_call(call: Call[Any], error: ServiceError) -> bool:
     """Whether the same request may succeed later, and does nothing a second time."""
     if not error.retryable:
         return False
@@ -79,14 +79,14 @@ def read_retry_after(headers: Mapping[str, str]) -> float | None:
     text = headers.get("Retry-After", "").strip()
     if _SECONDS.fullmatch(text):
         return float(text)
-    moment = _read_date(text)
+    moment = _parse_http_date(text)
     if moment is None:
         return None
-    now = _read_date(headers.get("Date", "")) or datetime.now(timezone.utc)
+    now = _parse_http_date(headers.get("Date", "")) or datetime.now(timezone.utc)
     return max(0.0, (moment - now).total_seconds())
 
 
-def _read_date(text: str) -> datetime | None:
+def _parse_http_date(text: str) -> datetime | None:
     try:
         moment = parsedate_to_datetime(text)
     except (ValueError, TypeError, OverflowError):

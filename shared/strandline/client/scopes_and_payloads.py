@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 from uuid import UUID
 
 from strandline.client import answers
-from strandline.client.memory import Fields, Memory, Role
+from strandline.client.memory import Fields, MemoryVerbs, Role
 from strandline.client.request_building import Call, VerbGroup
 from strandline.client.verb_declarations import (
     BlockingStep,
@@ -38,7 +38,7 @@ _PRESENT = 412
 
 
 @dataclass(frozen=True)
-class _FileBody:
+class _FileBodyStream:
     """A file as a request's body, with progress."""
 
     path: Path
@@ -56,7 +56,7 @@ class _FileBody:
                     self.progress(position, self.size)
 
 
-def hash_file(path: Path) -> tuple[int, str]:
+def measure_and_hash_file(path: Path) -> tuple[int, str]:
     """The size of a file and its SHA-256, in hex."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
@@ -65,25 +65,25 @@ def hash_file(path: Path) -> tuple[int, str]:
         return file.tell(), digest.hexdigest()
 
 
-def put_file(
+def upload_unless_stored(
     caller: VerbGroup, file: Path, media: str, name: str, progress: Progress | None
 ) -> Steps[str]:
     """Upload a file unless it is stored already; its CID."""
-    size, digest = yield from yield_step(BlockingStep(lambda: hash_file(file)))
+    size, digest = yield from yield_step(BlockingStep(lambda: measure_and_hash_file(file)))
     place = yield from yield_step(
-        LookupVerbs.prepare_upload.call(
+        ScopeAndPayloadVerbs.prepare_upload.call(
             caller, size=size, sha256=digest, mime_type=media, name=name
         )
     )
     if isinstance(place, answers.UploadOut):
-        stream = _FileBody(file, size, progress)
+        stream = _FileBodyStream(file, size, progress)
         yield from yield_step(
-            Call("PUT", place.url, _ignore, (), stream, place.headers, also=(_PRESENT,))
+            Call("PUT", place.url, _ignore_answer, (), stream, place.headers, also=(_PRESENT,))
         )
     return place.cid
 
 
-class LookupVerbs(VerbGroup):
+class ScopeAndPayloadVerbs(VerbGroup):
     """Verbs that every client has besides those of memory."""
 
     @pages("GET /api/v1/scopes", "ScopePage.scopes", names={"page_size": "limit"})
@@ -234,10 +234,10 @@ class LookupVerbs(VerbGroup):
         goes. The text of a UTF-8 file can be recalled."""
         file = Path(path)
         media = mime_type or mimetypes.guess_type(file.name)[0] or "application/octet-stream"
-        cid = yield from put_file(self, file, media, name or file.name, progress)
+        cid = yield from upload_unless_stored(self, file, media, name or file.name, progress)
         return (
             yield from yield_step(
-                Memory.add.call(
+                MemoryVerbs.add.call(
                     self,
                     blob={"cid": cid},
                     type="upload",
@@ -305,5 +305,5 @@ class LookupVerbs(VerbGroup):
         ...
 
 
-def _ignore(content: bytes) -> None:
+def _ignore_answer(content: bytes) -> None:
     """The payload store's answer is not used."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from strandline.client import answers
 from strandline.client.memory import EventFields, Fields, Role
 from strandline.client.request_building import Call, VerbGroup
-from strandline.client.scopes_and_payloads import LookupVerbs
+from strandline.client.scopes_and_payloads import ScopeAndPayloadVerbs
 from strandline.client.transport import AsyncCaller, AsyncConnection, SyncCaller, SyncConnection
 from strandline.client.verb_declarations import operation, pages
 
@@ -152,16 +152,16 @@ class SessionPlan:
     """Whether leaving the block ends the session."""
 
     @property
-    def bound(self) -> dict[str, str]:
+    def bound_parameters(self) -> dict[str, str]:
         """The parameters that every call of the session has."""
         scope = {} if self.scope_id is None else {"scope_id": self.scope_id}
         return {"session_id": self.session_id, **scope}
 
-    def make_first_call(self, caller: VerbGroup) -> Call[answers.SessionOut]:
+    def make_begin_or_get_call(self, caller: VerbGroup) -> Call[answers.SessionOut]:
         """The first call."""
         if self.participants is None:
             return SessionVerbs.get.call(caller)
-        return LookupVerbs.begin_session.call(
+        return ScopeAndPayloadVerbs.begin_session.call(
             _NOBODY,
             session_id=self.session_id,
             participants=self.participants,
@@ -188,11 +188,11 @@ class Session(_SessionBase, SyncCaller):
     """A session of a synchronous client."""
 
     def __init__(self, connection: SyncConnection, plan: SessionPlan) -> None:
-        SyncCaller.__init__(self, connection, plan.bound)
+        SyncCaller.__init__(self, connection, plan.bound_parameters)
         self._plan = plan
 
     def __enter__(self) -> Self:
-        session = self.perform(self._plan.make_first_call(self))
+        session = self.perform(self._plan.make_begin_or_get_call(self))
         self.bound = {**self.bound, "scope_id": str(session.scope_id)}
         return self
 
@@ -205,11 +205,11 @@ class AsyncSession(_SessionBase, AsyncCaller):
     """A session of an asynchronous client."""
 
     def __init__(self, connection: AsyncConnection, plan: SessionPlan) -> None:
-        AsyncCaller.__init__(self, connection, plan.bound)
+        AsyncCaller.__init__(self, connection, plan.bound_parameters)
         self._plan = plan
 
     async def __aenter__(self) -> Self:
-        session = await self.perform(self._plan.make_first_call(self))
+        session = await self.perform(self._plan.make_begin_or_get_call(self))
         self.bound = {**self.bound, "scope_id": str(session.scope_id)}
         return self
 

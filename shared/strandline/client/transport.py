@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
-from strandline.client.answer_bodies import AnswerBody
-from strandline.client.connection_settings import Settings, is_foreign
+from strandline.client.answer_bodies import BodyCollector
+from strandline.client.connection_settings import Settings, leaves_service
 from strandline.client.errors import (
     ConnectionFailedError,
     ServiceError,
@@ -22,7 +22,7 @@ from strandline.client.errors import (
     make_error,
 )
 from strandline.client.request_building import Call, RequestBodyStream, VerbGroup
-from strandline.client.retries import Retry, choose_error, read_retry_after
+from strandline.client.retries import Retry, choose_final_error, read_retry_after
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -37,23 +37,23 @@ _REASON_CHARS = 300
 _ORIGIN = re.compile(r"https?://[\w.:\[\]-]+", re.ASCII)
 
 
-def is_success(call: Call[Any], status: int) -> bool:
+def is_wanted_status(call: Call[Any], status: int) -> bool:
     """Whether an answer with this status is what the call asks for, if it has no refusal."""
     return 200 <= status < 300 or status in call.also
 
 
-def make_body(settings: Settings, call: Call[Any], status: int) -> AnswerBody:
+def make_body_collector(settings: Settings, call: Call[Any], status: int) -> BodyCollector:
     """Where the bytes of an answer go. A file may take longer than `timeout`, a piece may not."""
-    place = call.path.partition("?")[0] if is_foreign(call) else settings.place
-    if call.download is None or not is_success(call, status):
-        return AnswerBody(place, settings.timeout)
-    return AnswerBody(place, None, file=call.download.path, max_bytes=call.download.max_bytes)
+    place = call.path.partition("?")[0] if leaves_service(call) else settings.shown_address
+    if call.download is None or not is_wanted_status(call, status):
+        return BodyCollector(place, settings.timeout)
+    return BodyCollector(place, None, file=call.download.path, max_bytes=call.download.max_bytes)
 
 
-def read_response(call: Call[T], response: httpx2.Response, content: bytes) -> T:
+def parse_response(call: Call[T], response: httpx2.Response, content: bytes) -> T:
     """The answer. Raises ServiceError."""
     status = response.status_code
-    if 200 <= status < 300 or (status in call.also and _refusal(content) is None):
+    if 200 <= status < 300 or (status in call.also and _parse_refusal(content) is None):
         if call.see_headers is not None:
             call.see_headers(response.headers)
         try:
@@ -62,12 +62,12 @@ def read_response(call: Call[T], response: httpx2.Response, content: bytes) -> T
             raise UnexpectedAnswerError(
                 f"The answer to {call.method} {call.path} cannot be read.", status=status
             ) from error
-    if 300 <= status < 400 and _refusal(content) is None:
-        raise _redirect_error(status, response.headers.get("Location", ""))
-    raise make_error(status, _refusal(content), read_retry_after(response.headers))
+    if 300 <= status < 400 and _parse_refusal(content) is None:
+        raise _make_redirect_error(status, response.headers.get("Location", ""))
+    raise make_error(status, _parse_refusal(content), read_retry_after(response.headers))
 
 
-def _redirect_error(status: int, location: str) -> ServiceError:
+def _make_redirect_error(status: int, location: str) -> ServiceError:
     """A redirect is not followed: the credential would go to another place."""
     try:
         parts = urlsplit(location)
@@ -82,7 +82,7 @@ def _redirect_error(status: int, location: str) -> ServiceError:
     )
 
 
-def _refusal(content: bytes) -> Mapping[str, Any] | None:
+def _parse_refusal(content: bytes) -> Mapping[str, Any] | None:
     """The member `error` of an error answer, if it has the service's shape. An error of JSON-RPC,
     whose code is a number, has it in `data`, unless it is one of the protocol itself."""
     try:
@@ -100,26 +100,28 @@ def _refusal(content: bytes) -> Mapping[str, Any] | None:
     return cast("dict[str, Any]", data) if is_refusal else None
 
 
-def exchange_error(settings: Settings, call: Call[Any], error: Exception) -> Exception:
+def convert_exchange_error(settings: Settings, call: Call[Any], error: Exception) -> Exception:
     """The exception for a failed exchange: an error of the client's own, but for a fault of the
     caller's, as a key that no header can carry."""
     import httpx2
 
     if isinstance(error, httpx2.TransportError):
-        return _connection_error(settings, error)
+        return _convert_transport_error(settings, error)
     if isinstance(error, httpx2.DecodingError):
         return UnexpectedAnswerError(f"The answer to {call.method} {call.path} cannot be decoded.")
-    if is_foreign(call) or isinstance(error, httpx2.HTTPError | httpx2.InvalidURL):
-        place = "the address that the service named" if is_foreign(call) else settings.place
+    if leaves_service(call) or isinstance(error, httpx2.HTTPError | httpx2.InvalidURL):
+        place = (
+            "the address that the service named" if leaves_service(call) else settings.shown_address
+        )
         return ConnectionFailedError(f"{place} cannot be used ({error}).", details={"sent": False})
     return error
 
 
-def _connection_error(settings: Settings, error: httpx2.TransportError) -> ServiceError:
+def _convert_transport_error(settings: Settings, error: httpx2.TransportError) -> ServiceError:
     import httpx2
 
     unsent = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError)
-    unusable = _is_untrusted(error) or isinstance(
+    unusable = _is_certificate_refusal(error) or isinstance(
         error, httpx2.UnsupportedProtocol | httpx2.LocalProtocolError
     )
     is_late = isinstance(error, httpx2.TimeoutException)
@@ -128,13 +130,13 @@ def _connection_error(settings: Settings, error: httpx2.TransportError) -> Servi
         text = "a header cannot be sent"  # the text shows its value
     reason = "did not answer in time" if is_late else f"cannot be reached ({text})"
     return ConnectionFailedError(
-        f"{settings.place} {reason}.",
+        f"{settings.shown_address} {reason}.",
         details={"sent": not isinstance(error, unsent), "reason": type(error).__name__},
         retryable=not unusable,
     )
 
 
-def _is_untrusted(error: BaseException | None) -> bool:
+def _is_certificate_refusal(error: BaseException | None) -> bool:
     """Whether a certificate was refused, which another attempt does not change."""
     for _ in range(10):
         if error is None or isinstance(error, ssl.SSLCertVerificationError):
@@ -143,7 +145,7 @@ def _is_untrusted(error: BaseException | None) -> bool:
     return isinstance(error, ssl.SSLCertVerificationError)
 
 
-def _open_client(make: Callable[[], C]) -> C:
+def _make_http_client(make: Callable[[], C]) -> C:
     """An HTTP client, which reads the environment. Raises ConnectionFailedError."""
     import httpx2
 
@@ -157,7 +159,7 @@ def _open_client(make: Callable[[], C]) -> C:
         ) from error
 
 
-def _timeout(settings: Settings) -> httpx2.Timeout:
+def _make_http_timeout(settings: Settings) -> httpx2.Timeout:
     import httpx2
 
     return httpx2.Timeout(settings.timeout, connect=min(_CONNECT_SECONDS, settings.timeout))
@@ -179,39 +181,39 @@ class SyncConnection:
         first_error: ServiceError | None = None
         while True:
             try:
-                return self._send(call)
+                return self._send_once(call)
             except ServiceError as error:
                 first_error = first_error or error
                 elapsed = time.monotonic() - start
-                pause = retry.pause(call, error, attempt, elapsed)
+                pause = retry.choose_pause_seconds(call, error, attempt, elapsed)
                 if pause is None:
-                    raise choose_error(first_error, error)  # noqa: B904 - mostly the same one
+                    raise choose_final_error(first_error, error)  # noqa: B904 - mostly the same one
             time.sleep(pause)
             attempt += 1
 
-    def _send(self, call: Call[T]) -> T:
+    def _send_once(self, call: Call[T]) -> T:
         import httpx2
 
         body = call.body
         try:
             with (
-                self._client().stream(
+                self._get_http_client().stream(
                     call.method,
-                    self.settings.address(call),
+                    self.settings.make_call_url(call),
                     params=list(call.query) or None,
                     content=body if isinstance(body, bytes | None) else body.read(),
-                    headers=self.settings.all_headers(call),
-                    timeout=_timeout(self.settings),
+                    headers=self.settings.make_call_headers(call),
+                    timeout=_make_http_timeout(self.settings),
                 ) as response,
-                make_body(self.settings, call, response.status_code) as answer,
+                make_body_collector(self.settings, call, response.status_code) as answer,
             ):
                 for piece in response.iter_bytes():
-                    answer.add(piece)
+                    answer.append_piece(piece)
         except (httpx2.HTTPError, httpx2.InvalidURL, UnicodeError) as error:
-            raise exchange_error(self.settings, call, error) from error
-        return read_response(call, response, answer.content)
+            raise convert_exchange_error(self.settings, call, error) from error
+        return parse_response(call, response, answer.content)
 
-    def _client(self) -> httpx2.Client:
+    def _get_http_client(self) -> httpx2.Client:
         if self._is_own and self._process != os.getpid():
             # On its parent's connection a process could read the answers of others.
             self._lock, self._http, self._process = threading.Lock(), None, os.getpid()
@@ -219,7 +221,7 @@ class SyncConnection:
             if self._http is None:
                 import httpx2
 
-                self._http = _open_client(httpx2.Client)
+                self._http = _make_http_client(httpx2.Client)
             return self._http
 
     def close(self) -> None:
@@ -250,37 +252,37 @@ class AsyncConnection:
         first_error: ServiceError | None = None
         while True:
             try:
-                return await self._send(call)
+                return await self._send_once(call)
             except ServiceError as error:
                 first_error = first_error or error
                 elapsed = time.monotonic() - start
-                pause = retry.pause(call, error, attempt, elapsed)
+                pause = retry.choose_pause_seconds(call, error, attempt, elapsed)
                 if pause is None:
-                    raise choose_error(first_error, error)  # noqa: B904 - mostly the same one
+                    raise choose_final_error(first_error, error)  # noqa: B904 - mostly the same one
             await asyncio.sleep(pause)
             attempt += 1
 
-    async def _send(self, call: Call[T]) -> T:
+    async def _send_once(self, call: Call[T]) -> T:
         import httpx2
 
         body = call.body
         try:
-            async with self._client().stream(
+            async with self._get_http_client().stream(
                 call.method,
-                self.settings.address(call),
+                self.settings.make_call_url(call),
                 params=list(call.query) or None,
-                content=body if isinstance(body, bytes | None) else _read_in_thread(body),
-                headers=self.settings.all_headers(call),
-                timeout=_timeout(self.settings),
+                content=body if isinstance(body, bytes | None) else _read_stream_in_thread(body),
+                headers=self.settings.make_call_headers(call),
+                timeout=_make_http_timeout(self.settings),
             ) as response:
-                with make_body(self.settings, call, response.status_code) as answer:
+                with make_body_collector(self.settings, call, response.status_code) as answer:
                     async for piece in response.aiter_bytes():
-                        await _add_piece(answer, piece)
+                        await _append_piece_without_blocking(answer, piece)
         except (httpx2.HTTPError, httpx2.InvalidURL, UnicodeError) as error:
-            raise exchange_error(self.settings, call, error) from error
-        return read_response(call, response, answer.content)
+            raise convert_exchange_error(self.settings, call, error) from error
+        return parse_response(call, response, answer.content)
 
-    def _client(self) -> httpx2.AsyncClient:
+    def _get_http_client(self) -> httpx2.AsyncClient:
         if self._http is not None:
             return self._http
         import asyncio
@@ -290,7 +292,7 @@ class AsyncConnection:
         loop = asyncio.get_running_loop()
         with self._lock:
             if loop not in self._by_loop:
-                self._by_loop[loop] = _open_client(httpx2.AsyncClient)
+                self._by_loop[loop] = _make_http_client(httpx2.AsyncClient)
             return self._by_loop[loop]
 
     async def close(self) -> None:
@@ -304,17 +306,17 @@ class AsyncConnection:
             await http.aclose()
 
 
-async def _add_piece(answer: AnswerBody, piece: bytes) -> None:
+async def _append_piece_without_blocking(answer: BodyCollector, piece: bytes) -> None:
     """Take a piece; the event loop does not wait for the disk."""
     import asyncio
 
-    if answer.is_file:
-        await asyncio.to_thread(answer.add, piece)
+    if answer.writes_to_file:
+        await asyncio.to_thread(answer.append_piece, piece)
     else:
-        answer.add(piece)
+        answer.append_piece(piece)
 
 
-async def _read_in_thread(stream: RequestBodyStream) -> AsyncIterator[bytes]:
+async def _read_stream_in_thread(stream: RequestBodyStream) -> AsyncIterator[bytes]:
     """The bytes of a stream; the event loop does not wait for the disk."""
     import asyncio
 

@@ -27,7 +27,7 @@ from strandline.client.request_building import (
     Operation,
     VerbGroup,
     VerbSignature,
-    read_answer,
+    parse_answer,
 )
 from strandline.client.transport import AsyncCaller, SyncCaller
 
@@ -38,27 +38,27 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class _Descriptor:
+class _VerbDescriptor:
     """Gives a caller the form of a verb that it can use."""
 
     _sync: Callable[..., Any]
     _async: Callable[..., Any]
 
-    def _bind(self, instance: SyncCaller | AsyncCaller | None, owner: type) -> Any:
+    def _bind_sync_or_async(self, instance: SyncCaller | AsyncCaller | None, owner: type) -> Any:
         if instance is None:  # a function, so that help() and inspect.signature() know it
             function = self._async if issubclass(owner, AsyncCaller) else self._sync
-            vars(function).update(self._shared())
+            vars(function).update(self._list_shared_attributes())
             return function
         function = self._sync if isinstance(instance, SyncCaller) else self._async
         return types.MethodType(function, instance)
 
-    def _shared(self) -> dict[str, Any]:
+    def _list_shared_attributes(self) -> dict[str, Any]:
         """What a verb of the class has besides being a function."""
         names = ("call", "declaration", "page_type", "member")
         return {name: getattr(self, name) for name in names if hasattr(self, name)}
 
 
-class Verb(_Descriptor, Generic[P, T]):
+class Verb(_VerbDescriptor, Generic[P, T]):
     """One operation: `client.verb(...)` gives its answer, of an asynchronous client an
     awaitable."""
 
@@ -66,21 +66,21 @@ class Verb(_Descriptor, Generic[P, T]):
         self.declaration = VerbSignature(function, operation)
 
         @functools.wraps(function)
-        def answer(caller: SyncCaller, *args: P.args, **kwargs: P.kwargs) -> T:
+        def perform_now(caller: SyncCaller, *args: P.args, **kwargs: P.kwargs) -> T:
             return caller.perform(self.call(caller, *args, **kwargs))
 
         @functools.wraps(function)
-        async def answer_later(caller: AsyncCaller, *args: P.args, **kwargs: P.kwargs) -> T:
+        async def perform_async(caller: AsyncCaller, *args: P.args, **kwargs: P.kwargs) -> T:
             return await caller.perform(self.call(caller, *args, **kwargs))
 
-        self._sync, self._async = answer, answer_later
+        self._sync, self._async = perform_now, perform_async
 
     def call(self, caller: VerbGroup, /, *args: P.args, **kwargs: P.kwargs) -> Call[T]:
         """The request of these arguments."""
-        return self.declaration.build(caller, args, kwargs, self._read)
+        return self.declaration.build_call(caller, args, kwargs, self._parse_answer)
 
-    def _read(self, content: bytes) -> T:
-        return read_answer(self.declaration.answer, content)
+    def _parse_answer(self, content: bytes) -> T:
+        return parse_answer(self.declaration.answer_type, content)
 
     @overload
     def __get__(self, instance: None, owner: type) -> Self: ...
@@ -91,10 +91,10 @@ class Verb(_Descriptor, Generic[P, T]):
         self, instance: AsyncCaller, owner: type
     ) -> Callable[P, Coroutine[Any, Any, T]]: ...
     def __get__(self, instance: SyncCaller | AsyncCaller | None, owner: type) -> Any:
-        return self._bind(instance, owner)
+        return self._bind_sync_or_async(instance, owner)
 
 
-class Pages(_Descriptor, Generic[P, T]):
+class Pages(_VerbDescriptor, Generic[P, T]):
     """A list in pages: `for item in client.verb(...)`, or `async for`. A page is read when it is
     needed. The declaration returns the type of an item."""
 
@@ -111,10 +111,10 @@ class Pages(_Descriptor, Generic[P, T]):
             while call is not None:
                 page = caller.perform(call)
                 yield from getattr(page, self.member)
-                call = _next_page(call, page.next_cursor, cursors)
+                call = _make_next_page_call(call, page.next_cursor, cursors)
 
         @functools.wraps(function)
-        async def iterate_later(
+        async def iterate_async(
             caller: AsyncCaller, *args: P.args, **kwargs: P.kwargs
         ) -> AsyncIterator[T]:
             call: Call[Any] | None = self.call(caller, *args, **kwargs)
@@ -123,16 +123,16 @@ class Pages(_Descriptor, Generic[P, T]):
                 page = await caller.perform(call)
                 for item in getattr(page, self.member):
                     yield item
-                call = _next_page(call, page.next_cursor, cursors)
+                call = _make_next_page_call(call, page.next_cursor, cursors)
 
-        self._sync, self._async = iterate, iterate_later
+        self._sync, self._async = iterate, iterate_async
 
     def call(self, caller: VerbGroup, /, *args: P.args, **kwargs: P.kwargs) -> Call[Any]:
         """The request of the first page."""
-        return self.declaration.build(caller, args, kwargs, self._read)
+        return self.declaration.build_call(caller, args, kwargs, self._parse_page)
 
-    def _read(self, content: bytes) -> Any:
-        return read_answer(getattr(answers, self.page_type), content)
+    def _parse_page(self, content: bytes) -> Any:
+        return parse_answer(getattr(answers, self.page_type), content)
 
     @overload
     def __get__(self, instance: None, owner: type) -> Self: ...
@@ -141,10 +141,12 @@ class Pages(_Descriptor, Generic[P, T]):
     @overload
     def __get__(self, instance: AsyncCaller, owner: type) -> Callable[P, AsyncIterator[T]]: ...
     def __get__(self, instance: SyncCaller | AsyncCaller | None, owner: type) -> Any:
-        return self._bind(instance, owner)
+        return self._bind_sync_or_async(instance, owner)
 
 
-def _next_page(call: Call[Any], cursor: str | None, cursors: set[str]) -> Call[Any] | None:
+def _make_next_page_call(
+    call: Call[Any], cursor: str | None, cursors: set[str]
+) -> Call[Any] | None:
     """The call for the page after this one. `cursors` has those of the pages before. Raises
     UnexpectedAnswerError for one that repeats, which would lead round for ever."""
     if cursor is None:
@@ -164,22 +166,22 @@ class BlockingStep(Generic[T]):
 
 
 @dataclass(frozen=True)
-class Pause:
+class PauseStep:
     """A step that only lets time pass."""
 
     seconds: float
 
 
-Steps: TypeAlias = Generator[Call[Any] | BlockingStep[Any] | Pause, Any, T]
+Steps: TypeAlias = Generator[Call[Any] | BlockingStep[Any] | PauseStep, Any, T]
 """Several requests in a row: yields each, is sent its answer, and returns the result."""
 
 
-class MultiRequestVerb(_Descriptor, Generic[P, T]):
+class MultiRequestVerb(_VerbDescriptor, Generic[P, T]):
     """A verb of several requests, written once as a generator of them."""
 
     def __init__(self, function: Callable[Concatenate[Any, P], Steps[T]]) -> None:
         @functools.wraps(function)
-        def run(caller: SyncCaller, *args: P.args, **kwargs: P.kwargs) -> T:
+        def run_steps(caller: SyncCaller, *args: P.args, **kwargs: P.kwargs) -> T:
             answer: Any = None
             with contextlib.closing(function(caller, *args, **kwargs)) as steps:
                 while True:
@@ -187,7 +189,7 @@ class MultiRequestVerb(_Descriptor, Generic[P, T]):
                         step = steps.send(answer)
                     except StopIteration as end:
                         return end.value
-                    if isinstance(step, Pause):
+                    if isinstance(step, PauseStep):
                         time.sleep(step.seconds)
                     elif isinstance(step, BlockingStep):
                         answer = step.function()
@@ -195,7 +197,7 @@ class MultiRequestVerb(_Descriptor, Generic[P, T]):
                         answer = caller.perform(step)
 
         @functools.wraps(function)
-        async def run_later(caller: AsyncCaller, *args: P.args, **kwargs: P.kwargs) -> T:
+        async def run_steps_async(caller: AsyncCaller, *args: P.args, **kwargs: P.kwargs) -> T:
             import asyncio  # 40 ms, which no synchronous program has to wait
 
             answer: Any = None
@@ -205,14 +207,14 @@ class MultiRequestVerb(_Descriptor, Generic[P, T]):
                         step = steps.send(answer)
                     except StopIteration as end:
                         return end.value
-                    if isinstance(step, Pause):
+                    if isinstance(step, PauseStep):
                         await asyncio.sleep(step.seconds)
                     elif isinstance(step, BlockingStep):
                         answer = await asyncio.to_thread(step.function)
                     else:
                         answer = await caller.perform(step)
 
-        self._sync, self._async = run, run_later
+        self._sync, self._async = run_steps, run_steps_async
 
     @overload
     def __get__(self, instance: None, owner: type) -> Self: ...
@@ -223,7 +225,7 @@ class MultiRequestVerb(_Descriptor, Generic[P, T]):
         self, instance: AsyncCaller, owner: type
     ) -> Callable[P, Coroutine[Any, Any, T]]: ...
     def __get__(self, instance: SyncCaller | AsyncCaller | None, owner: type) -> Any:
-        return self._bind(instance, owner)
+        return self._bind_sync_or_async(instance, owner)
 
 
 def yield_step(step: Call[T] | BlockingStep[T]) -> Steps[T]:
@@ -231,9 +233,9 @@ def yield_step(step: Call[T] | BlockingStep[T]) -> Steps[T]:
     return (yield step)
 
 
-def pause(seconds: float) -> Steps[None]:
-    """Let so many seconds pass: `yield from pause(1.0)`."""
-    yield Pause(seconds)
+def yield_pause(seconds: float) -> Steps[None]:
+    """Let so many seconds pass: `yield from yield_pause(1.0)`."""
+    yield PauseStep(seconds)
 
 
 class _VerbDecorator:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 @contextmanager
-def draft_of(target: Path) -> Generator[Path]:
+def open_atomic_draft(target: Path) -> Generator[Path]:
     """A draft for the `with` block to write, of a name of its own. At the end it becomes the
     target: a file, or what a link leads to, is replaced and keeps its mode; a new one is its
     owner's alone. A pipe or a device gets the bytes and stays what it is. After an error the

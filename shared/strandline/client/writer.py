@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 from strandline.client import answers
 from strandline.client.errors import ServiceError, TooLargeError, UnavailableError
-from strandline.client.memory import EventFields, Memory, Role, check_batch_answer
+from strandline.client.memory import EventFields, MemoryVerbs, Role, require_result_of_each_event
 from strandline.client.outbox import (
     NotStoredError,
-    Outbox,
     PendingEvent,
     UnstoredEvent,
-    halves,
+    WriterOutbox,
     logger,
+    split_batch_in_halves,
 )
 from strandline.client.transport import SyncCaller
 
@@ -48,29 +48,31 @@ class Writer:
     ) -> None:
         self._client, self._linger, self._give_up_after = client, linger, give_up_after
         self._retry = replace(client.connection.settings.retry, seconds=give_up_after)
-        self._make_outbox = lambda: Outbox(max_pending, on_failure)
+        self._make_outbox = lambda: WriterOutbox(max_pending, on_failure)
         self._closing = False
-        self._begin()
+        self._start_queue_and_thread()
         atexit.register(self._close_at_exit)
 
-    def _begin(self) -> None:
+    def _start_queue_and_thread(self) -> None:
         self._process = os.getpid()
         self._outbox = self._make_outbox()
         self._condition = threading.Condition()
         self._flushing = 0
-        self._thread = threading.Thread(target=self._run, name="strandline-writer", daemon=True)
+        self._thread = threading.Thread(
+            target=self._store_batches_until_closed, name="strandline-writer", daemon=True
+        )
         self._thread.start()
 
-    def _begin_after_fork(self) -> None:
+    def _restart_after_fork(self) -> None:
         """In a forked process: begin again. It has no thread, and what waits is the parent's to
         store."""
         if self._process != os.getpid():
-            self._begin()
+            self._start_queue_and_thread()
 
     @property
     def pending(self) -> int:
         """How many events are not settled yet."""
-        return self._outbox.pending
+        return self._outbox.pending_count
 
     @property
     def stored(self) -> int:
@@ -94,7 +96,7 @@ class Writer:
         Raises RuntimeError after `close`."""
         fields = {"user": user, "agent": agent, "participants": participants, "role": role}
         fields |= {"session_id": session_id, **more}
-        self._begin_after_fork()
+        self._restart_after_fork()
         with self._condition:
             is_free = self._condition.wait_for(
                 lambda: self._closing or self._outbox.has_room, timeout
@@ -103,34 +105,34 @@ class Writer:
                 raise RuntimeError("the writer is closed")
             if not is_free:
                 raise TimeoutError(f"{self.pending} events wait, and the service takes none")
-            entry = self._outbox.draft(self._client, content, fields)
-            self._outbox.put(entry)
+            entry = self._outbox.make_pending_event(self._client, content, fields)
+            self._outbox.enqueue(entry)
             self._condition.notify_all()
         return entry.event["source_event_key"]
 
     def flush(self, timeout: float | None = None) -> None:
         """Wait until all events are settled. Raises NotStoredError, and TimeoutError after so many
         seconds."""
-        self._begin_after_fork()
+        self._restart_after_fork()
         with self._condition:
             self._flushing += 1
             self._condition.notify_all()
             try:
-                if not self._condition.wait_for(lambda: self._outbox.pending == 0, timeout):
+                if not self._condition.wait_for(lambda: self._outbox.pending_count == 0, timeout):
                     raise TimeoutError(f"{self.pending} events are not stored yet")
             finally:
                 self._flushing -= 1
-            self._outbox.raise_failures()
+            self._outbox.raise_unreported_failures()
 
     def close(self) -> None:
         """Store all pending events, and end. Raises NotStoredError."""
-        self._begin_after_fork()
+        self._restart_after_fork()
         with self._condition:
             self._closing = True
             self._condition.notify_all()
         self._thread.join()
         atexit.unregister(self._close_at_exit)
-        self._outbox.raise_failures()
+        self._outbox.raise_unreported_failures()
 
     def __enter__(self) -> Self:
         return self
@@ -151,54 +153,56 @@ class Writer:
         except NotStoredError as failure:
             logger.error("%s", failure)
 
-    def _run(self) -> None:
+    def _store_batches_until_closed(self) -> None:
         while True:
             with self._condition:
-                self._condition.wait_for(lambda: self._outbox.has_waiting or self._closing)
-                if not self._outbox.has_waiting:
+                self._condition.wait_for(lambda: self._outbox.has_events_to_send or self._closing)
+                if not self._outbox.has_events_to_send:
                     return
-                self._condition.wait_for(self._is_due, self._linger)
-                batch = self._outbox.take()
-            self._store(batch)
+                self._condition.wait_for(self._is_batch_due, self._linger)
+                batch = self._outbox.take_next_batch()
+            self._settle_batch(batch)
             with self._condition:
                 self._condition.notify_all()
 
-    def _is_due(self) -> bool:
+    def _is_batch_due(self) -> bool:
         return self._outbox.is_batch_full or self._closing or self._flushing > 0
 
-    def _store(self, batch: Sequence[PendingEvent]) -> None:
+    def _settle_batch(self, batch: Sequence[PendingEvent]) -> None:
         """Settle a batch, whatever happens."""
         deadline = time.monotonic() + self._give_up_after
         while batch:
             try:
-                answer = self._post(batch)
+                answer = self._post_batch(batch)
             except TooLargeError as error:
                 if len(batch) == 1:
-                    self._fail(batch, error)
+                    self._record_failed_events(batch, error)
                     return
-                first, batch = halves(batch)
-                self._store(first)
+                first, batch = split_batch_in_halves(batch)
+                self._settle_batch(first)
                 continue
             except ServiceError as error:
-                self._fail(batch, error)
+                self._record_failed_events(batch, error)
                 return
             except Exception as error:
                 logger.exception("a batch could not be sent")
-                self._fail(batch, ServiceError(f"{type(error).__name__}: {error}"))
+                self._record_failed_events(batch, ServiceError(f"{type(error).__name__}: {error}"))
                 return
             with self._condition:
-                batch = self._outbox.settle(batch, answer)
+                batch = self._outbox.record_batch_answer(batch, answer)
             if batch and time.monotonic() > deadline:
-                self._fail(batch, UnavailableError("The service could not store the event."))
+                self._record_failed_events(
+                    batch, UnavailableError("The service could not store the event.")
+                )
                 return
             if batch:
                 time.sleep(self._retry.cap / 10)
 
-    def _post(self, batch: Sequence[PendingEvent]) -> answers.BatchAnswer:
-        call = Memory.post_batch.call(self._client, [entry.event for entry in batch])
+    def _post_batch(self, batch: Sequence[PendingEvent]) -> answers.BatchAnswer:
+        call = MemoryVerbs.post_batch.call(self._client, [entry.event for entry in batch])
         answer = self._client.connection.perform(call, self._retry)
-        return check_batch_answer(answer, len(batch))
+        return require_result_of_each_event(answer, len(batch))
 
-    def _fail(self, batch: Sequence[PendingEvent], error: ServiceError) -> None:
+    def _record_failed_events(self, batch: Sequence[PendingEvent], error: ServiceError) -> None:
         with self._condition:
-            self._outbox.fail(batch, error)
+            self._outbox.record_failed_events(batch, error)

@@ -11,7 +11,7 @@ from rich.progress import MofNCompleteColumn, TextColumn
 
 from strandline.client.clients import Strandline
 from strandline.client.errors import ServiceError
-from strandline.client.whole_files import draft_of
+from strandline.client.whole_files import open_atomic_draft
 from strandline.commands.imports.exported_lines import to_line
 from strandline.commands.imports.items import Event, ImportOptions
 from strandline.commands.imports.reading import FORMATS, read_paths
@@ -111,7 +111,7 @@ def export(
             print_json_line(line)
             count += 1
     else:
-        with draft_of(out) as draft, draft.open("w", encoding="utf-8") as file:
+        with open_atomic_draft(out) as draft, draft.open("w", encoding="utf-8") as file:
             for line in lines:
                 file.write(json.dumps(line, ensure_ascii=False) + "\n")
                 count += 1

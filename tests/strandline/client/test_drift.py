@@ -14,7 +14,7 @@ from strandline.client import answers, errors
 from strandline.client.admin import Admin, AsyncAdmin
 from strandline.client.clients import AsyncStrandline, Strandline
 from strandline.client.graph import AsyncGraph, Graph
-from strandline.client.memory import Memory
+from strandline.client.memory import MemoryVerbs
 from strandline.client.request_building import KEEP
 from strandline.client.sessions import AsyncSession, Session
 from strandline.client.verb_declarations import Pages, Verb
@@ -75,7 +75,7 @@ def taken_parameters(operation: Mapping[str, Any]) -> dict[str, bool]:
 def sent_parameters(verb: AnyVerb) -> dict[str, bool]:
     """What a verb can send, and whether it always does."""
     operation = verb.declaration.operation
-    parameters = verb.declaration.defaults
+    parameters = verb.declaration.parameter_defaults
     here_only = HERE_ONLY if "participants" in parameters else {"idempotency_key"}
     fields = {
         operation.names.get(name, name): default is not None and default is not KEEP
@@ -105,7 +105,7 @@ def differences(verb: AnyVerb, operation: Mapping[str, Any]) -> list[str]:
     keyed = keyed and not verb.declaration.operation.constants.get(
         "dry_run"
     )  # which stores nothing
-    has_key = "idempotency_key" in verb.declaration.defaults
+    has_key = "idempotency_key" in verb.declaration.parameter_defaults
     if keyed != has_key and verb is not declared_verbs(Strandline)["post_batch"]:
         texts.append("disagrees about the idempotency key")
     return texts
@@ -139,7 +139,7 @@ def test_client_verb_sends_parameters_of_operation(name: str) -> None:
 
 def test_client_acts_takes_parameters_of_one_request() -> None:
     """`acts` asks again where the service lets no more requests wait."""
-    one_request = VERBS["Strandline._acts_now"].declaration.defaults
+    one_request = VERBS["Strandline._fetch_acts_page"].declaration.parameter_defaults
     acts: Any = Strandline.acts
     assert inspect.signature(acts).parameters.keys() >= one_request.keys()
     assert "everybody" in one_request
@@ -163,7 +163,7 @@ def answer_types(verb: AnyVerb) -> set[Any]:
     """The types that a verb's answers are read as."""
     if isinstance(verb, Pages):
         return {getattr(answers, verb.page_type)}
-    answer = verb.declaration.answer
+    answer = verb.declaration.answer_type
     return set(get_args(answer)) if get_args(answer) and answer is not dict else {answer}
 
 
@@ -177,7 +177,7 @@ def test_client_answer_type_equals_route_response(name: str) -> None:
         is_binary = any(name.startswith("application/vnd.ipld.") for name in media)
         kind = bytes if is_binary else str
         kind = dict[str, Any] if media == {"application/json"} else kind
-        assert verb.declaration.answer == kind
+        assert verb.declaration.answer_type == kind
     elif verb.declaration.operation.constants and len(promised) > 1:  # one of two statuses
         assert answer_types(verb) < promised
     elif verb.declaration.operation.constants:  # one of two formats
@@ -194,7 +194,7 @@ def test_client_list_item_type_equals_page_member(name: str) -> None:
     verb = VERBS[name]
     assert isinstance(verb, Pages)
     page = getattr(answers, verb.page_type)
-    assert get_type_hints(page)[verb.member] == list[verb.declaration.answer]
+    assert get_type_hints(page)[verb.member] == list[verb.declaration.answer_type]
     assert "next_cursor" in page.model_fields
 
 
@@ -241,7 +241,7 @@ def test_client_answer_table_equals_typed_imports() -> None:
 
 
 def test_client_writer_takes_parameters_of_append() -> None:
-    parameters = inspect.signature(Memory.add.declaration.function).parameters.keys()
+    parameters = inspect.signature(MemoryVerbs.add.declaration.function).parameters.keys()
     for writer in (Writer, AsyncWriter):
         taken_by_writer = inspect.signature(writer.add).parameters.keys() - {"timeout"}
         assert taken_by_writer == parameters - {"idempotency_key"}
@@ -271,7 +271,7 @@ def test_client_sends_null_only_if_schema_allows() -> None:
         if "requestBody" not in operation:
             continue
         body = resolve(operation["requestBody"]["content"]["application/json"]["schema"])
-        for parameter, default in verb.declaration.defaults.items():
+        for parameter, default in verb.declaration.parameter_defaults.items():
             if default is KEEP:
                 kinds = body["properties"][parameter].get("anyOf", [])
                 assert {"type": "null"} in kinds, f"{name}: {parameter}"

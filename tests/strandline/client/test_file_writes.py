@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from strandline.client.whole_files import draft_of
+from strandline.client.whole_files import open_atomic_draft
 
 
 def write(target: Path, text: str) -> None:
-    with draft_of(target) as draft:
+    with open_atomic_draft(target) as draft:
         draft.write_text(text)
 
 
@@ -28,13 +28,13 @@ def test_file_write_is_private_or_keeps_mode(tmp_path: Path) -> None:
 
 def test_file_write_error_leaves_old_file(tmp_path: Path) -> None:
     write(tmp_path / "a", "was")
-    with pytest.raises(FileNotFoundError), draft_of(tmp_path / "a") as draft:
+    with pytest.raises(FileNotFoundError), open_atomic_draft(tmp_path / "a") as draft:
         draft.with_name("none").replace(draft)
     assert ((tmp_path / "a").read_text(), len([*tmp_path.iterdir()])) == ("was", 1)
 
 
 def test_file_write_drafts_do_not_mix(tmp_path: Path) -> None:
-    with draft_of(tmp_path / "a") as first, draft_of(tmp_path / "a") as second:
+    with open_atomic_draft(tmp_path / "a") as first, open_atomic_draft(tmp_path / "a") as second:
         assert first != second
         first.write_text("first")
         second.write_text("second")

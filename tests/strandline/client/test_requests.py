@@ -15,7 +15,7 @@ import pytest
 
 from strandline import AsyncStrandline, ServiceError, Strandline
 from strandline.client import errors
-from strandline.client.request_building import KEEP, join_participants, to_json
+from strandline.client.request_building import KEEP, join_participants, to_json_value
 from strandline.client.retries import Retry
 from tests.strandline.client.scripted_transport import RECEIPT, URL, Answer, Script
 
@@ -143,7 +143,7 @@ def test_client_encodes_participants_and_json_values() -> None:
     assert join_participants("alice", None, ["user:alice"]) == ["user:alice"]
     assert join_participants("person:al", "helper", None) == ["person:al", "agent:helper"]
     assert join_participants(None, None, None) is None
-    assert to_json(
+    assert to_json_value(
         {"id": UUID(int=0), "at": datetime(2026, 1, 1, tzinfo=timezone.utc), "of": ("a", 1)}
     ) == {
         "id": str(UUID(int=0)),
@@ -282,12 +282,14 @@ def test_client_retry_pauses_grow_with_jitter() -> None:
     error = errors.UnavailableError("x", status=503, retryable=True)
     call = Strandline.ping.call(Strandline(URL))
     retry = Retry(seconds=1000, base=1, cap=8)
-    pauses = [[retry.pause(call, error, n, 0) or 0 for _ in range(200)] for n in range(6)]
+    pauses = [
+        [retry.choose_pause_seconds(call, error, n, 0) or 0 for _ in range(200)] for n in range(6)
+    ]
     for n, several in enumerate(pauses):
         longest = min(8, 2**n)
         assert longest / 2 <= min(several) < max(several) <= longest * 1.5
         assert len(set(several)) > 100, "jitter"
-    assert retry.pause(call, error, 0, 1000) is None
+    assert retry.choose_pause_seconds(call, error, 0, 1000) is None
 
 
 def test_client_refuses_unexpected_answer() -> None:

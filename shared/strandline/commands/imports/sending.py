@@ -23,7 +23,7 @@ from strandline.client.errors import (
     TooLargeError,
     make_error,
 )
-from strandline.client.memory import Memory, check_batch_answer
+from strandline.client.memory import MemoryVerbs, require_result_of_each_event
 from strandline.client.outbox import MAX_BATCH_BYTES
 from strandline.commands.imports.exported_lines import is_unchanged
 from strandline.commands.imports.items import (
@@ -221,11 +221,11 @@ def _post(
 ) -> tuple[Sequence[answers.BatchItem], Container[int]]:
     """What became of each event, and the places of those that were there before."""
     headers: dict[str, str] = {}
-    call = Memory.post_batch.call(client, events, atomic=False)
+    call = MemoryVerbs.post_batch.call(client, events, atomic=False)
     answer = client.perform(replace(call, see_headers=headers.update))
     replays = headers.get(_REPLAYED_HEADER, "")
     known_places = range(len(events)) if replays == "true" else _parse_places(replays)
-    return check_batch_answer(answer, len(events)).results, known_places
+    return require_result_of_each_event(answer, len(events)).results, known_places
 
 
 def _parse_places(text: str) -> Container[int]:
