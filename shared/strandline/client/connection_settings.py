@@ -32,7 +32,7 @@ class Settings:
     retry: Retry
 
     @property
-    def shown_address(self) -> str:
+    def shown_url(self) -> str:
         """The address as messages show it: without a user and password."""
         scheme, _, rest = self.url.partition("://")
         authority, slash, path = rest.partition("/")

@@ -44,7 +44,7 @@ def is_wanted_status(call: Call[Any], status: int) -> bool:
 
 def make_body_collector(settings: Settings, call: Call[Any], status: int) -> BodyCollector:
     """Where the bytes of an answer go. A file may take longer than `timeout`, a piece may not."""
-    place = call.path.partition("?")[0] if leaves_service(call) else settings.shown_address
+    place = call.path.partition("?")[0] if leaves_service(call) else settings.shown_url
     if call.download is None or not is_wanted_status(call, status):
         return BodyCollector(place, settings.timeout)
     return BodyCollector(place, None, file=call.download.path, max_bytes=call.download.max_bytes)
@@ -110,9 +110,7 @@ def convert_exchange_error(settings: Settings, call: Call[Any], error: Exception
     if isinstance(error, httpx2.DecodingError):
         return UnexpectedAnswerError(f"The answer to {call.method} {call.path} cannot be decoded.")
     if leaves_service(call) or isinstance(error, httpx2.HTTPError | httpx2.InvalidURL):
-        place = (
-            "the address that the service named" if leaves_service(call) else settings.shown_address
-        )
+        place = "the address that the service named" if leaves_service(call) else settings.shown_url
         return ConnectionFailedError(f"{place} cannot be used ({error}).", details={"sent": False})
     return error
 
@@ -130,7 +128,7 @@ def _convert_transport_error(settings: Settings, error: httpx2.TransportError) -
         text = "a header cannot be sent"  # the text shows its value
     reason = "did not answer in time" if is_late else f"cannot be reached ({text})"
     return ConnectionFailedError(
-        f"{settings.shown_address} {reason}.",
+        f"{settings.shown_url} {reason}.",
         details={"sent": not isinstance(error, unsent), "reason": type(error).__name__},
         retryable=not unusable,
     )
