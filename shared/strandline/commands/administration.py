@@ -10,7 +10,7 @@ import click
 
 from strandline.client import answers
 from strandline.client.errors import ForbiddenError
-from strandline.commands.invocation import Invocation, refuse_option
+from strandline.commands.invocation import Invocation, add_renamed_option
 from strandline.commands.output import print_json, print_table, print_text
 
 _Right: TypeAlias = Literal["read", "write", "admin", "operator", "erase"]
@@ -20,12 +20,12 @@ _MAX_GRACE_HOURS = 30 * 24
 _limit = click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True)
 
 
-@click.group()
-def keys() -> None:
+@click.group("keys")
+def keys_group() -> None:
     """API keys of a tenant (right: operator)."""
 
 
-@keys.command("list")
+@keys_group.command("list")
 @click.option("--tenant", required=True)
 @_limit
 @click.pass_obj
@@ -45,7 +45,7 @@ def list_keys(run: Invocation, tenant: str, limit: int) -> None:
     )
 
 
-@keys.command("create")
+@keys_group.command("create")
 @click.option("--tenant", required=True)
 @click.option("--user", help="Bind it to this user: it reads and writes as that user only.")
 @click.option(
@@ -54,7 +54,7 @@ def list_keys(run: Invocation, tenant: str, limit: int) -> None:
     type=click.Choice(_RIGHTS),
     help="What it may do; repeated for several.",
 )
-@refuse_option("--rights", "--right, once for each: --right read --right write")
+@add_renamed_option("--rights", "--right, once for each: --right read --right write")
 @click.option("--days", type=click.IntRange(1, 3650), help="How long it is valid.")
 @click.option("--label", help="What it is for.")
 @click.pass_obj
@@ -80,7 +80,7 @@ def create_key(
         print_text(key.token)
 
 
-@keys.command("rotate")
+@keys_group.command("rotate")
 @click.option("--tenant", required=True)
 @click.option(
     "--grace",
@@ -89,7 +89,7 @@ def create_key(
     show_default=True,
     help="Hours for which the old key is still valid.",
 )
-@refuse_option("--overlap", "--grace")
+@add_renamed_option("--overlap", "--grace")
 @click.option("--days", type=click.IntRange(1, 3650), help="How long the new key is valid.")
 @click.argument("key_id")
 @click.pass_obj
@@ -114,7 +114,7 @@ def rotate_key(run: Invocation, tenant: str, grace: float, days: int | None, key
         )
 
 
-@keys.command("revoke")
+@keys_group.command("revoke")
 @click.option("--tenant", required=True)
 @click.argument("key_id")
 @click.pass_obj
@@ -127,12 +127,12 @@ def revoke_key(run: Invocation, tenant: str, key_id: str) -> None:
         print_text(f"revoked: {revoked.key_id}")
 
 
-@click.group()
-def tenants() -> None:
+@click.group("tenants")
+def tenants_group() -> None:
     """Tenants (right: operator)."""
 
 
-@tenants.command("list")
+@tenants_group.command("list")
 @_limit
 @click.pass_obj
 def list_tenants(run: Invocation, limit: int) -> None:
@@ -146,7 +146,7 @@ def list_tenants(run: Invocation, limit: int) -> None:
     )
 
 
-@tenants.command("create")
+@tenants_group.command("create")
 @click.argument("tenant")
 @click.pass_obj
 def create_tenant(run: Invocation, tenant: str) -> None:
@@ -158,12 +158,12 @@ def create_tenant(run: Invocation, tenant: str) -> None:
         print_text(f"created: {answer.tenant_id}")
 
 
-@click.group()
-def jobs() -> None:
+@click.group("jobs")
+def jobs_group() -> None:
     """Background jobs (right: admin)."""
 
 
-@jobs.command("list")
+@jobs_group.command("list")
 @click.option("--state", type=click.Choice(["queued", "running", "done", "failed"]))
 @_limit
 @click.pass_obj
@@ -180,7 +180,7 @@ def list_jobs(run: Invocation, state: Any, limit: int) -> None:
     )
 
 
-@jobs.command("start")
+@jobs_group.command("start")
 @click.argument("name")
 @click.pass_obj
 def start_job(run: Invocation, name: str) -> None:
@@ -192,7 +192,7 @@ def start_job(run: Invocation, name: str) -> None:
         print_text(f"{started.kind}: {started.state}, job {started.job_id}")
 
 
-@jobs.command("retry")
+@jobs_group.command("retry")
 @click.argument("job_id")
 @click.pass_obj
 def retry_job(run: Invocation, job_id: str) -> None:
@@ -204,9 +204,9 @@ def retry_job(run: Invocation, job_id: str) -> None:
         print_text(f"{again.kind}: {again.state}, job {again.job_id}")
 
 
-@click.command()
+@click.command("status")
 @click.pass_obj
-def status(run: Invocation) -> None:
+def show_status(run: Invocation) -> None:
     """Show whether the service is up, and what the tenant uses."""
     health = run.client.health()
     if run.as_json:
@@ -214,10 +214,10 @@ def status(run: Invocation) -> None:
         return
     print_text(f"{run.client.connection.settings.url}: {health.status}")
     print_table(("dependency", "state"), health.dependencies.items(), "")
-    print_text(f"model: {_describe_model(health.language)}")
+    print_text(f"model: {_describe_model_state(health.language)}")
     if health.memory is not None:
         build_due_at = run.client.admin.topic_index().due_at
-        print_text(_describe_memory(health.memory, build_due_at))
+        print_text(_describe_memory_counts(health.memory, build_due_at))
     if health.background is not None and health.background.jobs_failed:
         print_text(f"failed jobs: {health.background.jobs_failed}; see `strandline jobs list`")
     if health.background is not None and health.background.erasures_waiting:
@@ -228,10 +228,10 @@ def status(run: Invocation) -> None:
     for warning in health.warnings:
         print_text(f"warning: {warning}")
     if health.status != "unavailable":
-        _print_quotas(run)
+        _print_quota_usage(run)
 
 
-def _print_quotas(run: Invocation) -> None:
+def _print_quota_usage(run: Invocation) -> None:
     try:
         usage = run.client.usage()
     except ForbiddenError:  # of a key bound to a user: what the tenant uses is not its to see
@@ -244,14 +244,14 @@ def _print_quotas(run: Invocation) -> None:
     )
 
 
-def _describe_model(language: answers.LanguageState) -> str:
+def _describe_model_state(language: answers.LanguageState) -> str:
     if language.provider is None:
         return "none; the heuristic model does its tasks"
     rest = language.resting_until
     return f"{language.provider}{f', paused until {rest:%H:%M:%S} UTC' if rest else ''}"
 
 
-def _describe_memory(memory: answers.MemoryState, build_due_at: datetime | None) -> str:
+def _describe_memory_counts(memory: answers.MemoryState, build_due_at: datetime | None) -> str:
     dues = (("chains", memory.chains_due_at), ("topic index", build_due_at))
     next_runs = [f"{what} {at:%Y-%m-%d %H:%M} UTC" for what, at in dues if at is not None]
     return (
@@ -260,4 +260,4 @@ def _describe_memory(memory: answers.MemoryState, build_due_at: datetime | None)
     )
 
 
-COMMANDS = (keys, tenants, jobs, status)
+COMMANDS = (keys_group, tenants_group, jobs_group, show_status)

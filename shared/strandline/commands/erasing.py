@@ -9,11 +9,11 @@ from typing import Any, Literal
 import click
 
 from strandline.client import answers
-from strandline.commands.invocation import Invocation, ReaderArguments, reader_options
+from strandline.commands.invocation import Invocation, ReaderArguments, add_reader_options
 from strandline.commands.output import print_json, print_table, print_text
 
 
-@click.command()
+@click.command("erase")
 @click.argument("event_ids", metavar="[EVENT]...", nargs=-1, type=click.UUID)
 @click.option("--session", "session_id", help="A whole session.")
 @click.option("--said-by", "participant", metavar="KIND:NAME", help="Everything by this speaker.")
@@ -22,7 +22,7 @@ from strandline.commands.output import print_json, print_table, print_text
 @click.option("--dry-run", is_flag=True, help="Only count.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.pass_obj
-def erase(
+def erase_events(
     run: Invocation,
     event_ids: tuple[Any, ...],
     session_id: str | None,
@@ -48,10 +48,10 @@ def erase(
         if run.as_json:
             print_json(preview)
         else:
-            print_text(f"{_describe(preview)} would be erased")
+            print_text(f"{_describe_preview(preview)} would be erased")
         return
     if not yes:
-        _confirm(f"Erase {_describe(preview)}?")
+        _require_confirmation(f"Erase {_describe_preview(preview)}?")
     erasure = run.client.erase(
         event_ids=event_ids or None,
         session_id=session_id,
@@ -65,7 +65,7 @@ def erase(
         print_text(f"unreadable; its receipt: strandline erasure {erasure.erasure_id}")
 
 
-def _confirm(question: str) -> None:
+def _require_confirmation(question: str) -> None:
     """Raises ClickException where the answer is no, or nobody can answer."""
     try:
         is_agreed = click.confirm(question)
@@ -79,16 +79,16 @@ def _confirm(question: str) -> None:
         raise click.ClickException("nothing was erased")
 
 
-def _describe(preview: answers.ErasurePreview) -> str:
+def _describe_preview(preview: answers.ErasurePreview) -> str:
     counts = ((preview.events, "event"), (preview.scopes, "scope"))
     return " in ".join(f"{n:,} {name}{'' if n == 1 else 's'}" for n, name in counts)
 
 
-@click.command()
+@click.command("erasure")
 @click.argument("erasure_id", type=click.UUID)
-@reader_options
+@add_reader_options
 @click.pass_obj
-def erasure(run: Invocation, erasure_id: Any, people: ReaderArguments) -> None:
+def show_erasure(run: Invocation, erasure_id: Any, people: ReaderArguments) -> None:
     """Show an erasure; once it is complete, with its signed receipt.
 
     `strandline --json erasure ID` prints what `strandline operate receipt` checks.
@@ -102,12 +102,12 @@ def erasure(run: Invocation, erasure_id: Any, people: ReaderArguments) -> None:
     print_text(counts or "nothing is counted yet")
 
 
-@click.command()
-@reader_options
+@click.command("erasures")
+@add_reader_options
 @click.option("--state", type=click.Choice(["hidden", "complete"]), help="Only these.")
 @click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True)
 @click.pass_obj
-def erasures(run: Invocation, people: ReaderArguments, state: Any, limit: int) -> None:
+def list_erasures(run: Invocation, people: ReaderArguments, state: Any, limit: int) -> None:
     """List erasures, newest first.
 
     A key with the right to erase that is bound to nobody sees them all.
@@ -124,4 +124,4 @@ def erasures(run: Invocation, people: ReaderArguments, state: Any, limit: int) -
     print_table(columns, rows, "There are no erasures.")
 
 
-COMMANDS = (erase, erasure, erasures)
+COMMANDS = (erase_events, show_erasure, list_erasures)

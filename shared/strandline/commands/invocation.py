@@ -49,11 +49,11 @@ class ReaderArguments(ParticipantArguments):
     everybody: bool | None
 
 
-def reader_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def add_reader_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Adds the options that say on whose behalf to read; the command gets them as `people`."""
 
     @click.option("--everybody", is_flag=True, help="All of the tenant, with an admin's key.")
-    @participant_options
+    @add_participant_options
     @functools.wraps(command)
     def gather(*args: Any, people: ParticipantArguments, everybody: bool, **more: Any) -> Any:
         readers = ReaderArguments(**people, everybody=everybody or None)
@@ -62,7 +62,7 @@ def reader_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return gather
 
 
-def participant_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def add_participant_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Adds the options that say who takes part; the command gets them as `people`."""
 
     @functools.wraps(command)
@@ -82,7 +82,7 @@ def participant_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return gathering
 
 
-def refuse_option(old: str, new: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def add_renamed_option(old: str, new: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Adds an option that is spelled otherwise today: it is refused, and the new spelling named."""
 
     def refuse(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
@@ -95,7 +95,7 @@ def refuse_option(old: str, new: str) -> Callable[[Callable[..., Any]], Callable
     return click.option(old, name, hidden=True, expose_value=False, callback=refuse)
 
 
-class RefusingGroup(click.Group):
+class RenamedCommandsGroup(click.Group):
     """A group that refuses the earlier words of its commands and names those of today."""
 
     def __init__(self, *args: Any, new_words: Mapping[str, str], **more: Any) -> None:

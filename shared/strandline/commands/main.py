@@ -32,8 +32,8 @@ from strandline.commands import (
     simulate_and_verify,
     transfer,
 )
-from strandline.commands.invocation import Invocation, RefusingGroup, import_service_module
-from strandline.commands.output import explain_error, print_text
+from strandline.commands.invocation import Invocation, RenamedCommandsGroup, import_service_module
+from strandline.commands.output import explain_error_for_cli, print_text
 from strandline.errors import StrandlineError
 
 EXIT_REFUSED, EXIT_UNREACHABLE, EXIT_INTERRUPTED = 1, 3, 130
@@ -58,7 +58,7 @@ def find_local_endpoint() -> LocalEndpoint | None:
 
 
 @click.group(
-    cls=RefusingGroup,
+    cls=RenamedCommandsGroup,
     new_words=operating.NEW_WORDS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
@@ -102,9 +102,9 @@ def run_service(tls: bool) -> None:
     command.exit_now(program.main(["--tls"] if tls else []))
 
 
-@cli.command()
+@cli.command("completion")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-def completion(shell: str) -> None:
+def print_completion_script(shell: str) -> None:
     """Print the script that completes commands: eval "$(strandline completion bash)"."""
     kind = get_completion_class(shell)
     assert kind is not None
@@ -136,7 +136,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print_text("strandline: interrupted", err=True)
         return EXIT_INTERRUPTED
     except ServiceError as error:
-        print_text(f"strandline: {explain_error(error)}", err=True)
+        print_text(f"strandline: {explain_error_for_cli(error)}", err=True)
         return EXIT_UNREACHABLE if isinstance(error, UnavailableError) else EXIT_REFUSED
     except StrandlineError as error:  # of the service itself: `operate`
         print_text(f"strandline: {error.message}", err=True)
@@ -152,7 +152,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return EXIT_REFUSED
 
 
-def run() -> None:
+def run_and_exit() -> None:
     """The program: one command. What is done is not interrupted any more: Python would end by the
     signal, as if it had failed."""
     exit_code = main()
@@ -161,4 +161,4 @@ def run() -> None:
 
 
 if __name__ == "__main__":
-    run()
+    run_and_exit()

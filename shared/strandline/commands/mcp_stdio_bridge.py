@@ -17,7 +17,7 @@ import click
 from strandline.client.clients import Strandline
 from strandline.client.errors import ServiceError, UnavailableError
 from strandline.client.request_building import Call, join_participants
-from strandline.commands.invocation import Invocation, ReaderArguments, reader_options
+from strandline.commands.invocation import Invocation, ReaderArguments, add_reader_options
 from strandline.commands.output import print_text
 from strandline.mcp.protocol import (
     INTERNAL_ERROR,
@@ -43,7 +43,7 @@ _PROTOCOL_STATUSES = (400, 404)
 """Statuses of answers that are protocol errors."""
 
 
-class Bridge:
+class StdioBridge:
     """Passes messages of one client on to a service, and its answers back."""
 
     def __init__(
@@ -55,41 +55,43 @@ class Bridge:
         self._cancellations: set[MessageId] = set()
         self._was_away = False
 
-    def run(self, lines: Iterable[bytes]) -> None:
+    def answer_lines(self, lines: Iterable[bytes]) -> None:
         """Answer every line until there are no more, then wait for the last answers."""
         pool = ThreadPoolExecutor(_THREADS, "mcp")
         try:
             for line in lines:
                 if line.strip():
-                    self._receive(line, pool)
+                    self._receive_line(line, pool)
             pool.shutdown()
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
 
-    def _receive(self, line: bytes, pool: ThreadPoolExecutor) -> None:
+    def _receive_line(self, line: bytes, pool: ThreadPoolExecutor) -> None:
         try:
             body: object = json.loads(line)
         except (ValueError, RecursionError):
             failure = ProtocolError(PARSE_ERROR, "This line is not JSON.")
-            self._write(_encode(make_error(failure, None)))
+            self._write_line(_encode_json(make_error(failure, None)))
             return
-        if _is_answer(body):
+        if _is_rpc_answer(body):
             return  # to nothing: the service asks its clients for nothing
         try:
             message = parse_message(body)
         except ProtocolError as error:
-            self._write(_encode(make_error(error, message_id(body))))
+            self._write_line(_encode_json(make_error(error, message_id(body))))
             return
         if message.method == "notifications/cancelled":
-            self._cancel(message.params.get("requestId"))
+            self._cancel_request(message.params.get("requestId"))
         elif message.method == "ping" and message.id is not None and message.version is None:
-            self._write(_encode(make_result(message, {}, modern=False)))  # behind no slow call
+            self._write_line(
+                _encode_json(make_result(message, {}, modern=False))
+            )  # behind no slow call
         elif message.id is not None:
             with self._lock:
-                self._pending[message.id] = pool.submit(self._answer, message, line)
+                self._pending[message.id] = pool.submit(self._forward_and_answer, message, line)
 
-    def _cancel(self, id: object) -> None:
+    def _cancel_request(self, id: object) -> None:
         """Do not begin a cancelled request, or withhold its answer: what the service has begun
         cannot be stopped."""
         with self._lock:
@@ -105,32 +107,34 @@ class Bridge:
             else:
                 self._cancellations.add(cast("MessageId", id))
 
-    def _answer(self, message: Message, line: bytes) -> None:
+    def _forward_and_answer(self, message: Message, line: bytes) -> None:
         try:
-            answer = self._client.perform(self._make_call(message, line))
-            data = _encode({**answer, "id": message.id})  # a service that fails may not know the id
+            answer = self._client.perform(self._make_mcp_call(message, line))
+            data = _encode_json(
+                {**answer, "id": message.id}
+            )  # a service that fails may not know the id
         except ServiceError as error:
-            self._tell_person(error)
+            self._print_first_unavailability(error)
             details = {"code": error.code, "status": error.status, "retryable": error.retryable}
             failure = ProtocolError(INTERNAL_ERROR, str(error), details)
-            data = _encode(make_error(failure, message.id))
+            data = _encode_json(make_error(failure, message.id))
         except Exception as error:  # whatever it was, the client waits for an answer
             failure = ProtocolError(INTERNAL_ERROR, f"strandline mcp failed: {error!r}")
-            data = _encode(make_error(failure, message.id))
+            data = _encode_json(make_error(failure, message.id))
         with self._lock:
             self._pending.pop(message.id, None)
             is_cancelled = message.id in self._cancellations
             self._cancellations.discard(message.id)
         if not is_cancelled:
-            self._write(data)
+            self._write_line(data)
 
-    def _tell_person(self, error: ServiceError) -> None:
+    def _print_first_unavailability(self, error: ServiceError) -> None:
         """One line for readers of the client's log, the first time that no service answers."""
         if isinstance(error, UnavailableError) and not self._was_away:
             self._was_away = True
             print_text(f"strandline mcp: {error}", err=True)
 
-    def _make_call(self, message: Message, line: bytes) -> Call[Any]:
+    def _make_mcp_call(self, message: Message, line: bytes) -> Call[Any]:
         # One key for all attempts: what a tool stores is stored once.
         headers = {"Idempotency-Key": str(uuid.uuid4())}
         version = message.version
@@ -142,28 +146,34 @@ class Bridge:
             name: object = message.params.get(NAME_PARAMETERS.get(message.method, ""))
             headers |= {NAME_HEADER: encode_header(name)} if isinstance(name, str) else {}
         return Call(
-            "POST", "/mcp", _parse_answer, self._query, line, headers, also=_PROTOCOL_STATUSES
+            "POST",
+            "/mcp",
+            _parse_rpc_answer,
+            self._query,
+            line,
+            headers,
+            also=_PROTOCOL_STATUSES,
         )
 
-    def _write(self, data: bytes) -> None:
+    def _write_line(self, data: bytes) -> None:
         with self._lock:
             self._output.write(data + b"\n")
             self._output.flush()
 
 
-def _encode(answer: Mapping[str, Any]) -> bytes:
+def _encode_json(answer: Mapping[str, Any]) -> bytes:
     return json.dumps(answer, ensure_ascii=False).encode(errors="backslashreplace")
 
 
-def _parse_answer(content: bytes) -> Mapping[str, Any]:
+def _parse_rpc_answer(content: bytes) -> Mapping[str, Any]:
     """Raises ValueError for what is no answer of JSON-RPC."""
     answer: object = json.loads(content)
-    if not _is_answer(answer):
+    if not _is_rpc_answer(answer):
         raise ValueError("not an answer")
     return cast("Mapping[str, Any]", answer)
 
 
-def _is_answer(body: object) -> bool:
+def _is_rpc_answer(body: object) -> bool:
     if not isinstance(body, dict):
         return False
     message = cast("dict[str, object]", body)
@@ -172,7 +182,7 @@ def _is_answer(body: object) -> bool:
     return is_answer and len(outcomes) == 1 and isinstance(outcomes[0], dict)
 
 
-def _refuse_all(reason: str, lines: Iterable[bytes], output: BinaryIO) -> None:
+def _answer_all_with_error(reason: str, lines: Iterable[bytes], output: BinaryIO) -> None:
     """Answer every request by an error: a client shows that, and seldom what a process prints."""
     for line in lines:
         try:
@@ -180,12 +190,14 @@ def _refuse_all(reason: str, lines: Iterable[bytes], output: BinaryIO) -> None:
         except (ValueError, RecursionError):
             continue
         if id is not None:
-            output.write(_encode(make_error(ProtocolError(INTERNAL_ERROR, reason), id)) + b"\n")
+            output.write(
+                _encode_json(make_error(ProtocolError(INTERNAL_ERROR, reason), id)) + b"\n"
+            )
             output.flush()
 
 
-@click.command()
-@reader_options
+@click.command("mcp")
+@add_reader_options
 @click.option(
     "--toolsets",
     default="memory",
@@ -193,7 +205,7 @@ def _refuse_all(reason: str, lines: Iterable[bytes], output: BinaryIO) -> None:
     help="What to switch on: memory, graph, personas, admin, separated by commas.",
 )
 @click.pass_obj
-def mcp(
+def serve_mcp_over_stdio(
     run: Invocation,
     people: ReaderArguments,
     toolsets: str,
@@ -210,13 +222,13 @@ def mcp(
         client = run.client
     except click.UsageError as error:
         print_text(f"strandline mcp: {error.message}", err=True)
-        _refuse_all(error.message, sys.stdin.buffer, sys.stdout.buffer)
+        _answer_all_with_error(error.message, sys.stdin.buffer, sys.stdout.buffer)
         raise SystemExit(error.exit_code) from None
     try:
-        Bridge(client, query, sys.stdout.buffer).run(sys.stdin.buffer)
+        StdioBridge(client, query, sys.stdout.buffer).answer_lines(sys.stdin.buffer)
     except KeyboardInterrupt:
         print_text("strandline: interrupted", err=True)
         os._exit(_EXIT_INTERRUPTED)  # the interpreter would wait for what the threads ask
 
 
-COMMANDS = (mcp,)
+COMMANDS = (serve_mcp_over_stdio,)

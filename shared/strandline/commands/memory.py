@@ -14,12 +14,12 @@ from strandline.commands.invocation import (
     Invocation,
     ParticipantArguments,
     ReaderArguments,
-    participant_options,
-    reader_options,
+    add_participant_options,
+    add_reader_options,
 )
 from strandline.commands.output import (
-    format_value,
-    make_progress,
+    format_cell,
+    make_progress_bar,
     print_json,
     print_table,
     print_text,
@@ -34,14 +34,14 @@ _SHOWN_CHARS = 240
 """Of a text in a table."""
 
 
-@click.command()
+@click.command("add")
 @click.argument("text")
-@participant_options
+@add_participant_options
 @click.option("--role", type=click.Choice(["user", "agent", "system"]), default="user")
 @click.option("--session", "session_id", help="The conversation that it belongs to.")
 @click.option("--event-key", help="Your own key: the same key is stored once.")
 @click.pass_obj
-def add(
+def add_event(
     run: Invocation,
     text: str,
     people: ParticipantArguments,
@@ -66,15 +66,15 @@ def add(
         print_text(f"stored as event {receipt.event_id}, number {receipt.seq} of its scope")
 
 
-@click.command()
+@click.command("recall")
 @click.argument("query")
-@reader_options
+@add_reader_options
 @click.option("--limit", type=click.IntRange(1, 100), default=10, show_default=True)
 @click.option("--session", "session_id", help="Only events of this session.")
 @click.option("--as-of", help=_AS_OF)
 @click.option("--full", is_flag=True, help="Show long texts whole.")
 @click.pass_obj
-def recall(
+def print_recall(
     run: Invocation,
     query: str,
     people: ReaderArguments,
@@ -97,7 +97,7 @@ def recall(
     print_table(
         ("relevance", "when", "who", "what"),
         (
-            (hit.relevance, hit.occurred_at, hit.speaker, _describe(hit, full))
+            (hit.relevance, hit.occurred_at, hit.speaker, _describe_hit(hit, full))
             for hit in answer.hits
         ),
         "Nothing is known about this.",
@@ -107,9 +107,9 @@ def recall(
         print_text(f"strandline: {note}", err=True)
 
 
-def _describe(hit: Any, full: bool) -> str:
+def _describe_hit(hit: Any, full: bool) -> str:
     """The text of a hit, and how many near-duplicates share its place."""
-    text = _cut(hit.text or hit.name, full)
+    text = _cut_text_for_table(hit.text or hit.name, full)
     return f"{text} (and {hit.similar.count} more like it)" if hit.similar else text
 
 
@@ -119,20 +119,20 @@ _LIMIT_NOTES = {
 }
 
 
-def _cut(text: str | None, full: bool) -> str:
+def _cut_text_for_table(text: str | None, full: bool) -> str:
     """A text as a table shows it."""
     whole = text or ""
     return whole if full or len(whole) <= _SHOWN_CHARS else f"{whole[:_SHOWN_CHARS].rstrip()}…"
 
 
-@click.command()
+@click.command("context")
 @click.argument("query", required=False)
-@reader_options
+@add_reader_options
 @click.option("--budget", type=click.IntRange(100, 8000), help="The most tokens of the text.")
 @click.option("--session", "session_id", help="The session whose latest events are shown.")
 @click.option("--as-of", help=_AS_OF)
 @click.pass_obj
-def context(
+def print_context_text(
     run: Invocation,
     query: str | None,
     people: ReaderArguments,
@@ -154,19 +154,19 @@ def context(
         print_text(answer.text)
 
 
-@click.command()
+@click.command("upload")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@participant_options
+@add_participant_options
 @click.option("--session", "session_id", help="The conversation that it belongs to.")
 @click.pass_obj
-def upload(
+def upload_file(
     run: Invocation,
     file: Path,
     people: ParticipantArguments,
     session_id: str | None,
 ) -> None:
     """Upload FILE, and store an event that cites it."""
-    with make_progress(*Progress.get_default_columns()) as progress:
+    with make_progress_bar(*Progress.get_default_columns()) as progress:
         task = progress.add_task(file.name, total=file.stat().st_size)
         receipt = run.patient_client.upload(
             file,
@@ -188,13 +188,13 @@ _sona_weight = click.option(
 )
 
 
-@click.command()
+@click.command("ask")
 @click.argument("query")
-@reader_options
+@add_reader_options
 @click.option("--sona", help="The sona that answers, by id or name.")
 @_sona_weight
 @click.pass_obj
-def ask(
+def ask_model(
     run: Invocation,
     query: str,
     people: ReaderArguments,
@@ -202,25 +202,25 @@ def ask(
     sona_weight: float,
 ) -> None:
     """Have the language model answer QUERY from memory; nothing is stored."""
-    with _show_waiting():
+    with _make_waiting_indicator():
         turn = run.client.answer(
             query,
             **people,
             sona=sona,
             weights={"sona": sona_weight} if sona_weight else None,
         )
-        turn = _wait(run, turn, people)
+        turn = _wait_for_turn(run, turn, people)
     _print_turn(run, turn)
 
 
-@click.command()
+@click.command("chat")
 @click.argument("message")
-@participant_options
+@add_participant_options
 @click.option("--session", "session_id", help="The conversation that it belongs to.")
 @click.option("--sona", help="The sona that replies, by id or name; created if new.")
 @_sona_weight
 @click.pass_obj
-def chat(
+def chat_with_model(
     run: Invocation,
     message: str,
     people: ParticipantArguments,
@@ -229,7 +229,7 @@ def chat(
     sona_weight: float,
 ) -> None:
     """Store MESSAGE, and the language model's reply to it from memory."""
-    with _show_waiting():
+    with _make_waiting_indicator():
         turn = run.client.chat(
             message,
             **people,
@@ -237,18 +237,18 @@ def chat(
             sona=sona,
             weights={"sona": sona_weight} if sona_weight else None,
         )
-        turn = _wait(run, turn, ReaderArguments(**people, everybody=None))
+        turn = _wait_for_turn(run, turn, ReaderArguments(**people, everybody=None))
     _print_turn(run, turn)
 
 
-def _show_waiting() -> Progress:
+def _make_waiting_indicator() -> Progress:
     """Shows on a terminal that the model is at work, and for how long."""
-    progress = make_progress(TextColumn("{task.description}"), TimeElapsedColumn())
+    progress = make_progress_bar(TextColumn("{task.description}"), TimeElapsedColumn())
     progress.add_task("waiting for the language model…", total=None)
     return progress
 
 
-def _wait(
+def _wait_for_turn(
     run: Invocation,
     turn: answers.TurnOut,
     people: ReaderArguments,
@@ -266,9 +266,16 @@ def _print_turn(run: Invocation, turn: answers.TurnOut) -> None:
         return
     if turn.text is None:
         raise click.ClickException(f"the language model gave no answer: {turn.reason}")
-    print_text("\n".join(map(format_value, turn.text.splitlines())))
+    print_text("\n".join(map(format_cell, turn.text.splitlines())))
     for citation in turn.citations:
         print_text(f"[{citation.n}] event {citation.event_id}")
 
 
-COMMANDS = (add, recall, context, upload, ask, chat)
+COMMANDS = (
+    add_event,
+    print_recall,
+    print_context_text,
+    upload_file,
+    ask_model,
+    chat_with_model,
+)

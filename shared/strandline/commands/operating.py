@@ -10,7 +10,11 @@ from uuid import UUID
 
 import click
 
-from strandline.commands.invocation import RefusingGroup, import_service_module, refuse_option
+from strandline.commands.invocation import (
+    RenamedCommandsGroup,
+    add_renamed_option,
+    import_service_module,
+)
 from strandline.commands.output import print_json_line, print_text
 
 _DEFAULT_GRACE_HOURS = 24.0
@@ -33,12 +37,12 @@ _days = click.option("--days", type=int, help="How long it is valid; for ever if
 _file = click.Path(path_type=Path)
 
 
-def _new_credential_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def _add_new_credential_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Adds the options that describe the key or the certificate to be made."""
     for option in (
         click.option("--label", default="", help="What it is for."),
         _days,
-        refuse_option("--rights", "--right, once for each: --right read --right write"),
+        add_renamed_option("--rights", "--right, once for each: --right read --right write"),
         click.option(
             *("--right", "rights"),
             multiple=True,
@@ -51,12 +55,12 @@ def _new_credential_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def _import_actions() -> Any:
+def _import_operator_actions() -> Any:
     return import_service_module("strandline.operator_actions")
 
 
-@click.group(cls=RefusingGroup, new_words=_NEW_WORDS)
-def operate() -> None:
+@click.group("operate", cls=RenamedCommandsGroup, new_words=_NEW_WORDS)
+def operate_group() -> None:
     """Work on the database itself: keys, migrations, receipts.
 
     The deployment's own settings are in the environment, or are those of the service that `make
@@ -64,27 +68,27 @@ def operate() -> None:
     """
 
 
-@operate.group("keys")
-def keys() -> None:
+@operate_group.group("keys")
+def keys_group() -> None:
     """API keys of a tenant."""
 
 
-@keys.command("create")
-@_new_credential_options
+@keys_group.command("create")
+@_add_new_credential_options
 def create_key(tenant: str, **options: Any) -> None:
     """Make a key; it is shown once and stored nowhere. A new tenant is created."""
-    print_text(_import_actions().create_key(tenant, **options))
+    print_text(_import_operator_actions().create_key(tenant, **options))
 
 
-@keys.command("list")
+@keys_group.command("list")
 @_tenant
 def list_keys(tenant: str) -> None:
     """List keys, without their secrets, as JSON Lines."""
-    for key in _import_actions().list_keys(tenant):
+    for key in _import_operator_actions().list_keys(tenant):
         print_json_line(key)
 
 
-@keys.command("rotate")
+@keys_group.command("rotate")
 @_tenant
 @click.option(
     "--grace",
@@ -94,8 +98,8 @@ def list_keys(tenant: str) -> None:
     help="Hours for which the old key is still valid.",
 )
 @_days
-@refuse_option("--overlap", "--grace")
-@refuse_option("--key", "the key's id alone: rotate KEY_ID")
+@add_renamed_option("--overlap", "--grace")
+@add_renamed_option("--key", "the key's id alone: rotate KEY_ID")
 @click.argument("key_id")
 def rotate_key(tenant: str, grace: float, days: int | None, key_id: str) -> None:
     """Make a key's successor; it is shown once and stored nowhere.
@@ -103,26 +107,26 @@ def rotate_key(tenant: str, grace: float, days: int | None, key_id: str) -> None
     It has the user, the rights and the label of KEY_ID, which ends by itself after --grace; without
     --days it is valid for as long as KEY_ID was made for.
     """
-    print_text(_import_actions().rotate_key(tenant, key_id, grace_hours=grace, days=days))
+    print_text(_import_operator_actions().rotate_key(tenant, key_id, grace_hours=grace, days=days))
 
 
-@keys.command("revoke")
+@keys_group.command("revoke")
 @_tenant
-@refuse_option("--key", "the key's id alone: revoke KEY_ID")
+@add_renamed_option("--key", "the key's id alone: revoke KEY_ID")
 @click.argument("key_id")
 def revoke_key(tenant: str, key_id: str) -> None:
     """Revoke a key; it is refused within 60 seconds."""
-    _import_actions().revoke_key(tenant, key_id)
+    _import_operator_actions().revoke_key(tenant, key_id)
     print_text(f"revoked: {key_id}")
 
 
-@operate.group("certificates")
-def certificates() -> None:
+@operate_group.group("certificates")
+def certificates_group() -> None:
     """Client certificates of a tenant."""
 
 
-@certificates.command("create")
-@_new_credential_options
+@certificates_group.command("create")
+@_add_new_credential_options
 @click.option("--issuer", help="Its authority's name; any authority if absent.")
 @click.option("--pem", type=_file, help="A certificate file to read subject and issuer from.")
 @click.option("--subject", help="As `openssl x509 -noout -subject -nameopt RFC2253` prints it.")
@@ -131,52 +135,52 @@ def create_certificate(tenant: str, subject: str | None, pem: Path | None, **opt
     if (subject is None) == (pem is None):
         raise click.UsageError("Give either --subject or --pem.")
     print_json_line(
-        _import_actions().create_certificate(tenant, subject=subject, pem=pem, **options)
+        _import_operator_actions().create_certificate(tenant, subject=subject, pem=pem, **options)
     )
 
 
-@certificates.command("list")
+@certificates_group.command("list")
 @_tenant
 def list_certificates(tenant: str) -> None:
     """List subjects, as JSON Lines."""
-    for certificate in _import_actions().list_certificates(tenant):
+    for certificate in _import_operator_actions().list_certificates(tenant):
         print_json_line(certificate)
 
 
-@certificates.command("revoke")
+@certificates_group.command("revoke")
 @_tenant
-@refuse_option("--certificate", "the certificate's id alone: revoke CERTIFICATE_ID")
+@add_renamed_option("--certificate", "the certificate's id alone: revoke CERTIFICATE_ID")
 @click.argument("certificate_id", type=click.UUID)
 def revoke_certificate(tenant: str, certificate_id: UUID) -> None:
     """Revoke a subject; it is refused within 60 seconds."""
-    _import_actions().revoke_certificate(tenant, certificate_id)
+    _import_operator_actions().revoke_certificate(tenant, certificate_id)
     print_text(f"revoked: {certificate_id}")
 
 
-@operate.command("refold")
+@operate_group.command("refold")
 @_tenant
 @click.option("--scope", type=click.UUID, help="Only the scope with this id.")
-def refold(tenant: str, scope: UUID | None) -> None:
+def refold_chains(tenant: str, scope: UUID | None) -> None:
     """Delete a tenant's chains; the next sweep folds them again from the log."""
-    scope_count = _import_actions().refold_chains(tenant, scope)
+    scope_count = _import_operator_actions().refold_chains(tenant, scope)
     print_text(f"to be folded again by the next sweep: {scope_count} scopes")
 
 
-@operate.command("receipt")
+@operate_group.command("receipt")
 @click.argument("file", type=_file)
 @click.option("--public-key", help="Of the deployment, in hex; by default from its own secret.")
-def check_receipt(file: Path, public_key: str | None) -> int:
+def check_erasure_receipt(file: Path, public_key: str | None) -> int:
     """Check the receipt of an erasure: FILE has the answer of GET /api/v1/erasures/{id}."""
-    is_valid, sentence = _import_actions().check_receipt(file, public_key)
+    is_valid, sentence = _import_operator_actions().check_receipt(file, public_key)
     print_text(sentence)
     return 0 if is_valid else 1
 
 
-@operate.command("migrate")
-def migrate() -> None:
+@operate_group.command("migrate")
+def migrate_schema() -> None:
     """Bring the schema to this release, as its owner."""
-    applied_files = _import_actions().migrate()
+    applied_files = _import_operator_actions().migrate()
     print_text(f"applied: {', '.join(applied_files) or 'nothing, the schema is up to date'}")
 
 
-COMMANDS = (operate,)
+COMMANDS = (operate_group,)

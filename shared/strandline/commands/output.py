@@ -31,7 +31,7 @@ _HINTS = {
 """The way out in the words of the command line, by the code of an error."""
 
 
-def explain_error(error: ServiceError) -> str:
+def explain_error_for_cli(error: ServiceError) -> str:
     """The sentence of an error with the way out as options of a command, not as arguments of the
     client or members of a request."""
     quote = f" (request {error.request_id})" if error.request_id else ""
@@ -60,15 +60,15 @@ def print_text(text: str, *, err: bool = False) -> None:
 
 def print_json(value: Any) -> None:
     """One JSON document; of models and lists of models."""
-    click.echo(_to_json(value, indent=2))
+    click.echo(_dump_json(value, indent=2))
 
 
 def print_json_line(value: Any) -> None:
     """One line of JSON Lines."""
-    click.echo(_to_json(value))
+    click.echo(_dump_json(value))
 
 
-def _to_json(value: Any, indent: int | None = None) -> str:
+def _dump_json(value: Any, indent: int | None = None) -> str:
     text = json.dumps(_dump_models(value), ensure_ascii=False, indent=indent)
     return text.translate(_JSON_CONTROLS)
 
@@ -94,35 +94,35 @@ def print_table(
     table = Table(box=None, pad_edge=False, header_style="bold")
     for place, column in enumerate(columns):  # the first is often an id, which one copies
         table.add_column(column, overflow="fold", no_wrap=place == 0)
-    cells = [[format_value(value) for value in row] for row in rows]
+    cells = [[format_cell(value) for value in row] for row in rows]
     for row in cells:
         table.add_row(*(Text(text, style=styles.get(text, "")) for text in row))
     console = Console()
     if not cells:
         click.echo(empty)
-    elif len(columns) > _MAX_FOLDED and _measure([columns, *cells]) > console.width:
-        print_text("\n\n".join(_describe_row(columns, row) for row in cells))
+    elif len(columns) > _MAX_FOLDED and _measure_table_width([columns, *cells]) > console.width:
+        print_text("\n\n".join(_format_row_as_lines(columns, row) for row in cells))
     else:
         console.print(table)
 
 
-def _measure(rows: Sequence[Sequence[str]]) -> int:
+def _measure_table_width(rows: Sequence[Sequence[str]]) -> int:
     """The width of a table in which nothing is folded."""
     return sum(max(map(len, column)) + 1 for column in zip(*rows, strict=True))
 
 
-def _describe_row(columns: Sequence[str], row: Sequence[str]) -> str:
+def _format_row_as_lines(columns: Sequence[str], row: Sequence[str]) -> str:
     width = max(map(len, columns))
     return "\n".join(f"{n:<{width}}  {text}" for n, text in zip(columns, row, strict=True) if text)
 
 
-def make_progress(*columns: ProgressColumn) -> Progress:
+def make_progress_bar(*columns: ProgressColumn) -> Progress:
     """A progress bar beside the output, on a terminal only."""
     console = Console(stderr=True)
     return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 
 
-def format_value(value: object) -> str:
+def format_cell(value: object) -> str:
     """A value in a cell: times to the minute, control characters as spaces."""
     if value is None:
         return ""
@@ -133,5 +133,5 @@ def format_value(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.3g}"
     if isinstance(value, list | tuple):
-        return ", ".join(format_value(item) for item in cast("Sequence[object]", value))
+        return ", ".join(format_cell(item) for item in cast("Sequence[object]", value))
     return "".join(c if c.isprintable() else " " for c in str(value))

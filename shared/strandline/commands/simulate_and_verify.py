@@ -14,17 +14,17 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 
 from strandline.client.errors import ServiceError, UnavailableError
 from strandline.client.request_building import join_participants
-from strandline.commands.invocation import Invocation, ReaderArguments, reader_options
-from strandline.commands.output import make_progress, print_json, print_table, print_text
+from strandline.commands.invocation import Invocation, ReaderArguments, add_reader_options
+from strandline.commands.output import make_progress_bar, print_json, print_table, print_text
 from strandline.commands.simulation_scenarios import (
     SCENARIOS,
     MissingRight,
     Scenario,
     ScenarioEnvironment,
     UnmetExpectation,
-    prepare_world,
+    prepare_environment,
 )
-from strandline.commands.stored_data_checks import CHECKS, Check, StoredData
+from strandline.commands.stored_data_checks import CHECKS, StoredData, StoredDataCheck
 
 PASSED, FAILED, NOT_RUN = "passed", "failed", "not run"
 _COLOURS = {PASSED: "green", FAILED: "red", NOT_RUN: "yellow"}
@@ -40,7 +40,7 @@ class CheckOutcome:
     detail: str
 
 
-@click.command()
+@click.command("simulate")
 @click.option(
     "--patience",
     type=click.FloatRange(1, 3600),
@@ -49,7 +49,7 @@ class CheckOutcome:
     help="Seconds to wait for background work.",
 )
 @click.pass_obj
-def simulate(run: Invocation, patience: float) -> int:
+def play_scenarios(run: Invocation, patience: float) -> int:
     """Play thirteen scenarios against a service, each with a verdict.
 
     From a session to an archived chain. With a key of the right operator they have a tenant of
@@ -57,25 +57,25 @@ def simulate(run: Invocation, patience: float) -> int:
     they store stays. The exit code is 1 if one fails.
     """
     name = f"simulation-{time.strftime('%Y%m%d')}-{secrets.token_hex(4)}"
-    world = prepare_world(run.client, name, patience)
+    world = prepare_environment(run.client, name, patience)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     verdicts: list[CheckOutcome] = []
-    with closing(world), make_progress(*columns) as progress:
+    with closing(world), make_progress_bar(*columns) as progress:
         task = progress.add_task("simulate", total=len(SCENARIOS))
         for scenario in SCENARIOS:
             progress.update(task, description=scenario.name)
-            verdicts.append(_judge(scenario.name, _bind_scenario(scenario, world)))
+            verdicts.append(_run_and_judge(scenario.name, _bind_scenario(scenario, world)))
             progress.advance(task)
     place = f"tenant {world.tenant}" if world.tenant else f"users {world.run}-…"
-    return _report(run, verdicts, "scenarios", place)
+    return _print_outcomes(run, verdicts, "scenarios", place)
 
 
 def _bind_scenario(scenario: Scenario, world: ScenarioEnvironment) -> Callable[[], str]:
     return lambda: scenario.play(world)
 
 
-@click.command()
-@reader_options
+@click.command("verify")
+@add_reader_options
 @click.option(
     "--sample",
     type=click.IntRange(min=1),
@@ -84,7 +84,7 @@ def _bind_scenario(scenario: Scenario, world: ScenarioEnvironment) -> Callable[[
     help="The most blocks, and the most payloads, that are read.",
 )
 @click.pass_obj
-def verify(
+def check_stored_data(
     run: Invocation,
     people: ReaderArguments,
     sample: int,
@@ -95,25 +95,25 @@ def verify(
     or --everybody. The exit code is 1 if a check fails.
     """
     store = StoredData(run.client, people, sample)
-    with make_progress(TextColumn("{task.description}"), MofNCompleteColumn()) as progress:
+    with make_progress_bar(TextColumn("{task.description}"), MofNCompleteColumn()) as progress:
         task = progress.add_task("events read", total=None)
-        store.read(lambda count: progress.advance(task, count))
-    verdicts = [_judge(check.name, _bind_check(check, store)) for check in CHECKS]
+        store.read_scopes_and_events(lambda count: progress.advance(task, count))
+    verdicts = [_run_and_judge(check.name, _bind_check(check, store)) for check in CHECKS]
     names = join_participants(people["user"], people["agent"], people["participants"])
-    return _report(run, verdicts, "checks", ", ".join(names or ["all that is visible"]))
+    return _print_outcomes(run, verdicts, "checks", ", ".join(names or ["all that is visible"]))
 
 
-def _bind_check(check: Check, store: StoredData) -> Callable[[], str]:
+def _bind_check(check: StoredDataCheck, store: StoredData) -> Callable[[], str]:
     def look() -> str:
         findings = check.run(store)
         if findings.faults:
-            raise UnmetExpectation(findings.detail)
-        return findings.detail
+            raise UnmetExpectation(findings.summarize)
+        return findings.summarize
 
     return look
 
 
-def _judge(name: str, play: Callable[[], str]) -> CheckOutcome:
+def _run_and_judge(name: str, play: Callable[[], str]) -> CheckOutcome:
     """The verdict on what `play` does. Raises UnavailableError: then nothing can be judged."""
     start = time.monotonic()
     try:
@@ -129,7 +129,7 @@ def _judge(name: str, play: Callable[[], str]) -> CheckOutcome:
     return CheckOutcome(name, verdict, round(time.monotonic() - start, 1), detail)
 
 
-def _report(run: Invocation, verdicts: list[CheckOutcome], what: str, place: str) -> int:
+def _print_outcomes(run: Invocation, verdicts: list[CheckOutcome], what: str, place: str) -> int:
     """Print the verdicts; the exit code."""
     counts = {kind: sum(v.verdict == kind for v in verdicts) for kind in _COLOURS}
     if run.as_json:
@@ -151,4 +151,4 @@ def _report(run: Invocation, verdicts: list[CheckOutcome], what: str, place: str
     return 1 if counts[FAILED] else 0
 
 
-COMMANDS = (simulate, verify)
+COMMANDS = (play_scenarios, check_stored_data)

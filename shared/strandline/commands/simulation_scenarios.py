@@ -81,13 +81,13 @@ class ScenarioEnvironment:
             self.client.close()
             self.operator.admin.revoke_key(self.tenant, self.key_id)
 
-    def members(self, scenario: str) -> ScenarioParticipants:
+    def make_participants(self, scenario: str) -> ScenarioParticipants:
         """The two who talk in a scenario: nobody else's memory is touched."""
         return {"user": f"{self.run}-{scenario}", "agent": "simulator"}
 
-    def session(self, scenario: str) -> Session:
+    def make_session(self, scenario: str) -> Session:
         """The conversation of a scenario, begun or joined."""
-        return self.client.session(f"{self.run}-{scenario}", **self.members(scenario))
+        return self.client.session(f"{self.run}-{scenario}", **self.make_participants(scenario))
 
     def wait_for(self, find: Callable[[], T | None], what: str) -> T:
         """What `find` gives as soon as it gives something. Raises UnmetExpectation when patience
@@ -116,47 +116,47 @@ def expect(condition: bool, sentence: str) -> None:
 
 def begin_session(world: ScenarioEnvironment) -> str:
     """A session begins, is found, and beginning it again joins it."""
-    members = world.members("session")
-    with world.session("session") as session:
+    members = world.make_participants("session")
+    with world.make_session("session") as session:
         first = session.get()
         expected = [f"agent:{members['agent']}", f"user:{members['user']}"]
         expect(first.participants == expected, f"its participants are {first.participants}")
-    with world.session("session") as again:
+    with world.make_session("session") as again:
         expect(again.scope_id == str(first.scope_id), "the same name began another session")
     session_ids = [one.session_id for one in world.client.sessions(**members)]
     expect(session_ids == [session.session_id], f"the list of sessions is {session_ids}")
     return "two participants; the same name joins it again"
 
 
-def store_interaction(world: ScenarioEnvironment) -> str:
+def store_message_with_answer(world: ScenarioEnvironment) -> str:
     """A user's message and the agent's answer are stored together and in order."""
-    with world.session("interaction") as session:
+    with world.make_session("interaction") as session:
         turn = session.add_turn("Is the Petrel free on Friday?", "Yes, from nine to three.")
-    members = world.members("interaction")
+    members = world.make_participants("interaction")
     events = [*world.client.events(turn.user.scope_id, **members)]
     roles = [(event.seq, event.role) for event in events]
     expect(roles == [(1, "user"), (2, "agent")], f"the log holds {roles}")
     return "two events, number 1 and 2 of their scope"
 
 
-def store_kinds(world: ScenarioEnvironment) -> str:
+def store_each_event_type(world: ScenarioEnvironment) -> str:
     """Messages, thoughts, actions and observations are stored as what they are."""
-    with world.session("kinds") as session:
+    with world.make_session("kinds") as session:
         receipts = [
             session.add("Check the anchorage.", role="user", type="message"),
             session.add("The forecast decides.", role="agent", type="thought"),
             session.add("forecast(place='Brill')", role="agent", type="action"),
             session.add("Wind 12 knots, west.", role="agent", type="observation"),
         ]
-    members = world.members("kinds")
+    members = world.make_participants("kinds")
     kinds = [world.client.get(receipt.event_id, **members).type for receipt in receipts]
     expect(kinds == ["message", "thought", "action", "observation"], f"they are {kinds}")
     return ", ".join(kinds)
 
 
-def show_short_term_memory(world: ScenarioEnvironment) -> str:
+def read_short_term_memory(world: ScenarioEnvironment) -> str:
     """Of twelve messages the ten newest are in short-term memory, newest first."""
-    with world.session("window") as session:
+    with world.make_session("window") as session:
         for number in range(12):
             session.add(f"Reading number {number} of the gauge.")
         recent = [one.event.seq for one in session.working_memory().recent]
@@ -164,9 +164,9 @@ def show_short_term_memory(world: ScenarioEnvironment) -> str:
     return "10 of 12 events, newest first"
 
 
-def coalesce_workflow(world: ScenarioEnvironment) -> str:
+def coalesce_workflow_events(world: ScenarioEnvironment) -> str:
     """Events of one workflow are one entry of short-term memory."""
-    with world.session("workflow") as session:
+    with world.make_session("workflow") as session:
         for number in range(3):
             session.add(
                 f"Step {number} done.",
@@ -180,9 +180,9 @@ def coalesce_workflow(world: ScenarioEnvironment) -> str:
     return "3 events in one entry"
 
 
-def append_once(world: ScenarioEnvironment) -> str:
+def append_twice_under_one_key(world: ScenarioEnvironment) -> str:
     """The same key stores an event once, and refuses another event."""
-    members = world.members("once")
+    members = world.make_participants("once")
     first, second = (
         world.client.add("The buoy is out.", source_event_key="log-1", **members) for _ in range(2)
     )
@@ -194,9 +194,9 @@ def append_once(world: ScenarioEnvironment) -> str:
     raise UnmetExpectation("another event was stored under the same key")
 
 
-def recall_at_once(world: ScenarioEnvironment) -> str:
+def recall_right_after_append(world: ScenarioEnvironment) -> str:
     """What was just said is recalled by the next request."""
-    members = world.members("recall")
+    members = world.make_participants("recall")
     sentence = "The key of the harbour office hangs behind the lifebuoy."
     receipt = world.client.add(sentence, **members)
     hits = world.client.recall("Where is the key of the harbour office?", **members).hits
@@ -204,9 +204,9 @@ def recall_at_once(world: ScenarioEnvironment) -> str:
     return f"hits: {len(hits)}; it is the first"
 
 
-def form_chain(world: ScenarioEnvironment) -> str:
+def form_chain_of_finished_topic(world: ScenarioEnvironment) -> str:
     """When the conversation moves on, its topic becomes a chain."""
-    with world.session("topics") as session:
+    with world.make_session("topics") as session:
         for user, agent in (*_BOAT, *_TAXES):
             session.add_turn(user, agent)
         world.topics = world.wait_for(lambda: [*session.chains()], "a chain of the first topic")
@@ -219,7 +219,7 @@ def form_chain(world: ScenarioEnvironment) -> str:
 
 def flush_long_topic(world: ScenarioEnvironment) -> str:
     """Where one topic goes on and on, its older half becomes a chain."""
-    with world.session("flush") as session:
+    with world.make_session("flush") as session:
         for number in range(26):
             session.add(
                 f"Knot {number}: tie the rope to the mooring.", metadata={"workflow_id": "knots"}
@@ -232,10 +232,10 @@ def flush_long_topic(world: ScenarioEnvironment) -> str:
     return f"events {chain.first_seq} to {chain.last_seq} of 26"
 
 
-def recall_mid_term(world: ScenarioEnvironment) -> str:
+def search_chain_and_context(world: ScenarioEnvironment) -> str:
     """A question finds the chain that answers it, and the context shows it."""
-    _require_chains(world)
-    with world.session("topics") as session:
+    _require_formed_chains(world)
+    with world.make_session("topics") as session:
         hits = world.wait_for(
             lambda: session.search("What was wrong with the engine?").hits, "a chain that answers"
         )
@@ -247,10 +247,10 @@ def recall_mid_term(world: ScenarioEnvironment) -> str:
     return f"chains found: {len(hits)}; {len(text)} characters for the prompt"
 
 
-def explain_heat(world: ScenarioEnvironment) -> str:
+def recompute_chain_heat(world: ScenarioEnvironment) -> str:
     """A chain's heat is its base times what is retained, by the formula."""
-    _require_chains(world)
-    with world.session("topics") as session:
+    _require_formed_chains(world)
+    with world.make_session("topics") as session:
         heats = [*session.heat()]
     expect(bool(heats), "no chain has a heat")
     for heat in heats:
@@ -264,7 +264,7 @@ def explain_heat(world: ScenarioEnvironment) -> str:
 
 def upload_many_payloads(world: ScenarioEnvironment) -> str:
     """Many payloads at once come back as they were."""
-    members = world.members("payloads")
+    members = world.make_participants("payloads")
 
     def put(number: int) -> bool:
         data = hashlib.shake_256(f"{world.run}-{number}".encode()).digest(_PAYLOAD_BYTES)
@@ -281,12 +281,12 @@ def upload_many_payloads(world: ScenarioEnvironment) -> str:
     return f"{_PAYLOADS} payloads, {megabytes:.1f} MB, from {_UPLOADERS} threads"
 
 
-def archive_chain(world: ScenarioEnvironment) -> str:
+def archive_cold_chain(world: ScenarioEnvironment) -> str:
     """A cold chain is archived: lists leave it out, its events are still recalled."""
     if world.operator is None or world.tenant is None:
         raise MissingRight("needs a key with the right operator, which may lower the thresholds")
     world.operator.admin.update_tenant(world.tenant, tuning=_COLD)
-    with world.session("archive") as session:
+    with world.make_session("archive") as session:
         for user, agent in (*_BOAT, *_TAXES):
             session.add_turn(user, agent)
 
@@ -300,34 +300,34 @@ def archive_chain(world: ScenarioEnvironment) -> str:
         world.wait_for(lambda: is_in("archived"), "the chain in the archive")
         active_ids = [one.chain_id for one in session.chains()]
         expect(chain.chain_id not in active_ids, "the list of active chains still has it")
-    members = world.members("archive")
+    members = world.make_participants("archive")
     hits = world.client.recall("When does the engine cough?", **members).hits
     expect(any(hit.event_id in chain.event_ids for hit in hits), "its events are not recalled")
     return f"{chain.event_count} events out of mid-term memory, still recalled"
 
 
-def _require_chains(world: ScenarioEnvironment) -> None:
+def _require_formed_chains(world: ScenarioEnvironment) -> None:
     expect(bool(world.topics), "there is no chain: the scenario that forms it did not pass")
 
 
 SCENARIOS: Sequence[Scenario] = (
     Scenario("a session begins", begin_session),
-    Scenario("an interaction is stored", store_interaction),
-    Scenario("events of every kind", store_kinds),
-    Scenario("short-term memory", show_short_term_memory),
-    Scenario("a workflow is coalesced", coalesce_workflow),
-    Scenario("a retry stores nothing twice", append_once),
-    Scenario("recall of what was just said", recall_at_once),
-    Scenario("a topic becomes a chain", form_chain),
+    Scenario("an interaction is stored", store_message_with_answer),
+    Scenario("events of every kind", store_each_event_type),
+    Scenario("short-term memory", read_short_term_memory),
+    Scenario("a workflow is coalesced", coalesce_workflow_events),
+    Scenario("a retry stores nothing twice", append_twice_under_one_key),
+    Scenario("recall of what was just said", recall_right_after_append),
+    Scenario("a topic becomes a chain", form_chain_of_finished_topic),
     Scenario("a long topic is flushed", flush_long_topic),
-    Scenario("mid-term recall", recall_mid_term),
-    Scenario("heat", explain_heat),
+    Scenario("mid-term recall", search_chain_and_context),
+    Scenario("heat", recompute_chain_heat),
     Scenario("payloads under load", upload_many_payloads),
-    Scenario("a cold chain is archived", archive_chain),
+    Scenario("a cold chain is archived", archive_cold_chain),
 )
 
 
-def prepare_world(client: Strandline, run: str, patience: float) -> ScenarioEnvironment:
+def prepare_environment(client: Strandline, run: str, patience: float) -> ScenarioEnvironment:
     """With an operator's key a tenant of the simulation's own, else the credential's. Raises
     ServiceError."""
     tenant = run[:63]

@@ -21,14 +21,14 @@ _LARGE = "too large"
 
 
 @dataclass
-class Findings:
+class CheckFindings:
     """What a check has read, and the faults that it found."""
 
     looked_at: str
     faults: list[str] = field(default_factory=list[str])
 
     @property
-    def detail(self) -> str:
+    def summarize(self) -> str:
         """One sentence."""
         if not self.faults:
             return self.looked_at
@@ -48,7 +48,7 @@ class StoredData:
     scopes: list[answers.ScopeOut] = field(default_factory=list["answers.ScopeOut"])
     events: dict[UUID, answers.EventOut] = field(default_factory=dict["UUID", "answers.EventOut"])
 
-    def read(self, advance: Callable[[int], None]) -> None:
+    def read_scopes_and_events(self, advance: Callable[[int], None]) -> None:
         """Read all scopes with their events. `advance` is called with 1 for each event."""
         self.scopes = [*self.client.scopes(**self.readers)]
         for scope in self.scopes:
@@ -56,7 +56,7 @@ class StoredData:
                 self.events[event.event_id] = event
                 advance(1)
 
-    def read_erased(self, scope_id: UUID) -> tuple[set[int], bool]:
+    def read_erased_seqs(self, scope_id: UUID) -> tuple[set[int], bool]:
         """The numbers of a scope's erased events, and whether more are being erased."""
         seqs = set[int]()
         after = 0
@@ -67,23 +67,23 @@ class StoredData:
                 return seqs, page.erasing
             after = page.next_after
 
-    def newest(self) -> Iterator[answers.EventOut]:
+    def iterate_newest_sample(self) -> Iterator[answers.EventOut]:
         """As many events as are sampled, newest first."""
         events = sorted(self.events.values(), key=lambda e: (e.recorded_at, e.seq), reverse=True)
         yield from events[: self.sample]
 
 
 @dataclass(frozen=True)
-class Check:
+class StoredDataCheck:
     """One check."""
 
     name: str
-    run: Callable[[StoredData], Findings]
+    run: Callable[[StoredData], CheckFindings]
 
 
-def check_log(store: StoredData) -> Findings:
+def check_gapless_log(store: StoredData) -> CheckFindings:
     """Every scope's events are numbered from 1 without gaps, but for erased ones."""
-    findings = Findings(f"{len(store.events):,} events in {len(store.scopes):,} scopes")
+    findings = CheckFindings(f"{len(store.events):,} events in {len(store.scopes):,} scopes")
     erased_count, hidden_count = 0, 0
     seqs: dict[UUID, list[int]] = {scope.scope_id: [] for scope in store.scopes}
     for event in store.events.values():
@@ -92,7 +92,7 @@ def check_log(store: StoredData) -> Findings:
         # read after the list of scopes: there may be more by now
         missing = set(range(1, scope.last_seq + 1)) - set(seqs[scope.scope_id])
         if missing:
-            erased_seqs, is_erasing = store.read_erased(scope.scope_id)
+            erased_seqs, is_erasing = store.read_erased_seqs(scope.scope_id)
             erased_count += len(missing & erased_seqs)
             missing -= erased_seqs
             if is_erasing:
@@ -110,29 +110,31 @@ def check_log(store: StoredData) -> Findings:
     return findings
 
 
-def check_blocks(store: StoredData) -> Findings:
+def check_block_hashes(store: StoredData) -> CheckFindings:
     """Every event's block hashes to its CID."""
-    cids = [event.cid for event in store.newest() if event.cid is not None]
-    return Findings(f"{len(cids):,} blocks hash to their CIDs", _compare_hashes(store, cids)[0])
+    cids = [event.cid for event in store.iterate_newest_sample() if event.cid is not None]
+    return CheckFindings(
+        f"{len(cids):,} blocks hash to their CIDs", _find_hash_faults(store, cids)[0]
+    )
 
 
-def check_payloads(store: StoredData) -> Findings:
+def check_payload_hashes(store: StoredData) -> CheckFindings:
     """Every payload hashes to its CID."""
     cids = {event.blob.cid for event in store.events.values() if event.blob is not None}
     sample = sorted(cids)[: store.sample]
-    faults, large = _compare_hashes(store, sample)
+    faults, large = _find_hash_faults(store, sample)
     left_out = f"; {large} of more than 4 MiB were not read" if large else ""
-    return Findings(f"{len(sample) - large:,} payloads hash to their CIDs{left_out}", faults)
+    return CheckFindings(f"{len(sample) - large:,} payloads hash to their CIDs{left_out}", faults)
 
 
-def _compare_hashes(store: StoredData, cids: Sequence[str]) -> tuple[list[str], int]:
+def _find_hash_faults(store: StoredData, cids: Sequence[str]) -> tuple[list[str], int]:
     """The faults of the bytes under these CIDs, and how many of them are too large to be read."""
     with ThreadPoolExecutor(_READERS) as pool:
-        results = list(pool.map(_compare_hash, itertools.repeat(store), cids))
+        results = list(pool.map(_find_hash_fault, itertools.repeat(store), cids))
     return [text for text in results if text and text != _LARGE], results.count(_LARGE)
 
 
-def _compare_hash(store: StoredData, cid: str) -> str:
+def _find_hash_fault(store: StoredData, cid: str) -> str:
     """The fault of the bytes under a CID; empty if they hash to it."""
     try:
         data = store.client.block(cid, **store.readers, format="raw")
@@ -140,19 +142,19 @@ def _compare_hash(store: StoredData, cid: str) -> str:
         return f"{cid} is not there"
     except TooLargeError:
         return _LARGE
-    return "" if hashlib.sha256(data).digest() == digest_of(cid) else f"{cid} has other bytes"
+    return "" if hashlib.sha256(data).digest() == sha256_of_cid(cid) else f"{cid} has other bytes"
 
 
-def digest_of(cid: str) -> bytes:
+def sha256_of_cid(cid: str) -> bytes:
     """The SHA-256 in a CID of version 1 in base32."""
     text = cid[1:].upper()
     return base64.b32decode(text + "=" * (-len(text) % 8))[-32:]
 
 
-def check_edges(store: StoredData) -> Findings:
+def check_edge_targets(store: StoredData) -> CheckFindings:
     """Every edge leads to an earlier event."""
     count = 0
-    findings = Findings("")
+    findings = CheckFindings("")
     for event in store.events.values():
         for edge in event.edges:
             count += 1
@@ -165,9 +167,9 @@ def check_edges(store: StoredData) -> Findings:
     return findings
 
 
-def check_chains(store: StoredData) -> Findings:
+def check_chain_events(store: StoredData) -> CheckFindings:
     """Every chain rests on events of its scope, and no event is in two chains."""
-    findings = Findings("")
+    findings = CheckFindings("")
     chain_of: dict[UUID, UUID] = {}
     chains: set[UUID] = set()
     for session in store.client.sessions(**store.readers):
@@ -191,9 +193,9 @@ def check_chains(store: StoredData) -> Findings:
     return findings
 
 
-def check_communities(store: StoredData) -> Findings:
+def check_community_sizes(store: StoredData) -> CheckFindings:
     """Communities of the knowledge graph have the nodes and bridges that they say."""
-    findings = Findings("")
+    findings = CheckFindings("")
     count = 0
     for community in store.client.graph.communities(**store.readers):
         count += 1
@@ -211,11 +213,11 @@ def check_communities(store: StoredData) -> Findings:
     return findings
 
 
-CHECKS: Sequence[Check] = (
-    Check("log", check_log),
-    Check("blocks", check_blocks),
-    Check("payloads", check_payloads),
-    Check("edges", check_edges),
-    Check("chains", check_chains),
-    Check("communities", check_communities),
+CHECKS: Sequence[StoredDataCheck] = (
+    StoredDataCheck("log", check_gapless_log),
+    StoredDataCheck("blocks", check_block_hashes),
+    StoredDataCheck("payloads", check_payload_hashes),
+    StoredDataCheck("edges", check_edge_targets),
+    StoredDataCheck("chains", check_chain_events),
+    StoredDataCheck("communities", check_community_sizes),
 )

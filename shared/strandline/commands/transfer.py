@@ -12,12 +12,12 @@ from rich.progress import MofNCompleteColumn, TextColumn
 from strandline.client.clients import Strandline
 from strandline.client.errors import ServiceError
 from strandline.client.whole_files import open_atomic_draft
-from strandline.commands.imports.exported_lines import to_line
+from strandline.commands.imports.exported_lines import to_export_line
 from strandline.commands.imports.items import Event, ImportOptions
-from strandline.commands.imports.reading import FORMATS, read_paths
-from strandline.commands.imports.sending import ImportTally, batch_events, store_batch
-from strandline.commands.invocation import Invocation, ReaderArguments, reader_options
-from strandline.commands.output import make_progress, print_json, print_json_line, print_text
+from strandline.commands.imports.reading import FORMATS, read_import_items
+from strandline.commands.imports.sending import ImportTally, split_into_batches, store_batch
+from strandline.commands.invocation import Invocation, ReaderArguments, add_reader_options
+from strandline.commands.output import make_progress_bar, print_json, print_json_line, print_text
 
 _SHOWN = 5
 
@@ -54,23 +54,25 @@ def import_paths(
     options = ImportOptions(user, agent, include_do_not_remember)
     tally = ImportTally()
     try:
-        with make_progress(TextColumn("{task.description}"), MofNCompleteColumn()) as progress:
+        with make_progress_bar(TextColumn("{task.description}"), MofNCompleteColumn()) as progress:
             task = progress.add_task("read", total=None)
-            for batch in batch_events(tally.count(read_paths(paths, options))):
+            for batch in split_into_batches(
+                tally.count_all_but_events(read_import_items(paths, options))
+            ):
                 store_batch(run.patient_client, batch, tally)
                 progress.update(task, completed=tally.read_count)
     except (ServiceError, KeyboardInterrupt):
-        print_text(f"so far {tally.describe()}; import it again to go on", err=True)
+        print_text(f"so far {tally.describe_counts()}; import it again to go on", err=True)
         raise
-    _report(run, tally)
+    _print_import_tally(run, tally)
     return 1 if tally.refused_count or not tally.read_count else 0
 
 
-def _report(run: Invocation, tally: ImportTally) -> None:
+def _print_import_tally(run: Invocation, tally: ImportTally) -> None:
     if run.as_json:
-        print_json(tally.as_json())
+        print_json(tally.to_json_object())
         return
-    print_text(tally.describe())
+    print_text(tally.describe_counts())
     if tally.left_out:
         kinds = ", ".join(f"{kind} ({count})" for kind, count in sorted(tally.left_out.items()))
         print_text(f"left out: {kinds}")
@@ -88,12 +90,12 @@ def _report(run: Invocation, tally: ImportTally) -> None:
 
 
 @click.command("export")
-@reader_options
+@add_reader_options
 @click.option(
     "--out", type=click.Path(dir_okay=False, path_type=Path), help="By default standard output."
 )
 @click.pass_obj
-def export(
+def export_events(
     run: Invocation,
     people: ReaderArguments,
     out: Path | None,
@@ -132,7 +134,7 @@ def _list_appendable_events(
             if event.type == "statement":
                 left_out.append(str(event.event_id))
             else:
-                yield to_line(event)
+                yield to_export_line(event)
 
 
-COMMANDS = (import_paths, export)
+COMMANDS = (import_paths, export_events)

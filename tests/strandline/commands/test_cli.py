@@ -17,7 +17,7 @@ import pytest
 
 from strandline.client.errors import make_error
 from strandline.commands.imports.sending import ImportTally, store_batch
-from strandline.commands.output import explain_error
+from strandline.commands.output import explain_error_for_cli
 from strandline.db.database import TenantDb
 from strandline.recall.importance import rerank
 from strandline.recall.schemas import RecallWeights
@@ -548,17 +548,19 @@ def test_cli_table_becomes_blocks_on_narrow_terminal(
 def test_cli_error_names_options() -> None:
     refusal = {"code": "invalid_field", "details": {"field": "participants"}}
     missing = make_error(422, refusal | {"message": "participants: say who takes part as …"}, None)
-    assert explain_error(missing) == (
+    assert explain_error_for_cli(missing) == (
         "participants: nobody is named. Say for whom: --user NAME, --agent NAME or "
         "--participant KIND:NAME."
     )
     wrong = make_error(422, refusal | {"message": "participants: has a control character"}, None)
-    assert explain_error(wrong).startswith("participants: has a control character Say for whom")
+    assert explain_error_for_cli(wrong).startswith(
+        "participants: has a control character Say for whom"
+    )
     late = (
         "The message is stored; send the request again with the same Idempotency-Key for an answer."
     )
     failed = make_error(503, {"code": "model_unavailable", "message": late}, None)
-    assert "`strandline ask` answers it" in explain_error(failed)
+    assert "`strandline ask` answers it" in explain_error_for_cli(failed)
 
 
 def test_cli_bash_completion_completes_commands(repository: Path, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from strandline import Strandline
 from strandline.client.retries import Retry
 from strandline.commands.main import main
-from strandline.commands.mcp_stdio_bridge import Bridge
+from strandline.commands.mcp_stdio_bridge import StdioBridge
 from tests.strandline.client.hostile_server import (
     Answer,
     HostileServer,
@@ -44,7 +44,7 @@ def talk(url: str, lines: Sequence[bytes]) -> list[Any]:
     """What the bridge answers to these lines."""
     output = io.BytesIO()
     with Strandline(url, "k", retry=Retry(seconds=0)) as client:
-        Bridge(client, [], output).run(lines)
+        StdioBridge(client, [], output).answer_lines(lines)
     return [json.loads(line) for line in output.getvalue().splitlines()]
 
 

@@ -8,23 +8,23 @@ from typing import Any
 import pytest
 
 from strandline.commands.imports.items import (
+    AlterationNote,
     Event,
     ImportOptions,
     Item,
-    LeftOut,
+    LeftOutItem,
     NewEvent,
-    Note,
-    Refusal,
+    RefusedItem,
     SkippedFile,
 )
-from strandline.commands.imports.reading import read_paths
+from strandline.commands.imports.reading import read_import_items
 
 EXPORTS = Path(__file__).parent / "exports"
 
 
 def read(*names: str, **options: Any) -> list[Item]:
     people = ImportOptions("ann", "helper", **options)
-    return [*read_paths([EXPORTS / name for name in names], people)]
+    return [*read_import_items([EXPORTS / name for name in names], people)]
 
 
 def events_of(items: list[Item]) -> list[Event]:
@@ -34,7 +34,7 @@ def events_of(items: list[Item]) -> list[Event]:
 def left_out_of(items: list[Item]) -> dict[str, int]:
     kinds = Counter[str]()
     for item in items:
-        if isinstance(item, LeftOut):
+        if isinstance(item, LeftOutItem):
             kinds[item.kind] += item.count
     return dict(kinds)
 
@@ -52,9 +52,9 @@ def test_import_malformed_conversation_fails_alone() -> None:
         "The paddle is 2.2 metres long.",
         "Good length.",
     ]
-    (note,) = [item.text for item in items if isinstance(item, Note)]
+    (note,) = [item.text for item in items if isinstance(item, AlterationNote)]
     assert note.endswith("“Broken”: current_node names no message; the newest branch is taken")
-    (refusal,) = [item for item in items if isinstance(item, Refusal)]
+    (refusal,) = [item for item in items if isinstance(item, RefusedItem)]
     assert refusal.place == "chatgpt_one_bad.json, entry 1 “Broken”, message b2"
 
 
@@ -106,7 +106,7 @@ def test_import_reads_downloaded_archive() -> None:
     ]
     skipped = [item.name for item in items if isinstance(item, SkippedFile)]
     assert skipped == ["chat.html", "shared_conversations.json", "user.json"]
-    assert not [item for item in items if isinstance(item, Refusal)]
+    assert not [item for item in items if isinstance(item, RefusedItem)]
 
 
 def test_import_reads_several_files_and_folder(tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_import_replaces_unstorable_characters() -> None:
     texts = [text for _, _, text in said(items)]
     assert texts[1:3] == ["ls: binary\ufffdtail of the tool output", "emoji cut in half \ufffd"]
     assert (len(texts), texts[3]) == (5, "\x1b[31mred\x1b[0m log line")
-    assert [item.text for item in items if isinstance(item, Note)] == [
+    assert [item.text for item in items if isinstance(item, AlterationNote)] == [
         "nul.jsonl, line 2: content: 1 character became U+FFFD",
         "nul.jsonl, line 3: content: 1 character became U+FFFD",
     ]

@@ -16,9 +16,19 @@ from hypothesis import strategies as st
 
 from strandline.commands.imports import files
 from strandline.commands.imports.files import MAX_MEMBERS
-from strandline.commands.imports.items import ImportOptions, Item, NewEvent, Refusal, SkippedFile
-from strandline.commands.imports.json_pieces import open_text, split_lines, split_values
-from strandline.commands.imports.reading import read_paths
+from strandline.commands.imports.items import (
+    ImportOptions,
+    Item,
+    NewEvent,
+    RefusedItem,
+    SkippedFile,
+)
+from strandline.commands.imports.json_pieces import (
+    open_as_decoded_text,
+    split_json_lines,
+    split_json_values,
+)
+from strandline.commands.imports.reading import read_import_items
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=20),
@@ -29,11 +39,11 @@ LINE = json.dumps({"participants": ["user:ann"], "role": "user", "content": "x"}
 
 
 def read(*paths: Path) -> list[Item]:
-    return [*read_paths(paths, ImportOptions())]
+    return [*read_import_items(paths, ImportOptions())]
 
 
 def refusals(items: list[Item]) -> list[str]:
-    return [f"{item.place}: {item.reason}" for item in items if isinstance(item, Refusal)]
+    return [f"{item.place}: {item.reason}" for item in items if isinstance(item, RefusedItem)]
 
 
 def count_events(items: list[Item]) -> int:
@@ -54,7 +64,7 @@ def test_import_file_splits_json_array(values: list[Any], size: int, indent: int
     """Read in chunks of a few characters, so that a string or an escape is cut anywhere."""
     document = json.dumps(values, indent=indent, ensure_ascii=size % 2 == 0)
     document = document.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
-    pieces = [*split_values(io.StringIO(document), chunk_chars=size)]
+    pieces = [*split_json_values(io.StringIO(document), chunk_chars=size)]
     found = [json.loads(piece.text or "") for piece in pieces]
     assert found == json.loads(document)
     assert [piece.place for piece in pieces] == [f"entry {n}" for n in range(len(values))]
@@ -77,13 +87,15 @@ def test_import_file_splits_json_array(values: list[Any], size: int, indent: int
     ],
 )
 def test_import_file_splits_malformed_document(document: str, texts: list[str]) -> None:
-    assert [(piece.text or "").strip() for piece in split_values(io.StringIO(document))] == texts
+    assert [
+        (piece.text or "").strip() for piece in split_json_values(io.StringIO(document))
+    ] == texts
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-32"])
 def test_import_file_detects_encoding_by_first_bytes(encoding: str) -> None:
     text = '[{"a": "Tromsø"}]'
-    (piece,) = split_values(open_text(io.BytesIO(text.encode(encoding))))
+    (piece,) = split_json_values(open_as_decoded_text(io.BytesIO(text.encode(encoding))))
     assert json.loads(piece.text or "") == {"a": "Tromsø"}
 
 
@@ -99,8 +111,8 @@ def test_import_file_refuses_oversized_conversation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is not held in memory while its end is looked for."""
-    monkeypatch.setattr(split_values, "__defaults__", (100_000, 65_536))
-    monkeypatch.setattr(split_lines, "__defaults__", (100_000,))
+    monkeypatch.setattr(split_json_values, "__defaults__", (100_000, 65_536))
+    monkeypatch.setattr(split_json_lines, "__defaults__", (100_000,))
     big = conversation("big", "\u00e4" * 8_000_000)
     file = tmp_path / "conversations.json"
     file.write_text(json.dumps([conversation("a"), big, conversation("b")], ensure_ascii=False))
@@ -223,7 +235,7 @@ def test_import_file_unopenable_fails_alone(
     for name in ("a", "b", "c"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "x.json").write_text(json.dumps([conversation(name)]))
-    is_archive, scan = files.is_archive, os.scandir
+    is_archive, scan = files.is_zip_archive, os.scandir
 
     def refuse(path: Path) -> bool:
         if path.parent.name == "a":
@@ -235,7 +247,7 @@ def test_import_file_unopenable_fails_alone(
             raise PermissionError(13, "Permission denied", path)
         return scan(path)
 
-    monkeypatch.setattr(files, "is_archive", refuse)
+    monkeypatch.setattr(files, "is_zip_archive", refuse)
     monkeypatch.setattr(os, "scandir", refuse_to_scan)
     items = read(tmp_path)
     assert count_events(items) == 1
@@ -282,8 +294,8 @@ def test_import_file_memory_does_not_grow_with_size(tmp_path: Path, repository: 
     script = (
         "import resource, sys; from pathlib import Path\n"
         "from strandline.commands.imports.items import ImportOptions\n"
-        "from strandline.commands.imports.reading import read_paths\n"
-        "count = sum(1 for _ in read_paths([Path(sys.argv[1])], ImportOptions()))\n"
+        "from strandline.commands.imports.reading import read_import_items\n"
+        "count = sum(1 for _ in read_import_items([Path(sys.argv[1])], ImportOptions()))\n"
         "print(count, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
     )
 

@@ -11,20 +11,20 @@ from strandline.commands.imports.items import (
     Event,
     ImportOptions,
     Item,
-    LeftOut,
+    LeftOutItem,
     NewEvent,
-    Refusal,
-    parse_iso,
+    RefusedItem,
+    iso_time_to_rfc3339,
 )
 from strandline.commands.imports.locomo import parse_locomo_time
-from strandline.commands.imports.reading import read_paths
+from strandline.commands.imports.reading import read_import_items
 from tests.strandline.commands.chatgpt_files import chatgpt, chatgpt_node
 
 PEOPLE = ImportOptions("alice", "helper")
 
 
 def read_items(*paths: Path, options: ImportOptions = PEOPLE) -> list[Item]:
-    return [*read_paths(paths, options)]
+    return [*read_import_items(paths, options)]
 
 
 def read_events(*paths: Path, options: ImportOptions = PEOPLE) -> list[Event]:
@@ -166,7 +166,7 @@ def test_import_unreadable_item_fails_alone(
 ) -> None:
     items = read_items(write(tmp_path, name, content))
     assert sum(isinstance(item, NewEvent) for item in items) == count
-    texts = [f"{i.place}: {i.reason}" if isinstance(i, Refusal) else str(i) for i in items]
+    texts = [f"{i.place}: {i.reason}" if isinstance(i, RefusedItem) else str(i) for i in items]
     assert message.replace("skipped", "it holds no conversation") in "\n".join(texts)
 
 
@@ -200,7 +200,7 @@ def test_import_invalid_time_takes_previous_time(tmp_path: Path, moment: Any) ->
     ],
 )
 def test_import_parses_times(text: str, moment: str | None) -> None:
-    assert parse_iso(text) == moment
+    assert iso_time_to_rfc3339(text) == moment
 
 
 def test_import_long_ids_stay_distinct(tmp_path: Path) -> None:
@@ -214,11 +214,11 @@ def test_import_long_ids_stay_distinct(tmp_path: Path) -> None:
 def test_import_counts_every_message_once(tmp_path: Path) -> None:
     """Of a tree with two branches, each message is an event or left out."""
     items = read_items(write(tmp_path, "conversations.json", [chatgpt()]))
-    left_out = {item.kind: item.count for item in items if isinstance(item, LeftOut)}
+    left_out = {item.kind: item.count for item in items if isinstance(item, LeftOutItem)}
     assert left_out == {
         "system messages": 1,
         "empty messages": 1,
         "messages of other branches": 1,
     }
-    assert not [item for item in items if isinstance(item, Refusal)]
+    assert not [item for item in items if isinstance(item, RefusedItem)]
     assert sum(left_out.values()) + 5 == 8

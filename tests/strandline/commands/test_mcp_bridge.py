@@ -16,7 +16,7 @@ import pytest
 
 from strandline import Strandline
 from strandline.client.retries import Retry
-from strandline.commands.mcp_stdio_bridge import Bridge
+from strandline.commands.mcp_stdio_bridge import StdioBridge
 from tests.strandline.client.hostile_server import Answer, HostileServer, serve_hostile, whole
 
 ROOT = Path(__file__).parents[3]
@@ -37,7 +37,7 @@ def _request(id: object, method: str, **params: object) -> bytes:
 def _answers(server: HostileServer, *lines: bytes) -> list[Any]:
     output = io.BytesIO()
     with Strandline(server.url, "k", retry=Retry(seconds=0)) as client:
-        Bridge(client, [], output).run(lines)
+        StdioBridge(client, [], output).answer_lines(lines)
     return [json.loads(line) for line in output.getvalue().splitlines()]
 
 
@@ -99,7 +99,7 @@ def test_mcp_bridge_answers_ping_during_calls(server: HostileServer) -> None:
         gate.set()
 
     with Strandline(server.url, "k", retry=Retry(seconds=0)) as client:
-        Bridge(client, [], output).run(lines())
+        StdioBridge(client, [], output).answer_lines(lines())
     assert output.getvalue().count(b"\n") == 9
 
 

@@ -11,7 +11,7 @@ import pytest
 from strandline.admin.keys import make_key
 from strandline.commands.main import main
 from strandline.commands.simulation_scenarios import SCENARIOS
-from strandline.commands.stored_data_checks import digest_of
+from strandline.commands.stored_data_checks import sha256_of_cid
 from strandline.db.database import Caller, Database
 from strandline.erasure import erase_events
 from strandline.local.runtime import RunningService, connection_file, run_local_service
@@ -167,4 +167,4 @@ def retry_soon(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
 def test_verify_reads_cid_digest_without_library() -> None:
     cid = "bafkreiazayy7xhtav5tsxfiww7p7cv4owr5whohju7t5tjtlcyytu7bxuu"
-    assert digest_of(cid) == cid_bytes(cid)[-32:]
+    assert sha256_of_cid(cid) == cid_bytes(cid)[-32:]

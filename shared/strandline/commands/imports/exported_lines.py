@@ -19,7 +19,7 @@ _OF_THE_EXPORT = (*ORIGIN, "occurred_at", "channel", "source_event_key")
 """Members in which a line may differ from its event: they are filled in, or the reader's."""
 
 
-def to_line(event: answers.EventOut) -> Event:
+def to_export_line(event: answers.EventOut) -> Event:
     """The event as an append takes it, with where it lies. Its time is filled in where it has none
     of its own; without a key that the reader may see it has one of its id."""
     whole = event.model_dump(mode="json", exclude_none=True)
@@ -36,9 +36,9 @@ def to_line(event: answers.EventOut) -> Event:
     return line
 
 
-def is_unchanged(line: Event, event: answers.EventOut) -> bool:
+def matches_stored_event(line: Event, event: answers.EventOut) -> bool:
     """Whether a line says of its event what is stored."""
-    stored = to_line(event)
+    stored = to_export_line(event)
     return all(
         stored.get(name) == value for name, value in line.items() if name not in _OF_THE_EXPORT
     )

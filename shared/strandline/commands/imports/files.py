@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path, PurePath, PurePosixPath
 from typing import BinaryIO, cast
 
-from strandline.commands.imports.items import Refusal, SkippedFile
+from strandline.commands.imports.items import RefusedItem, SkippedFile
 
 LINES = (".jsonl", ".ndjson")
 _READ = (".json", *LINES)
@@ -43,16 +43,16 @@ class UnusableArchive(Exception):
     """The archive is over a limit, or broken."""
 
 
-def is_archive(path: Path) -> bool:
+def is_zip_archive(path: Path) -> bool:
     """Whether a file is a ZIP archive, by its first bytes. Raises OSError."""
     with path.open("rb") as file:
         return file.read(4) in (b"PK\x03\x04", b"PK\x05\x06")
 
 
-def open_archive(path: Path) -> zipfile.ZipFile:
+def open_archive_within_limits(path: Path) -> zipfile.ZipFile:
     """An archive within the limits. Raises UnusableArchive, OSError."""
     with path.open("rb") as file:
-        count, directory_bytes = _read_end(file)
+        count, directory_bytes = _read_member_count_and_list_size(file)
     if count > MAX_MEMBERS or directory_bytes > _MAX_DIRECTORY_BYTES:
         raise UnusableArchive(f"it has more than {MAX_MEMBERS:,} members")
     try:
@@ -75,17 +75,22 @@ def open_archive(path: Path) -> zipfile.ZipFile:
     raise UnusableArchive(reason)
 
 
-def list_members(archive: zipfile.ZipFile) -> Iterator[tuple[zipfile.ZipInfo, str | None]]:
+def iterate_members_with_objections(
+    archive: zipfile.ZipFile,
+) -> Iterator[tuple[zipfile.ZipInfo, str | None]]:
     """The files by name, each with the reason for which it is not read, if there is one."""
     seen = set[str]()
     for member in sorted(archive.infolist(), key=lambda member: member.filename):
         if not member.is_dir():
             is_double = member.filename in seen
-            yield member, "its name is there twice" if is_double else _reason_against(member)
+            yield (
+                member,
+                "its name is there twice" if is_double else _find_objection_to_member(member),
+            )
             seen.add(member.filename)
 
 
-def _reason_against(member: zipfile.ZipInfo) -> str | None:
+def _find_objection_to_member(member: zipfile.ZipInfo) -> str | None:
     name = member.filename
     path = PurePosixPath(name.replace("\\", "/"))
     if not path.parts:
@@ -105,13 +110,13 @@ def _reason_against(member: zipfile.ZipInfo) -> str | None:
     return None
 
 
-def open_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> BinaryIO:
+def open_archive_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> BinaryIO:
     """A member as a stream, which gives no more bytes than the archive says that it has. Raises
     zipfile.BadZipFile, NotImplementedError."""
     return cast("BinaryIO", archive.open(member))
 
 
-def _read_end(file: BinaryIO) -> tuple[int, int]:
+def _read_member_count_and_list_size(file: BinaryIO) -> tuple[int, int]:
     """How many members an archive says that it has, and the bytes of their list, without reading
     it. Raises UnusableArchive."""
     size = file.seek(0, 2)
@@ -142,26 +147,30 @@ class ConversationFile:
     open: Callable[[], AbstractContextManager[BinaryIO]]
 
     @property
-    def is_lines(self) -> bool:
+    def has_value_per_line(self) -> bool:
         """Whether each line is a value."""
         return PurePosixPath(self.name).suffix.lower() in LINES
 
 
-FoundFile = ConversationFile | SkippedFile | Refusal
+FoundFile = ConversationFile | SkippedFile | RefusedItem
 
 
-def find_files(paths: Sequence[Path]) -> Iterator[FoundFile]:
+def find_conversation_files(paths: Sequence[Path]) -> Iterator[FoundFile]:
     """The files of these paths, in order; of a folder by name."""
     for path in paths:
-        yield from _name_fault(path.name or str(path), partial(_find_in_path, path))
+        yield from _turn_read_error_into_refusal(
+            path.name or str(path), partial(_find_in_path, path)
+        )
 
 
-def _name_fault(name: str, find: Callable[[], Iterator[FoundFile]]) -> Iterator[FoundFile]:
+def _turn_read_error_into_refusal(
+    name: str, find: Callable[[], Iterator[FoundFile]]
+) -> Iterator[FoundFile]:
     """What is found, up to a fault: it costs this file or folder alone."""
     try:
         yield from find()
     except READ_ERRORS as error:
-        yield Refusal(name, f"it cannot be opened ({error})")
+        yield RefusedItem(name, f"it cannot be opened ({error})")
 
 
 def _find_in_path(path: Path) -> Iterator[FoundFile]:
@@ -176,8 +185,8 @@ def _find_in_file(path: Path, name: str) -> Iterator[FoundFile]:
     if stat.S_ISFIFO(mode):
         yield ConversationFile(name, partial(path.open, "rb"))
     elif not stat.S_ISREG(mode):
-        yield Refusal(name, "it is a device, not a file")
-    elif is_archive(path):
+        yield RefusedItem(name, "it is a device, not a file")
+    elif is_zip_archive(path):
         yield from _find_in_archive(path, name)
     else:
         yield ConversationFile(name, partial(path.open, "rb"))
@@ -191,22 +200,24 @@ def _find_in_folder(folder: Path) -> Iterator[FoundFile]:
         for name in sorted(names):
             count += 1
             if count > MAX_MEMBERS:
-                yield Refusal(str(folder), f"it has more than {MAX_MEMBERS:,} files")
+                yield RefusedItem(str(folder), f"it has more than {MAX_MEMBERS:,} files")
                 return
             path = Path(root, name)
             shown = path.relative_to(folder).as_posix()
-            yield from _name_fault(shown, partial(_find_in_entry, path, shown))
+            yield from _turn_read_error_into_refusal(
+                shown, partial(_find_in_folder_entry, path, shown)
+            )
     for fault in faults:
         place = Path(str(fault.filename)).relative_to(folder).as_posix()
-        yield Refusal(place, f"it cannot be opened ({fault.strerror})")
+        yield RefusedItem(place, f"it cannot be opened ({fault.strerror})")
 
 
-def _find_in_entry(path: Path, shown: str) -> Iterator[FoundFile]:
+def _find_in_folder_entry(path: Path, shown: str) -> Iterator[FoundFile]:
     if path.is_symlink():
         yield SkippedFile(shown, "it is a link")
     elif path.is_fifo():
         yield SkippedFile(shown, "it is a pipe; name it itself to read it")
-    elif _is_of_macos(path):
+    elif _is_macos_metadata(path):
         yield SkippedFile(shown, _OF_MACOS)
     elif path.suffix.lower() in (*_READ, ".zip"):
         yield from _find_in_file(path, shown)
@@ -214,24 +225,24 @@ def _find_in_entry(path: Path, shown: str) -> Iterator[FoundFile]:
         yield SkippedFile(shown, "")
 
 
-def _is_of_macos(path: PurePath) -> bool:
+def _is_macos_metadata(path: PurePath) -> bool:
     return path.name.startswith("._") or path.parts[:1] == ("__MACOSX",)
 
 
 def _find_in_archive(path: Path, name: str) -> Iterator[FoundFile]:
     try:
-        archive = open_archive(path)
+        archive = open_archive_within_limits(path)
     except UnusableArchive as error:
-        yield Refusal(name, str(error))
+        yield RefusedItem(name, str(error))
         return
     with archive:
-        for member, reason in list_members(archive):
+        for member, reason in iterate_members_with_objections(archive):
             shown = member.filename
-            if _is_of_macos(PurePosixPath(shown)):
+            if _is_macos_metadata(PurePosixPath(shown)):
                 yield SkippedFile(shown, _OF_MACOS)
             elif reason is not None:
-                yield Refusal(f"{name}: {shown}", reason)
+                yield RefusedItem(f"{name}: {shown}", reason)
             elif PurePosixPath(shown).suffix.lower() in _READ:
-                yield ConversationFile(shown, partial(open_member, archive, member))
+                yield ConversationFile(shown, partial(open_archive_member, archive, member))
             else:
                 yield SkippedFile(shown, "")

@@ -62,7 +62,7 @@ class NewEvent:
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class LeftOutItem:
     """What is no event by design."""
 
     kind: str
@@ -71,7 +71,7 @@ class LeftOut:
 
 
 @dataclass(frozen=True)
-class Refusal:
+class RefusedItem:
     """What cannot be read, or is over a limit."""
 
     place: str
@@ -80,7 +80,7 @@ class Refusal:
 
 
 @dataclass(frozen=True)
-class Note:
+class AlterationNote:
     """What was read, but not as it stands there."""
 
     text: str
@@ -94,34 +94,34 @@ class SkippedFile:
     reason: str
 
 
-Item = NewEvent | LeftOut | Refusal | Note | SkippedFile
+Item = NewEvent | LeftOutItem | RefusedItem | AlterationNote | SkippedFile
 Items = Iterator[Item]
 
 
 # Values of a document that may be anything --------------------------------------------------------
 
 
-def as_object(value: object) -> Json:
+def object_or_empty(value: object) -> Json:
     """The value if it is an object, else an empty one."""
     return cast("Json", value) if isinstance(value, dict) else {}
 
 
-def as_list(value: object) -> list[Any]:
+def list_or_empty(value: object) -> list[Any]:
     """The value if it is a list, else an empty one."""
     return cast("list[Any]", value) if isinstance(value, list) else []
 
 
-def as_text(value: object) -> str:
+def stripped_text_or_empty(value: object) -> str:
     """The value without space around it if it is a text, else an empty one."""
     return value.strip() if isinstance(value, str) else ""
 
 
-def as_identity(value: object) -> str | None:
+def id_text_or_none(value: object) -> str | None:
     """The value if it can be an id."""
     return value if isinstance(value, str) and value else None
 
 
-def quote_name(name: str) -> str:
+def quote_shortened_name(name: str) -> str:
     """A title or an id as a message shows it."""
     return f"“{name[:_MAX_NAME_CHARS]}…”" if len(name) > _MAX_NAME_CHARS else f"“{name}”"
 
@@ -129,7 +129,7 @@ def quote_name(name: str) -> str:
 # Times --------------------------------------------------------------------------------------------
 
 
-def parse_seconds(value: object) -> str | None:
+def unix_seconds_to_rfc3339(value: object) -> str | None:
     """Unix seconds as RFC 3339; None for what is no time: zero, NaN, the year 300000."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
@@ -138,7 +138,7 @@ def parse_seconds(value: object) -> str | None:
     return (_EPOCH + timedelta(seconds=value)).isoformat()
 
 
-def parse_iso(value: object) -> str | None:
+def iso_time_to_rfc3339(value: object) -> str | None:
     """An ISO time, UTC where it names no zone; None for what is no time."""
     match = _ISO.fullmatch(value.strip()) if isinstance(value, str) else None
     if match is None:
@@ -149,19 +149,19 @@ def parse_iso(value: object) -> str | None:
         moment = parse_moment(f"{day}T{time}.{fraction or '0':0<6}{offset}")
     except ValueError:
         return None
-    if parse_seconds((moment - _EPOCH).total_seconds()) is None:
+    if unix_seconds_to_rfc3339((moment - _EPOCH).total_seconds()) is None:
         return None
     return moment.isoformat() if zone is None else match[0].strip()
 
 
-class LastMoment:
+class LastMessageTime:
     """The time of a message without one: that of the message before it, else of the
     conversation."""
 
     def __init__(self, begin: str | None) -> None:
         self._moment = begin
 
-    def at(self, moment: str | None) -> Event:
+    def make_time_field(self, moment: str | None) -> Event:
         """The field of an event with this time of its own."""
         self._moment = moment or self._moment
         return {} if self._moment is None else {"occurred_at": self._moment}
@@ -170,7 +170,7 @@ class LastMoment:
 # Events -------------------------------------------------------------------------------------------
 
 
-def make_event(
+def make_conversation_event(
     source: str, conversation: str, message: str, options: ImportOptions, **fields: Any
 ) -> Event:
     """An event of a conversation with an assistant. Its key follows from the file's own ids, so
@@ -178,13 +178,13 @@ def make_event(
     return {
         "participants": options.participants,
         "channel": CHANNEL,
-        "source_event_key": shorten(f"{source}:{conversation}:{message}", MAX_KEY_CHARS),
-        "session_id": shorten(f"{source}-{conversation}", MAX_SESSION_CHARS),
+        "source_event_key": shorten_uniquely(f"{source}:{conversation}:{message}", MAX_KEY_CHARS),
+        "session_id": shorten_uniquely(f"{source}-{conversation}", MAX_SESSION_CHARS),
         **fields,
     }
 
 
-def shorten(name: str, length: int) -> str:
+def shorten_uniquely(name: str, length: int) -> str:
     """A name of at most so many characters, another one for each name."""
     if len(name) <= length:
         return name
@@ -195,20 +195,20 @@ def shorten(name: str, length: int) -> str:
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
-def replace_unstorable(item: NewEvent) -> Items:
+def replace_unstorable_characters(item: NewEvent) -> Items:
     """The event with U+FFFD for what no database and no UTF-8 can hold: NUL, and halves of
     characters. A note says where."""
     places = list[str]()
-    event = cast("Event", _replace_in(item.event, "", places))
+    event = cast("Event", _replace_characters_in_json(item.event, "", places))
     if places:
         shown = ", ".join(dict.fromkeys(places))
         count = f"{len(places)} character{'s' if len(places) > 1 else ''}"
-        yield Note(f"{item.place}: {shown}: {count} became U+FFFD")
+        yield AlterationNote(f"{item.place}: {shown}: {count} became U+FFFD")
         item = replace(item, event=event)
     yield item
 
 
-def _replace_in(value: object, path: str, places: list[str]) -> object:
+def _replace_characters_in_json(value: object, path: str, places: list[str]) -> object:
     if isinstance(value, str):
         if "\0" not in value and value.isascii():
             return value
@@ -216,13 +216,15 @@ def _replace_in(value: object, path: str, places: list[str]) -> object:
         places += [path] * count
         return text
     if isinstance(value, list):
-        return [_replace_in(item, path, places) for item in cast("list[object]", value)]
+        return [
+            _replace_characters_in_json(item, path, places) for item in cast("list[object]", value)
+        ]
     if isinstance(value, dict):
         fields = cast("dict[str, object]", value)
         return {
-            cast("str", _replace_in(name, path, places)): _replace_in(
-                inner, f"{path}.{name}" if path else name, places
-            )
+            cast(
+                "str", _replace_characters_in_json(name, path, places)
+            ): _replace_characters_in_json(inner, f"{path}.{name}" if path else name, places)
             for name, inner in fields.items()
         }
     return value

@@ -21,7 +21,7 @@ _ESCAPE_OR_QUOTE = re.compile(r'["\\]')
 
 
 @dataclass(frozen=True)
-class Piece:
+class JsonValueText:
     """The text of one value."""
 
     place: str
@@ -32,7 +32,7 @@ class Piece:
     """Its first characters."""
 
 
-def open_text(stream: BinaryIO) -> TextIO:
+def open_as_decoded_text(stream: BinaryIO) -> TextIO:
     """A stream as text, in the encoding that its first bytes tell: UTF-8, UTF-16 or UTF-32, with a
     byte order mark or without. A byte that is not UTF-8 becomes a lone surrogate."""
     buffer = io.BufferedReader(cast("io.RawIOBase", stream))
@@ -41,31 +41,31 @@ def open_text(stream: BinaryIO) -> TextIO:
     return io.TextIOWrapper(buffer, encoding, errors, newline="\n")
 
 
-def split_lines(text: TextIO, limit: int = MAX_PIECE_BYTES) -> Iterator[Piece]:
+def split_json_lines(text: TextIO, limit: int = MAX_PIECE_BYTES) -> Iterator[JsonValueText]:
     """The lines that are not blank."""
     number = 0
     while line := text.readline(limit + 1):
         number += 1
         head = line[:_HEAD_CHARS]
-        is_over = len(line) > limit or _count_bytes(line) > limit
+        is_over = len(line) > limit or _count_utf8_bytes(line) > limit
         is_whole = line.endswith("\n")
         while not is_whole and (rest := text.readline(_CHUNK_CHARS)):
             is_over, is_whole = True, rest.endswith("\n")
         if is_over or line.strip():
-            yield Piece(f"line {number}", None if is_over else line, head)
+            yield JsonValueText(f"line {number}", None if is_over else line, head)
 
 
-def split_values(
+def split_json_values(
     text: TextIO, limit: int = MAX_PIECE_BYTES, chunk_chars: int = _CHUNK_CHARS
-) -> Iterator[Piece]:
+) -> Iterator[JsonValueText]:
     """The entries of an array, or the document's values where it is no array."""
-    splitter = _Splitter(limit)
+    splitter = _JsonValueSplitter(limit)
     while chunk := text.read(chunk_chars):
         yield from splitter.feed(chunk)
-    yield from splitter.end()
+    yield from splitter.finish_document()
 
 
-class _Splitter:
+class _JsonValueSplitter:
     """Finds where values end, by their brackets; what is between is not understood here."""
 
     def __init__(self, limit: int) -> None:
@@ -76,7 +76,7 @@ class _Splitter:
         self._head = ""
         self._size = 0
 
-    def feed(self, chunk: str) -> Iterator[Piece]:
+    def feed(self, chunk: str) -> Iterator[JsonValueText]:
         """The values that end in this chunk."""
         begin = position = 0
         while position < len(chunk):
@@ -87,16 +87,16 @@ class _Splitter:
                 position = end = self._skip_value(chunk, position)
                 is_end = self._depth == self._base
             else:
-                position, end, is_end = self._step(chunk, begin, position)
+                position, end, is_end = self._go_to_next_mark(chunk, begin, position)
             if is_end:
-                self._take(chunk[begin:end])
+                self._collect_text(chunk[begin:end])
                 begin = position
-                yield from self._finish()
-        self._take(chunk[begin:])
+                yield from self._yield_collected_value()
+        self._collect_text(chunk[begin:])
 
-    def end(self) -> Iterator[Piece]:
+    def finish_document(self) -> Iterator[JsonValueText]:
         """The value that the document breaks off in, or a bare one."""
-        yield from self._finish()
+        yield from self._yield_collected_value()
 
     def _skip_value(self, chunk: str, position: int) -> int:
         """Go to the end of a value, or into a string that goes on after the chunk."""
@@ -119,7 +119,7 @@ class _Splitter:
         self._depth = depth
         return len(chunk)
 
-    def _step(self, chunk: str, begin: int, position: int) -> tuple[int, int, bool]:
+    def _go_to_next_mark(self, chunk: str, begin: int, position: int) -> tuple[int, int, bool]:
         """Go to the next mark between values: where it ends, and where the value that it ends, if
         it ends one."""
         match = _BRACKETS_AND_COMMAS.search(chunk, position)
@@ -129,7 +129,7 @@ class _Splitter:
         mark = chunk[place]
         if mark == '"':
             self._is_in_string = after - place == 1
-        elif mark == "[" and self._depth == 0 and not self._has_text(chunk[begin:place]):
+        elif mark == "[" and self._depth == 0 and not self._has_pending_text(chunk[begin:place]):
             self._base = self._depth = 1  # the array of all entries
             return after, place, True
         elif mark in "[{":
@@ -150,27 +150,27 @@ class _Splitter:
         self._is_in_string = self._is_escape
         return match.end()
 
-    def _has_text(self, before: str) -> bool:
+    def _has_pending_text(self, before: str) -> bool:
         return bool(before.strip()) or any(part.strip() for part in self._parts)
 
-    def _take(self, text: str) -> None:
+    def _collect_text(self, text: str) -> None:
         if not text:
             return
         if self._size <= self._limit:
             self._parts.append(text)
-            self._size += _count_bytes(text)
+            self._size += _count_utf8_bytes(text)
         if len(self._head) < _HEAD_CHARS:
             self._head = (self._head + text)[:_HEAD_CHARS]
         if self._size > self._limit:
             self._parts = []
 
-    def _finish(self) -> Iterator[Piece]:
+    def _yield_collected_value(self) -> Iterator[JsonValueText]:
         text, head, is_over = "".join(self._parts), self._head, self._size > self._limit
         self._parts, self._head, self._size = [], "", 0
         if is_over or text.strip():
-            yield Piece(f"entry {self._number}", None if is_over else text, head)
+            yield JsonValueText(f"entry {self._number}", None if is_over else text, head)
             self._number += 1
 
 
-def _count_bytes(text: str) -> int:
+def _count_utf8_bytes(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))

@@ -13,39 +13,43 @@ from strandline.commands.imports.items import (
     Items,
     Json,
     NewEvent,
-    Refusal,
-    as_list,
-    as_object,
-    as_text,
-    quote_name,
-    shorten,
+    RefusedItem,
+    list_or_empty,
+    object_or_empty,
+    quote_shortened_name,
+    shorten_uniquely,
+    stripped_text_or_empty,
 )
 
 _SESSION = re.compile(r"session_(\d{1,9})")
 
 
-def read_locomo(sample: Json, options: ImportOptions, place: str) -> Items:
+def read_locomo_sample(sample: Json, options: ImportOptions, place: str) -> Items:
     """The turns of a sample, which names its own people."""
     del options
-    conversation = as_object(sample.get("conversation"))
-    names = [as_text(conversation.get(name)) for name in ("speaker_a", "speaker_b")]
+    conversation = object_or_empty(sample.get("conversation"))
+    names = [stripped_text_or_empty(conversation.get(name)) for name in ("speaker_a", "speaker_b")]
     if not all(names):
-        yield Refusal(place, "speaker_a or speaker_b is no name")
+        yield RefusedItem(place, "speaker_a or speaker_b is no name")
         return
     identity = str(sample.get("sample_id", "-".join(names)))
-    place = f"{place} {quote_name(identity)}"
+    place = f"{place} {quote_shortened_name(identity)}"
     numbers = sorted(int(m[1]) for name in conversation if (m := _SESSION.fullmatch(name)))
     for number in numbers:
         try:
-            moment = parse_locomo_time(as_text(conversation.get(f"session_{number}_date_time")))
+            moment = parse_locomo_time(
+                stripped_text_or_empty(conversation.get(f"session_{number}_date_time"))
+            )
         except ValueError as error:
-            yield Refusal(f"{place}, session {number}", f"its time cannot be read ({error})")
+            yield RefusedItem(f"{place}, session {number}", f"its time cannot be read ({error})")
             continue
-        for position, turn in enumerate(as_list(conversation.get(f"session_{number}"))):
-            turn_id = str(as_object(turn).get("dia_id", f"{number}:{position}"))
-            speaker, text = (as_text(as_object(turn).get(n)) for n in ("speaker", "text"))
+        for position, turn in enumerate(list_or_empty(conversation.get(f"session_{number}"))):
+            turn_id = str(object_or_empty(turn).get("dia_id", f"{number}:{position}"))
+            speaker, text = (
+                stripped_text_or_empty(object_or_empty(turn).get(n)) for n in ("speaker", "text")
+            )
             if not speaker or not text:
-                yield Refusal(f"{place}, turn {turn_id}", "speaker or text is no text")
+                yield RefusedItem(f"{place}, turn {turn_id}", "speaker or text is no text")
                 continue
             event = {
                 "participants": [f"user:{name}" for name in names],
@@ -53,8 +57,8 @@ def read_locomo(sample: Json, options: ImportOptions, place: str) -> Items:
                 "role": "user",
                 "content": text,
                 "channel": CHANNEL,
-                "source_event_key": shorten(f"locomo:{identity}:{turn_id}", MAX_KEY_CHARS),
-                "session_id": shorten(f"locomo-{identity}-{number}", MAX_SESSION_CHARS),
+                "source_event_key": shorten_uniquely(f"locomo:{identity}:{turn_id}", MAX_KEY_CHARS),
+                "session_id": shorten_uniquely(f"locomo-{identity}-{number}", MAX_SESSION_CHARS),
                 "occurred_at": moment.isoformat(),
             }
             yield NewEvent(event, f"{place}, turn {turn_id}")

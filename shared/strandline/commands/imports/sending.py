@@ -25,16 +25,16 @@ from strandline.client.errors import (
 )
 from strandline.client.memory import MemoryVerbs, require_result_of_each_event
 from strandline.client.outbox import MAX_BATCH_BYTES
-from strandline.commands.imports.exported_lines import is_unchanged
+from strandline.commands.imports.exported_lines import matches_stored_event
 from strandline.commands.imports.items import (
+    AlterationNote,
     Event,
     Item,
-    LeftOut,
+    LeftOutItem,
     NewEvent,
-    Note,
-    Refusal,
+    RefusedItem,
     SkippedFile,
-    as_list,
+    list_or_empty,
 )
 
 _REPLAYED_HEADER = "idempotent-replayed"
@@ -62,31 +62,31 @@ class ImportTally:
         counts = (self.stored_count, self.known_count, self.refused_count)
         return sum(counts) + sum(self.left_out.values())
 
-    def count(self, items: Iterable[Item]) -> Iterator[NewEvent]:
+    def count_all_but_events(self, items: Iterable[Item]) -> Iterator[NewEvent]:
         """The events among the items; all others are counted."""
         for item in items:
             if isinstance(item, NewEvent):
                 yield item
-            elif isinstance(item, LeftOut):
+            elif isinstance(item, LeftOutItem):
                 self.left_out[item.kind] += item.count
-            elif isinstance(item, Refusal):
-                self.refuse(f"{item.place}: {item.reason}", item.count)
-            elif isinstance(item, Note):
+            elif isinstance(item, RefusedItem):
+                self.count_refusal(f"{item.place}: {item.reason}", item.count)
+            elif isinstance(item, AlterationNote):
                 self.note_count += 1
-                _append(self.notes, item.text)
+                _append_within_limit(self.notes, item.text)
             else:
-                self._skip(item)
+                self._count_skipped_file(item)
 
-    def refuse(self, sentence: str, count: int = 1) -> None:
+    def count_refusal(self, sentence: str, count: int = 1) -> None:
         """Count what is not stored."""
         self.refused_count += count
-        _append(self.refusals, sentence)
+        _append_within_limit(self.refusals, sentence)
 
-    def _skip(self, file: SkippedFile) -> None:
+    def _count_skipped_file(self, file: SkippedFile) -> None:
         self.skipped_count += 1
-        _append(self.skipped_files, f"{file.name}{file.reason and f': {file.reason}'}")
+        _append_within_limit(self.skipped_files, f"{file.name}{file.reason and f': {file.reason}'}")
 
-    def describe(self) -> str:
+    def describe_counts(self) -> str:
         """The counts in a sentence."""
         left_out_count = sum(self.left_out.values())
         return (
@@ -94,7 +94,7 @@ class ImportTally:
             f"{self.refused_count} refused, {left_out_count} left out"
         )
 
-    def as_json(self) -> dict[str, Any]:
+    def to_json_object(self) -> dict[str, Any]:
         """The counts for programs; the first hundred sentences of each kind."""
         return {
             "read": self.read_count,
@@ -108,12 +108,12 @@ class ImportTally:
         }
 
 
-def _append(sentences: list[str], sentence: str) -> None:
+def _append_within_limit(sentences: list[str], sentence: str) -> None:
     if len(sentences) < _MAX_SENTENCES:
         sentences.append(sentence)
 
 
-def batch_events(items: Iterable[NewEvent]) -> Iterator[list[NewEvent]]:
+def split_into_batches(items: Iterable[NewEvent]) -> Iterator[list[NewEvent]]:
     """The events in requests of a size that the service takes."""
     batch: list[NewEvent] = []
     size = 0
@@ -130,21 +130,23 @@ def batch_events(items: Iterable[NewEvent]) -> Iterator[list[NewEvent]]:
 
 def store_batch(client: Strandline, batch: Sequence[NewEvent], tally: ImportTally) -> None:
     """Store events, and count what became of each. Raises ServiceError."""
-    known_ids, erased_ids = _find_exported_here(client, batch)
+    known_ids, erased_ids = _find_known_and_erased_events(client, batch)
     new = list[NewEvent]()
     for item in batch:
         event_id = item.origin and item.origin.event_id
         if event_id in known_ids:
             tally.known_count += 1
         elif event_id in erased_ids:
-            tally.refuse(f"{item.place}: it was erased here since it was exported, and stays so")
+            tally.count_refusal(
+                f"{item.place}: it was erased here since it was exported, and stays so"
+            )
         else:
             new.append(item)
     if new:
-        _store(client, new, tally)
+        _store_or_split(client, new, tally)
 
 
-def _find_exported_here(
+def _find_known_and_erased_events(
     client: Strandline, batch: Sequence[NewEvent]
 ) -> tuple[set[UUID], set[UUID]]:
     """The events of an export that this service still has as the lines say, no matter who wrote
@@ -156,29 +158,29 @@ def _find_exported_here(
     known_ids, erased_ids = set[UUID](), set[UUID]()
     for scope_id, items in sought.items():
         first = next(iter(items.values()))
-        people: Any = [str(name) for name in as_list(first.event.get("participants"))]
+        people: Any = [str(name) for name in list_or_empty(first.event.get("participants"))]
         try:
-            missing = {_place(item): event_id for event_id, item in items.items()}
-            for event in _read_feed(client, scope_id, items, people):
+            missing = {_origin_seq(item): event_id for event_id, item in items.items()}
+            for event in _read_events_at_origins(client, scope_id, items, people):
                 missing.pop(event.seq, None)
                 item = items.get(event.event_id)
-                if item is not None and is_unchanged(item.event, event):
+                if item is not None and matches_stored_event(item.event, event):
                     known_ids.add(event.event_id)
-            erased_ids |= {*_find_erased(client, missing.values(), people)}
+            erased_ids |= {*_find_erased_events(client, missing.values(), people)}
         except (ForbiddenError, InvalidFieldError, MalformedRequestError):
             continue  # a key that only writes, or nobody's
     return known_ids, erased_ids
 
 
-def _place(item: NewEvent) -> int:
+def _origin_seq(item: NewEvent) -> int:
     return item.origin.seq if item.origin else 0
 
 
-def _read_feed(
+def _read_events_at_origins(
     client: Strandline, scope_id: UUID, items: Mapping[UUID, NewEvent], people: Any
 ) -> Iterator[answers.EventOut]:
     """The part of a scope's events where these lay; none where it is no scope of this service."""
-    places = [_place(item) for item in items.values()]
+    places = [_origin_seq(item) for item in items.values()]
     after_seq = max(min(places) - 1, 0)
     try:
         feed = client.events(scope_id, participants=people, after_seq=after_seq, page_size=500)
@@ -187,7 +189,9 @@ def _read_feed(
         return
 
 
-def _find_erased(client: Strandline, event_ids: Iterable[UUID], people: Any) -> Iterator[UUID]:
+def _find_erased_events(
+    client: Strandline, event_ids: Iterable[UUID], people: Any
+) -> Iterator[UUID]:
     """Those that were erased, each by its own answer: a scope's feed of erasures has them minutes
     later. One that was never here shows that the others were not, either."""
     for event_id in event_ids:
@@ -199,24 +203,24 @@ def _find_erased(client: Strandline, event_ids: Iterable[UUID], people: Any) -> 
             return
 
 
-def _store(client: Strandline, batch: Sequence[NewEvent], tally: ImportTally) -> None:
+def _store_or_split(client: Strandline, batch: Sequence[NewEvent], tally: ImportTally) -> None:
     """A request that is refused whole is sent again in halves, so that the event at fault costs
     itself alone."""
     try:
-        results, known_places = _post([item.event for item in batch], client)
+        results, known_places = _post_events([item.event for item in batch], client)
     except (TooLargeError, MalformedRequestError, InvalidFieldError) as error:
         if len(batch) == 1:
-            tally.refuse(f"{batch[0].place}: {_explain(error, batch[0])}")
+            tally.count_refusal(f"{batch[0].place}: {_explain_refusal(error, batch[0])}")
             return
         middle = len(batch) // 2
-        _store(client, batch[:middle], tally)
-        _store(client, batch[middle:], tally)
+        _store_or_split(client, batch[:middle], tally)
+        _store_or_split(client, batch[middle:], tally)
         return
     for place, (item, result) in enumerate(zip(batch, results, strict=True)):
-        _count_result(item, result, tally, is_known=place in known_places)
+        _count_result_of_event(item, result, tally, is_known=place in known_places)
 
 
-def _post(
+def _post_events(
     events: Sequence[Event], client: Strandline
 ) -> tuple[Sequence[answers.BatchItem], Container[int]]:
     """What became of each event, and the places of those that were there before."""
@@ -224,15 +228,15 @@ def _post(
     call = MemoryVerbs.post_batch.call(client, events, atomic=False)
     answer = client.perform(replace(call, see_headers=headers.update))
     replays = headers.get(_REPLAYED_HEADER, "")
-    known_places = range(len(events)) if replays == "true" else _parse_places(replays)
+    known_places = range(len(events)) if replays == "true" else _parse_replayed_positions(replays)
     return require_result_of_each_event(answer, len(events)).results, known_places
 
 
-def _parse_places(text: str) -> Container[int]:
+def _parse_replayed_positions(text: str) -> Container[int]:
     return {int(place) for place in text.split(",") if place.isdecimal()}
 
 
-def _count_result(
+def _count_result_of_event(
     item: NewEvent, result: answers.BatchItem, tally: ImportTally, *, is_known: bool
 ) -> None:
     if result.error is None:
@@ -242,20 +246,20 @@ def _count_result(
             tally.stored_count += 1
         return
     error = make_error(result.status, result.error.model_dump(), None)
-    if isinstance(error, KeyConflictError) and _is_filled_in(item, error):
+    if isinstance(error, KeyConflictError) and _differs_only_in_filled_in_time(item, error):
         tally.known_count += 1
     else:
-        tally.refuse(f"{item.place}: {_explain(error, item)}")
+        tally.count_refusal(f"{item.place}: {_explain_refusal(error, item)}")
 
 
-def _is_filled_in(item: NewEvent, error: KeyConflictError) -> bool:
+def _differs_only_in_filled_in_time(item: NewEvent, error: KeyConflictError) -> bool:
     """Whether only the time differs, which an export fills in where its event left it out."""
     event_id = item.origin and str(item.origin.event_id)
     details = error.details
     return event_id == details.get("event_id") and details.get("fields") == ["occurred_at"]
 
 
-def _explain(error: ServiceError, item: NewEvent) -> str:
+def _explain_refusal(error: ServiceError, item: NewEvent) -> str:
     if not isinstance(error, KeyConflictError):
         return str(error)
     if item.has_key_of_place:
