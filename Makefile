@@ -66,8 +66,8 @@ CORPORA = $(if $(LOCOMO),--locomo "$(LOCOMO)") $(if $(TALKS),--talks "$(TALKS)")
 bench: $(READY) $(if $(filter cold-start,$(NAME)),npm node_modules) ## measure: make bench NAME=recall; without a name, the list of measurements
 	@$(PY) -m tests.bench $(NAME) $(CORPORA) $(ARGS)
 
-house: $(READY) ## measure the shape of the code: make house BEFORE=<commit> shows a commit beside it; LIST=1: names
-	@$(PY) -m tests.bench.house $(if $(BEFORE),--before "$(BEFORE)") $(if $(LIST),--list)
+house: $(READY) ## measure the shape of the code: make house BEFORE=<commit> shows a commit beside it; LIST=1: names; DRAW=60: so many definitions by chance
+	@$(PY) -m tests.bench.house $(if $(BEFORE),--before "$(BEFORE)") $(if $(LIST),--list) $(if $(DRAW),--draw $(DRAW))
 
 prices: $(READY) ## write what it costs into docs/cost.md, from infra/prices.py
 	@$(PY) -m infra.prices

@@ -1,6 +1,6 @@
 """The shape of the code in figures: for the working tree, and for a commit beside it.
 
-    python -m tests.bench.house [--before COMMIT] [--list]
+    python -m tests.bench.house [--before COMMIT] [--list] [--draw COUNT]
 
 Only files that git tracks are measured, as they are in the working tree or in the commit.
 Production code lies in `shared/strandline`, `infra`, `functions`, `events/demo`. What is counted:
@@ -21,13 +21,16 @@ Production code lies in `shared/strandline`, `infra`, `functions`, `events/demo`
   counted, so the figures compare two trees and are no absolute effort. A dash says that a marker
   matches nothing: it needs the new name as a further alternative.
 
-`--list` adds the names and files behind the figures of the working tree.
+`--list` adds the names and files behind the figures of the working tree. `--draw` prints nothing
+but so many definitions as a reader meets them, by chance that the commit seeds: a stranger who says
+what each does, without its body, tells whether names say enough.
 """
 
 import argparse
 import ast
 import io
 import json
+import random
 import re
 import subprocess
 import tarfile
@@ -275,16 +278,41 @@ def details(tree: Tree, vocabulary: Vocabulary) -> Iterator[str]:
         yield f"{name} ({walk.what}): " + ", ".join(places(tree, vocabulary, walk))
 
 
+def definitions(tree: Tree) -> Iterator[str]:
+    """Production's functions, methods and classes as `module: Class.name(parameters)`; those inside
+    a function and special methods are left out."""
+    for path in modules(tree):
+        module = ".".join(path.with_suffix("").parts).removeprefix("shared.")
+        yield from (f"{module}: {name}" for name in _definitions_of(ast.parse(tree.text(path))))
+
+
+def _definitions_of(body: ast.Module | ast.ClassDef, prefix: str = "") -> Iterator[str]:
+    for node in body.body:
+        if isinstance(node, ast.ClassDef):
+            yield prefix + node.name
+            yield from _definitions_of(node, f"{prefix}{node.name}.")
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name[:2] != "__":
+            names = [a.arg for a in [*node.args.args, *node.args.kwonlyargs]]
+            parameters = [name for name in names if name not in ("self", "cls")]
+            yield f"{prefix}{node.name}({', '.join(parameters)})"
+
+
 def main() -> None:
-    """Print the table, and what is behind it."""
+    """Print the table, and what is behind it, or a draw of definitions."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.bench.house", description="Measures the shape of the code."
     )
     parser.add_argument("--before", metavar="COMMIT", help="show this commit beside it")
     parser.add_argument("--list", action="store_true", help="add the names and files counted")
+    parser.add_argument("--draw", type=int, metavar="COUNT", help="print so many definitions")
     arguments = parser.parse_args()
     vocabulary = read_vocabulary()
     now = working_tree(ROOT)
+    if arguments.draw:
+        chance = random.Random(_git(ROOT, "rev-parse", "HEAD").decode().strip())
+        names = list(definitions(now))
+        print("\n".join(chance.sample(names, min(arguments.draw, len(names)))))
+        return
     columns: dict[str, Mapping[str, str]] = {}
     if arguments.before:
         with tempfile.TemporaryDirectory() as directory:

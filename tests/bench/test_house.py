@@ -155,6 +155,13 @@ type y[z, *A, **B] = int
 
 
 @pytest.mark.source
+def test_house_lists_definitions_for_draw(root: Path) -> None:
+    assert list(house.definitions(house.working_tree(root))) == [
+        "strandline.config: Answer",
+        "strandline.config: seed(speed)",
+    ]
+
+
 def test_house_names_have_few_bare_participles() -> None:
     """`make house LIST=1` names those there are. A reader has to guess a name right: `found` is
     rows, candidates or a session, whichever it is."""
