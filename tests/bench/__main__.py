@@ -23,6 +23,7 @@ BENCHES: Mapping[str, Bench] = {
     "reading": Bench("reading", "write what readers answer questions from"),
     "references": Bench("references_quality", "how well the references query answers"),
     "changes": Bench("changes", "whether the current value is told, never a stale one alone"),
+    "cases": Bench("cases", "80 small logs: noise, duplicates, changes, scripts"),
     "chains": Bench("chains", "how well topics are cut and named"),
     "graph-extraction": Bench("graph_extraction", "what the heuristic model extracts"),
     "graph-reading": Bench("graph_reading", "what the graph gives to recall and contexts"),
