@@ -24,7 +24,7 @@ from strandline.embeddings.local import LocalEmbedder
 from strandline.recall.calibrations import WITHOUT_VECTOR, calibration_for
 from strandline.recall.features import (
     AnswerabilityFeatures,
-    Features,
+    EventScoreFeatures,
     QuestionWord,
     compute_answerability_features,
 )
@@ -78,7 +78,7 @@ def rank_sample(sample: Sample, weights: Array) -> Answer | None:
         return None
     scores = sample.features @ weights
     order = np.argsort(-scores, kind="stable")
-    rows = [Features(*sample.features[n]) for n in order[:_TAIL]]
+    rows = [EventScoreFeatures(*sample.features[n]) for n in order[:_TAIL]]
     features = compute_answerability_features(
         rows,
         sample.highest_cosine,
@@ -211,7 +211,7 @@ class Fit:
     def calibration(self, start: Calibration, min_known: float) -> Calibration:
         """As the product has it; what is not fitted stays as at the start."""
         return start._replace(
-            features=Features(*(float(value) for value in self.weights)),
+            features=EventScoreFeatures(*(float(value) for value in self.weights)),
             known=self.known,
             relevance=self.relevance,
             min_known=min_known,
@@ -309,7 +309,7 @@ def ablate(samples: Sequence[Sample], weights: Array) -> list[str]:
     all."""
     whole = by_group(samples, weights)
     lines = [f"| without | {' | '.join(whole)} |", "|---" * (len(whole) + 1) + "|"]
-    for place, name in enumerate(Features._fields):
+    for place, name in enumerate(EventScoreFeatures._fields):
         if weights[place]:
             rest = by_group(samples, np.where(np.arange(len(weights)) == place, 0.0, weights))
             parts = (

@@ -29,7 +29,7 @@ from strandline.graph.nodes.node_types import NodeType
 from strandline.graph.search.read_for_recall import RelevantKnowledge, read_relevant_knowledge
 from strandline.graph.search.search import ALL_TYPES
 from strandline.recall.calibrations import calibration_for
-from strandline.recall.relevance import rank
+from strandline.recall.relevance import rank_candidates
 from tests.bench import recall_corpora
 from tests.bench.cost import RememberingEmbedder
 from tests.bench.recall_corpora import Corpus
@@ -118,7 +118,7 @@ def rank_all(service: RecallService, asking: Asking) -> tuple[dict[str, Score], 
     """The scores of a question by each way to rank, and whether the graph cites its evidence."""
     candidates = service.candidates(asking, with_vector=True)
     calibration = calibration_for(service.embedder.space)
-    ranking = rank(
+    ranking = rank_candidates(
         candidates.question,
         candidates.words,
         candidates.rows,

@@ -234,7 +234,7 @@ def _recall(system: Strandline, view: View, questions: Sequence[Asking]) -> floa
 
 def _nearest_of_leg(access: TenantDb, vector: Row) -> set[UUID]:
     """The ten nearest of recall's candidates for a question without words."""
-    rows = store.search_candidates(
+    rows = store.search_candidate_events(
         access,
         question="",
         vector=vector.tolist(),

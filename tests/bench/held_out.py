@@ -24,7 +24,7 @@ import numpy as np
 
 from strandline.embeddings.local import LocalEmbedder
 from strandline.recall.calibrations import calibration_for
-from strandline.recall.features import Features
+from strandline.recall.features import EventScoreFeatures
 from tests.bench import recall_corpora, recall_inputs
 from tests.bench.fit_relevance import (
     LOSS,
@@ -180,7 +180,8 @@ def measure(candidates: Sequence[Candidates]) -> dict[str, Any]:
 
 def _weights(values: Array) -> dict[str, float]:
     return {
-        name: round(float(value), 4) for name, value in zip(Features._fields, values, strict=True)
+        name: round(float(value), 4)
+        for name, value in zip(EventScoreFeatures._fields, values, strict=True)
     }
 
 
@@ -222,7 +223,7 @@ def table(result: Mapping[str, Any]) -> list[str]:
         "|---|---|---|---|",
     ]
     product = result["weights"][_PRODUCT]
-    for feature in Features._fields:
+    for feature in EventScoreFeatures._fields:
         values = [row[feature] for name, row in result["weights"].items() if name != _PRODUCT]
         lines.append(f"| `{feature}` | {product[feature]:g} | {min(values):g} | {max(values):g} |")
     return lines

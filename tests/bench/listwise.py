@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 
-from strandline.recall.features import Features
+from strandline.recall.features import EventScoreFeatures
 from tests.bench.recall_service import LIMIT
 from tests.bench.relevance_samples import DEPTH, Array, Sample, Scores
 
@@ -33,7 +33,7 @@ class Stack:
     def __init__(self, samples: Sequence[Sample], extra: Sequence[Array] | None = None) -> None:
         """`extra` has one column more for the features of each sample."""
         self.samples = [*samples]
-        count = len(Features._fields) + (extra is not None)
+        count = len(EventScoreFeatures._fields) + (extra is not None)
         shape = len(samples), max(len(sample.features) for sample in samples)
         self._features = np.zeros((*shape, count))
         self._is_present = np.zeros(shape, dtype=bool)
@@ -92,7 +92,7 @@ def _merge_fixed(features: Array) -> Array:
     fixed_weights = _FIXED if features[..., 0].any() else _FIXED_WITHOUT_VECTORS
     fixed = np.zeros(features.shape[-1])
     for name, weight in fixed_weights.items():
-        place = Features._fields.index(name)
+        place = EventScoreFeatures._fields.index(name)
         fixed[place] = weight
         features[..., 0] += weight * features[..., place]
         features[..., place] = 0.0

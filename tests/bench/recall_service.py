@@ -15,7 +15,7 @@ from strandline.embeddings.embedder import Embedder
 from strandline.local.postgres import EmbeddedPostgres
 from strandline.recall import question_mentions as recall_question
 from strandline.recall import store
-from strandline.recall.features import Candidate, QuestionWord
+from strandline.recall.features import CandidateEvent, QuestionWord
 from tests.bench import strandline_system
 from tests.bench.recall_corpora import Corpus, Question
 from tests.bench.strandline_system import BATCH, Strandline
@@ -121,7 +121,7 @@ class RecallService:
         access = self.database.connect_as(
             Caller(asking.tenant.name, tuple(sorted(asking.participants)))
         )
-        result = store.search_candidates(
+        result = store.search_candidate_events(
             access,
             question=text,
             vector=self._vector(text) if with_vector else None,
@@ -135,7 +135,7 @@ class RecallService:
         counts = (head and head.document_counts) or [0] * len(texts)
         return Candidates(
             asking,
-            recall_question.read_question(text, now.date()),
+            recall_question.parse_names_and_dates(text, now.date()),
             [QuestionWord(word, count) for word, count in zip(texts, counts, strict=True)],
             rows,
             (head and head.events_in_view) or 0,
@@ -155,9 +155,9 @@ class Candidates:
     """What recall ranks for a question, and which of it answers."""
 
     asking: Asking
-    question: recall_question.QuestionMentions
+    question: recall_question.QuestionNamesAndDates
     words: Sequence[QuestionWord]
-    rows: Sequence[Candidate]
+    rows: Sequence[CandidateEvent]
     events_in_view: int
     sampled_cosines: Sequence[float]
     answers: Sequence[bool]

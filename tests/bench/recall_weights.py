@@ -21,11 +21,11 @@ from strandline.recall.calibrations import calibration_for
 from strandline.recall.importance import (
     WEIGHT_DEVIATIONS,
     WINDOW_DAYS,
-    compute_importance,
+    compute_importance_from_daily_use,
     compute_recency,
-    fold_answers,
+    fold_answers_into_event_uses,
 )
-from strandline.recall.store_importance import read_uses
+from strandline.recall.store_importance import read_daily_event_uses
 from tests.bench import recall_corpora
 from tests.bench.cost import RememberingEmbedder
 from tests.bench.recall_corpora import Corpus
@@ -51,11 +51,11 @@ def with_traits(service: RecallService, asking: Asking) -> Sample:
         Caller(asking.tenant.name, tuple(sorted(asking.participants)))
     )
     events = [(row.event_id, row.scope_id) for row in candidates.rows]
-    uses = read_uses(access, events, datetime.now(UTC), WINDOW_DAYS)
+    uses = read_daily_event_uses(access, events, datetime.now(UTC), WINDOW_DAYS)
     traits = [
         (
             compute_recency(asked_at.astimezone(UTC) - row.said_at, 0.0),
-            compute_importance(uses.get(row.event_id, ())),
+            compute_importance_from_daily_use(uses.get(row.event_id, ())),
         )
         for row in candidates.rows
     ]
@@ -74,7 +74,7 @@ def samples_of(service: RecallService, corpus: Corpus) -> Iterator[Sample]:
             background.execute("delete from recall_answers", {})
         for asking in askings[1 - half :: 2]:
             service.recall(asking, limit=DEPTH)
-        while fold_answers(background, datetime.now(UTC), _ANSWERS_OF_A_FOLD):
+        while fold_answers_into_event_uses(background, datetime.now(UTC), _ANSWERS_OF_A_FOLD):
             pass
         for asking in askings[half::2]:
             yield with_traits(service, asking)

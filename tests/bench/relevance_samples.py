@@ -8,8 +8,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from strandline.recall.cosine_scale import CosineScale, measure_scale
-from strandline.recall.features import Features, compute_features, find_highest_cosine
+from strandline.recall.cosine_scale import CosineDistribution, estimate_cosine_distribution
+from strandline.recall.features import (
+    EventScoreFeatures,
+    compute_score_features,
+    find_highest_standardized_cosine,
+)
 from strandline.recall.relevance import Calibration
 from tests.bench.recall_service import Candidates
 
@@ -34,7 +38,7 @@ class Sample:
     group: str
     candidates: Candidates
     features: Array
-    """A row for each candidate, a column for each of Features."""
+    """A row for each candidate, a column for each of EventScoreFeatures."""
     answers: Sequence[int]
     """The rows that answer."""
     expected: int
@@ -53,21 +57,21 @@ class Scores(NamedTuple):
 def make_sample(candidates: Candidates, calibration: Calibration) -> Sample:
     """Compute the features of a question's candidates; of the calibration, all but weights and
     curves counts."""
-    rows = compute_features(
+    rows = compute_score_features(
         candidates.question,
         candidates.words,
         candidates.rows,
         candidates.events_in_view,
-        measure_scale(candidates.sampled_cosines, calibration.usual),
+        estimate_cosine_distribution(candidates.sampled_cosines, calibration.usual),
         calibration.cosine_by_words,
     )
     return Sample(
         candidates.asking.home.group,
         candidates,
-        np.array(rows, dtype=np.float64).reshape(len(rows), len(Features._fields)),
+        np.array(rows, dtype=np.float64).reshape(len(rows), len(EventScoreFeatures._fields)),
         [n for n, answers in enumerate(candidates.answers) if answers],
         len(candidates.asking.evidence),
-        find_highest_cosine(candidates.rows, rows, calibration.usual) if rows else 0.0,
+        find_highest_standardized_cosine(candidates.rows, rows, calibration.usual) if rows else 0.0,
     )
 
 
@@ -75,13 +79,13 @@ def measure_scales(samples: Sequence[Sample]) -> dict[str, tuple[float, float, f
     """By group, the mean and deviation of a question's cosines with whole views, and how much the
     cosine of a candidate, in deviations, rises with the share of the question's words that it
     holds: the slope of the line that fits best."""
-    scales: dict[str, list[CosineScale]] = defaultdict(list)
+    scales: dict[str, list[CosineDistribution]] = defaultdict(list)
     rows: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    place = Features._fields.index("words")
+    place = EventScoreFeatures._fields.index("words")
     for sample in samples:
         if sample.candidates.sampled_cosines:
             cosines = sample.candidates.sampled_cosines
-            scales[sample.group].append(CosineScale(fmean(cosines), pstdev(cosines)))
+            scales[sample.group].append(CosineDistribution(fmean(cosines), pstdev(cosines)))
         rows[sample.group] += [
             (float(features[place]), float(features[0]))
             for features, row in zip(sample.features, sample.candidates.rows, strict=True)

@@ -7,7 +7,7 @@ from typing import cast
 import numpy as np
 import pytest
 
-from strandline.recall.features import Features
+from strandline.recall.features import EventScoreFeatures
 from tests.bench.listwise import PENALTY, Stack, corpora_of, hold_out
 from tests.bench.plain_rankings import fuse, score_bm25
 from tests.bench.recall_corpora import Corpus, Question
@@ -16,8 +16,8 @@ from tests.bench.recall_tables import below
 from tests.bench.relevance_samples import Array, Sample, score
 from tests.bench.told_apart import Verdict, refused_at, tell_apart
 
-_DATE = Features._fields.index("date")
-_FITTED = Features._fields.index("by_agent")
+_DATE = EventScoreFeatures._fields.index("date")
+_FITTED = EventScoreFeatures._fields.index("by_agent")
 """The features from here on have fixed weights."""
 
 
@@ -34,7 +34,9 @@ def random_samples(count: int) -> list[Sample]:
     chance = np.random.default_rng(7)
     samples: list[Sample] = []
     for n in range(count):
-        rows = np.round(chance.random((int(chance.integers(0, 30)), len(Features._fields))), 0)
+        rows = np.round(
+            chance.random((int(chance.integers(0, 30)), len(EventScoreFeatures._fields))), 0
+        )
         answers = sorted({int(a) for a in chance.integers(0, 30, 2) if a < len(rows)})
         samples.append(sample_of(f"c{n % 4}", rows, answers, 2))
     return samples
@@ -55,7 +57,7 @@ def test_held_out_stack_scores_match_single_questions() -> None:
 def dated_samples(name: str, sign: float) -> list[Sample]:
     """Ten questions whose answer has the lowest cosine of three; its date tells it if `sign` is 1,
     and speaks against it if -1."""
-    rows = np.zeros((3, len(Features._fields)))
+    rows = np.zeros((3, len(EventScoreFeatures._fields)))
     rows[:, 0] = (0.4, 0.5, 0.6)
     rows[:, _DATE] = (sign, 0.0, 0.0)
     return [sample_of(name, rows, [0]) for _ in range(10)]

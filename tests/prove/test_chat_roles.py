@@ -176,13 +176,13 @@ def join_members(patch: pytest.MonkeyPatch) -> None:
 
 def drop_filters(patch: pytest.MonkeyPatch) -> None:
     """A search is never limited."""
-    search = recall_store.search_candidates
+    search = recall_store.search_candidate_events
 
     def search_candidates(access: TenantDb, **arguments: Any) -> Any:
         arguments["filters"] = {}
         return search(access, **arguments)
 
-    patch.setattr(recall_store, "search_candidates", search_candidates)
+    patch.setattr(recall_store, "search_candidate_events", search_candidates)
 
 
 @pytest.mark.parametrize(

@@ -128,7 +128,7 @@ def scopes_listed(access: TenantDb) -> object:
 
 def recall_call(question: str, *, vector: bool = True, **narrowing: str) -> Call:
     """A recall by words, vectors and freshness."""
-    return lambda access: recall_store.search_candidates(
+    return lambda access: recall_store.search_candidate_events(
         access,
         question=question,
         vector=_VECTOR if vector else None,
@@ -350,7 +350,7 @@ def sessions_listed(access: TenantDb) -> object:
 
 def chains_searched(access: TenantDb, scope_id: UUID | None) -> object:
     """A search for chains of a scope, or of all in view."""
-    rows = recall_store.search_candidates(
+    rows = recall_store.search_candidate_events(
         access,
         question=COMMON,
         vector=_VECTOR,
@@ -489,7 +489,9 @@ def around_recalls(crowd: LargeTenant) -> dict[str, Hot]:
     candidates = [(UUID(bytes=digest.digest()), crowd.busiest) for digest in ids]
 
     def use_answer(access: TenantDb) -> object:
-        return store_importance.read_uses(access, candidates, now, importance.WINDOW_DAYS)
+        return store_importance.read_daily_event_uses(
+            access, candidates, now, importance.WINDOW_DAYS
+        )
 
     return {
         "record a recall": Hot(
@@ -520,9 +522,11 @@ def around_recalls(crowd: LargeTenant) -> dict[str, Hot]:
         ),
         "use of candidates": Hot((WIDE,), use_answer, 450 * 5),
         "fold use": Hot(
-            (), inside(lambda a: store_importance.fold_answers(a, now, 20)), 20 * 9 * 12
+            (),
+            inside(lambda a: store_importance.fold_answers_into_event_uses(a, now, 20)),
+            20 * 9 * 12,
         ),
-        "old use": Hot((), lambda a: importance.prune_uses(a, now, 50), 3 * 50),
+        "old use": Hot((), lambda a: importance.delete_expired_event_uses(a, now, 50), 3 * 50),
         "whose recalls are due": Hot(
             (),
             Before(lambda c: fold_recalls_into_heat.list_due_tenants(c, deployment, now)),

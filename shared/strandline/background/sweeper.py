@@ -178,7 +178,7 @@ def _fold_uses(resources: JobResources, lease: Lease, now: datetime) -> int:
     del resources
     return _run_batches(
         lease,
-        lambda: importance.fold_answers(
+        lambda: importance.fold_answers_into_event_uses(
             lease.access, now, _ROWS_PER_COMMIT, raise_salience_of_used_fields
         ),
     )
@@ -208,7 +208,9 @@ def _prune_recalls(resources: JobResources, lease: Lease, now: datetime) -> int:
 
 def _prune_uses(resources: JobResources, lease: Lease, now: datetime) -> int:
     del resources
-    return _run_batches(lease, lambda: importance.prune_uses(lease.access, now, _ROWS_PER_COMMIT))
+    return _run_batches(
+        lease, lambda: importance.delete_expired_event_uses(lease.access, now, _ROWS_PER_COMMIT)
+    )
 
 
 def _prune_model_calls(resources: JobResources, lease: Lease, now: datetime) -> int:

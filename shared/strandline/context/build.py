@@ -41,12 +41,12 @@ from strandline.embeddings.embedder import Embedder
 from strandline.errors import Invalid
 from strandline.log.store import Event
 from strandline.recall.hit_postprocessing import find_cited_events
-from strandline.recall.importance import rerank
-from strandline.recall.near_duplicates import FoldedEvents
+from strandline.recall.importance import rerank_by_weights
+from strandline.recall.near_duplicates import DeduplicatedEvents
 from strandline.recall.recall import make_read_token, search
 from strandline.recall.relevance import ScoredEvent
-from strandline.recall.schemas import PointInTime
-from strandline.recall.store import SessionNeighbour, read_hits, read_neighbours
+from strandline.recall.schemas import QuestionTime
+from strandline.recall.store import SessionNeighbour, read_session_neighbours, read_visible_events
 from strandline.sessions import store_chains
 from strandline.sessions.chains_view import SessionReadContext
 from strandline.sessions.store import Session
@@ -120,7 +120,7 @@ def _find(
         request.query,
         now=request.choose_now(now),
         vector_timeout=vector_timeout,
-        filters=request.to_period(),
+        filters=request.to_as_of_filter(),
         min_known=tuning.min_known,
         exclude=answering.exclude if answering else (),
     )
@@ -135,7 +135,9 @@ def _find(
     token = make_read_token(access, result.result, result.space)
     if answering:
         events, asked_at = result.ranking.events, request.choose_now(now)
-        by_weight, _ = rerank(access, events, answering.weights, asked_at, now, answering.sona)
+        by_weight, _ = rerank_by_weights(
+            access, events, answering.weights, asked_at, now, answering.sona
+        )
         result = replace(result, ranking=replace(result.ranking, events=by_weight))
     return ChainSearchResult(chains, result, token), knowledge
 
@@ -164,19 +166,19 @@ def _write_text(
     matches: ChainSearchResult,
     request: TextLimits,
 ) -> tuple[ContextTextOut, UsedSources]:
-    groups, is_weak = FoldedEvents(()), False
+    groups, is_weak = DeduplicatedEvents(()), False
     best: Sequence[UUID] = ()
     if matches.search:
         groups, is_weak = choose_events(access, matches.search, request)
         best = take_enough(groups.events, matches.search, recent, request.budget)
-    relevant, hidden_ids = groups.events, groups.hidden_ids
+    relevant, duplicate_ids = groups.events, groups.duplicate_ids
     shown = best if is_weak else _add_cited(access, relevant, best, request)
     around = 0 if is_weak else request.neighbourhood_count
-    neighbours = read_neighbours(access, best, around) if best else ()
+    neighbours = read_session_neighbours(access, best, around) if best else ()
     cited = [event_id for source in matches.chains for event_id in source.event_ids[:1]]
     cited += [event_id for source in knowledge for event_id in source.event_ids[:2]]
     events = _read_events(access, [*recent, *shown, *cited], neighbours, request.as_of)
-    neighbours = [n for n in neighbours if n.event_id in events and n.event_id not in hidden_ids]
+    neighbours = [n for n in neighbours if n.event_id in events and n.event_id not in duplicate_ids]
     found_ids = add_neighbours(shown, events, neighbours, around)
     compared_ids = [*recent, *found_ids] if matches.search else []
     later = _find_later(access, compared_ids, events, request)
@@ -217,7 +219,7 @@ def _read_events(
     """The visible ones of these events and neighbours, by id, but for what happened after
     `as_of`."""
     events: dict[UUID, Event] = {event.event_id: event for event in neighbours}
-    events |= read_hits(access, list(dict.fromkeys(event_ids)))
+    events |= read_visible_events(access, list(dict.fromkeys(event_ids)))
     if as_of is None:
         return events
     return {i: event for i, event in events.items() if get_time(event) <= as_of}
@@ -239,7 +241,7 @@ def _add_cited(
 ) -> Sequence[UUID]:
     """The best events with those that they cite, which stand after the first, so that a budget that
     does not hold all has room for them."""
-    period = PointInTime(as_of=request.as_of).to_period()
+    period = QuestionTime(as_of=request.as_of).to_as_of_filter()
     cited = find_cited_events(access, relevant, period, request.expand, best[:1])
     return list(dict.fromkeys([*best[:1], *cited, *best[1:]]))
 
@@ -253,7 +255,7 @@ def _to_answer(
     return ContextTextOut(
         text=layout.text,
         tokens=layout.tokens,
-        known=matches.search.known if matches.search else None,
+        known=matches.search.answer_probability if matches.search else None,
         citations=[
             Citation(
                 n=n, event_id=event_id, source_event_key=_get_source_event_key(events, event_id)

@@ -13,7 +13,7 @@ from strandline.chains.slot_decisions import (
 from strandline.db.database import TenantDb
 from strandline.graph.search.store_knowledge import list_statements_of_ended_facts
 from strandline.log.store import Event
-from strandline.recall.store import SessionNeighbour, read_hits
+from strandline.recall.store import SessionNeighbour, read_visible_events
 
 _SHORT_CHARS = 40
 """A shorter event is shown with the one before it, because it says little on its own."""
@@ -82,7 +82,7 @@ def _join_later(
     changed_by = {one: said.event.event_id for one, said in later.items()}
     missing = set(changed_by.values()) - events.keys()
     if missing:
-        events.update(read_hits(access, sorted(missing)))
+        events.update(read_visible_events(access, sorted(missing)))
     return put_later_first(event_ids, changed_by, events)
 
 

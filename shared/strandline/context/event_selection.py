@@ -7,8 +7,8 @@ from uuid import UUID
 
 from strandline.context.layout import BYTES_PER_TOKEN
 from strandline.db.database import TenantDb
-from strandline.recall.importance import SonaInSpace
-from strandline.recall.near_duplicates import FoldedEvents, fold_near_duplicates
+from strandline.recall.importance import SonaInEmbeddingSpace
+from strandline.recall.near_duplicates import DeduplicatedEvents, collapse_near_duplicates
 from strandline.recall.recall import SearchResult
 from strandline.recall.relevance import ScoredEvent
 from strandline.recall.schemas import RecallWeights
@@ -37,7 +37,7 @@ class SonaAnswerOptions:
     """The maximum share of the budget for short-term memory."""
     weights: RecallWeights | None = None
     """Additional weights for the order of the events that answer the question, as in recall."""
-    sona: SonaInSpace | None = None
+    sona: SonaInEmbeddingSpace | None = None
     """The sona that gives the answer."""
 
 
@@ -75,13 +75,13 @@ class TextLimits:
 
 def choose_events(
     access: TenantDb, search: SearchResult, request: TextLimits
-) -> tuple[FoldedEvents, bool]:
+) -> tuple[DeduplicatedEvents, bool]:
     """The events for a question, best first, near-duplicates in one place, and whether they are
     only the nearest ones. Those of a time that the question names come first, also where it is not
     known whether they answer it. Events that say nothing are among them only if no other is, or
     with a `min_relevance` of 0."""
     wants_all = request.min_relevance == 0
-    events = search.select(request.min_relevance)
+    events = search.select_relevant_events(request.min_relevance)
     if is_weak := not events and request.min_relevance is None:
         events = list(search.ranking.events)
     if not wants_all:
@@ -91,8 +91,8 @@ def choose_events(
     events = list(in_order.values())
     weak_count = len(dated_events) + _MAX_WEAK_EVENTS
     limit = weak_count if is_weak else request.budget // _MIN_LINE_TOKENS
-    groups = fold_near_duplicates(access, events, search.words, request.question, limit)
-    leaders = groups.list_events(with_rest=wants_all)
+    groups = collapse_near_duplicates(access, events, search.words, request.question, limit)
+    leaders = groups.list_events(with_duplicates=wants_all)
     leaders = leaders[:weak_count] if is_weak else leaders
     return replace(groups, events=leaders[: request.limit]), is_weak
 

@@ -10,7 +10,7 @@ from typing_extensions import Self
 from strandline.graph.search.schemas import RelevantGraph
 from strandline.log.schemas_fields import Origin, SessionId
 from strandline.log.schemas_read import EventOut
-from strandline.recall.schemas import PointInTime
+from strandline.recall.schemas import QuestionTime
 from strandline.schemas import (
     PARSE_COUNT,
     PARSE_NUMBER,
@@ -24,7 +24,7 @@ from strandline.sessions.schemas import MAX_CHAINS, ChainOut, MadeBy, ScopeIdQue
 MIN_BUDGET, MAX_BUDGET, DEFAULT_BUDGET = 100, 8000, 1000
 
 
-class ContextTextRequest(PointInTime):
+class ContextTextRequest(QuestionTime):
     """The memory to get for a prompt: an optional question, and a budget. With `as_of`, topics with
     later events are left out, too, and the knowledge graph, which holds what is so now."""
 

@@ -90,7 +90,7 @@ def build_context(
         session_id=session.session_id,
         scope_id=session.scope_id,
         participants=session.participants,
-        known=matches.search.known if matches.search else None,
+        known=matches.search.answer_probability if matches.search else None,
         recent=filter_by_type(RecentOut, fitting_items),
         chains=filter_by_type(ChainOut, fitting_items),
         degraded=(matches.search.list_degradations(query.min_relevance) if matches.search else [])
@@ -186,7 +186,11 @@ def _odds(relevance: float | None) -> float:
 def _select_answer_events(search: SearchResult, min_relevance: float | None) -> dict[UUID, float]:
     """The relevance of the events whose chains may answer the question, by id. A statement is in no
     chain."""
-    events = [event for event in search.select(min_relevance) if not event.candidate.is_statement]
+    events = [
+        event
+        for event in search.select_relevant_events(min_relevance)
+        if not event.candidate.is_statement
+    ]
     if min_relevance is None:
         events = events[:_CHAIN_EVENTS]
     return {event.candidate.event_id: event.relevance for event in events}
@@ -223,7 +227,7 @@ def search_session(
     hits = [
         ChainHit(
             chain=to_chain_out(row, view),
-            relevance=search.to_probability(row.relevance or 0.0),
+            relevance=search.round_calibrated_relevance(row.relevance or 0.0),
             similarity=row.similarity,
         )
         for row in rows
@@ -236,7 +240,7 @@ def search_session(
     answer = SearchOut(
         session_id=view.session.session_id,
         scope_id=view.session.scope_id,
-        known=search.known,
+        known=search.answer_probability,
         hits=filter_by_type(ChainHit, fitting),
         graph=RelevantGraph(
             nodes=filter_by_type(RelevantNode, fitting), edges=filter_by_type(RelevantEdge, fitting)

@@ -25,7 +25,7 @@ from strandline.llm.tasks import LlmTasks
 from strandline.llm.types import MemoryAnswer, MessageToAnswer, ModelResult, TaskContext
 from strandline.participants import display_name
 from strandline.personas import store_deferred_answers
-from strandline.recall.importance import SonaInSpace
+from strandline.recall.importance import SonaInEmbeddingSpace
 from strandline.recall.schemas import RecallWeights
 from strandline.sessions.store import Session
 from strandline.tenants.store_tuning import read_tuning
@@ -96,7 +96,9 @@ def recall_for(
         answering=SonaAnswerOptions(
             exclude={question.input_id} if question.input_id else (),
             weights=question.weights,
-            sona=SonaInSpace(question.sona_id, embedder.space) if question.sona_id else None,
+            sona=SonaInEmbeddingSpace(question.sona_id, embedder.space)
+            if question.sona_id
+            else None,
         ),
     )
     return Recollection(context, use)

@@ -28,7 +28,7 @@ from strandline.personas.chats import ChatParameters
 from strandline.personas.question_answering import answer_query
 from strandline.personas.routes_sonas import connect_as_sona_owner, make_name_match_settings
 from strandline.personas.schemas import AnswerRequest, ChatRequest, TurnOut
-from strandline.recall.sona_lookup import find_sona
+from strandline.recall.sona_lookup import find_sona_by_id_or_name
 from strandline.resources import Resources
 from strandline.schemas import ParticipantsQuery
 
@@ -232,7 +232,7 @@ def _find_sona(request: Request, sona: str) -> UUID | None:
     """The id of the sona that a request names; None if there is none."""
     embedder, min_cosine, timeout = make_name_match_settings(request)
     owner = connect_as_sona_owner(request)
-    return find_sona(owner, embedder, sona, min_cosine=min_cosine, timeout=timeout)
+    return find_sona_by_id_or_name(owner, embedder, sona, min_cosine=min_cosine, timeout=timeout)
 
 
 def _rate_subject(request: Request) -> str:

@@ -24,7 +24,7 @@ from strandline.personas.schemas import (
 from strandline.personas.store_sonas import Sona
 from strandline.recall import store_sonas as recall_sonas
 from strandline.recall.recall import embed_query
-from strandline.recall.sona_lookup import make_name_key, require_sona
+from strandline.recall.sona_lookup import hash_normalized_name, require_sona_by_id_or_name
 
 _MAX_NAMES_EMBEDDED = 64
 """The most names without a vector that one lookup embeds."""
@@ -46,14 +46,16 @@ def find_or_make(access: TenantDb, name: str, nearness: NameMatchSettings) -> So
     are compared exactly."""
     _embed_names(access, nearness)
     vector, _ = embed_query(nearness.embedder, name, nearness.timeout, "text")
-    space, name_key = nearness.embedder.space, make_name_key(name)
+    space, name_key = nearness.embedder.space, hash_normalized_name(name)
     with access.transaction():
         store_sonas.lock_writer_sonas(access)
-        match_id = recall_sonas.find_by_name(access, name_key)
+        match_id = recall_sonas.find_sona_by_name_key(access, name_key)
         if match_id is not None:
             return SonaFound(**_to_fields(_require(access, match_id)), found_by="name")
         if vector is not None:
-            match_id = recall_sonas.find_nearest_name(access, vector, space, nearness.min_cosine)
+            match_id = recall_sonas.find_sona_by_nearest_name(
+                access, vector, space, nearness.min_cosine
+            )
             if match_id is not None:
                 return SonaFound(**_to_fields(_require(access, match_id)), found_by="meaning")
         sona_id = uuid7()
@@ -79,7 +81,7 @@ def resolve(
                 raise Invalid("sona: must not be blank", field="sona") from None
             sona_match = find_or_make(access, name, nearness)
             return sona_match.uuid, sona_match.names[0]
-    sona_id = require_sona(
+    sona_id = require_sona_by_id_or_name(
         access,
         nearness.embedder,
         sona,
@@ -136,7 +138,7 @@ def list_sonas(access: TenantDb, limit: int, cursor: str | None) -> SonaPage:
 def rename(access: TenantDb, sona_id: UUID, names: Sequence[str]) -> SonaOut:
     """Replace all names of a sona. Raises NotFound; StateConflict if another sona of the caller has
     one of them; Invalid for a name that is given twice."""
-    name_pairs = [(make_name_key(name), name) for name in names]
+    name_pairs = [(hash_normalized_name(name), name) for name in names]
     if len({key for key, _ in name_pairs}) < len(name_pairs):
         raise Invalid("names: a name is given twice", field="names")
     with access.transaction():
@@ -162,7 +164,7 @@ def merge(
     with access.transaction():
         store_sonas.lock_writer_sonas(access)
         leaving = _require(access, from_id).sona_id
-        into = recall_sonas.resolve_sona_id(access, into_id)
+        into = recall_sonas.resolve_merged_sona_id(access, into_id)
         if into is None:
             raise Invalid("into: none of your sonas has this id", field="into")
         if leaving != into:

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 
 from strandline.embeddings.embedder import LOCAL_DIMENSIONS, LOCAL_MODEL
-from strandline.recall.cosine_scale import CosineScale
-from strandline.recall.features import Features
+from strandline.recall.cosine_scale import CosineDistribution
+from strandline.recall.features import EventScoreFeatures
 from strandline.recall.relevance import Calibration, LogisticCurve
 
-_WEIGHTS = Features(
+_WEIGHTS = EventScoreFeatures(
     cosine=1.0,
     words=2.529,
     words_nearby=2.912,
@@ -26,7 +26,7 @@ _WEIGHTS = Features(
 _BY_SPACE: Mapping[str, Calibration] = {
     f"{LOCAL_MODEL}/{LOCAL_DIMENSIONS}": Calibration(
         features=_WEIGHTS,
-        usual=CosineScale(0.126, 0.072),
+        usual=CosineDistribution(0.126, 0.072),
         cosine_by_words=4.4,
         known=LogisticCurve(-1.996, (1.207, 1.335, 2.166, 1.878, -0.4836)),
         relevance=LogisticCurve(-1.912, (-0.7352, 0.3904)),
@@ -34,7 +34,7 @@ _BY_SPACE: Mapping[str, Calibration] = {
     ),
     "minilm-l6-v2-int8/384": Calibration(
         features=_WEIGHTS,
-        usual=CosineScale(0.167, 0.092),
+        usual=CosineDistribution(0.167, 0.092),
         cosine_by_words=4.4,
         known=LogisticCurve(-1.38, (1.44, 0.7053, 2.693, 1.018, -0.5646)),
         relevance=LogisticCurve(-2.137, (-0.6975, 0.4375)),
@@ -42,7 +42,7 @@ _BY_SPACE: Mapping[str, Calibration] = {
     ),
 }
 WITHOUT_VECTOR = Calibration(
-    features=Features(
+    features=EventScoreFeatures(
         cosine=0.0,
         words=3.604,
         words_nearby=2.796,
@@ -57,7 +57,7 @@ WITHOUT_VECTOR = Calibration(
         by_tool=0.0,
         says_nothing=-20.0,
     ),
-    usual=CosineScale(0.0, 1.0),
+    usual=CosineDistribution(0.0, 1.0),
     cosine_by_words=0.0,
     known=LogisticCurve(0.3582, (0, -1.875, 4.495, 0.7987, -0.2298)),
     relevance=LogisticCurve(-2.428, (-1.177, 0.7301)),
@@ -74,7 +74,7 @@ def calibration_for(space: str | None) -> Calibration:
 
 
 UNCALIBRATED = _BY_SPACE["minilm-l6-v2-int8/384"]._replace(
-    usual=CosineScale(0.4, 0.08), min_known=0.0, is_calibrated=False
+    usual=CosineDistribution(0.4, 0.08), min_known=0.0, is_calibrated=False
 )
 """For other embedding spaces. It ranks in the same way, and leaves no hits out. Its usual scale is
 between those of models whose cosines are all high and of those whose cosines are not."""

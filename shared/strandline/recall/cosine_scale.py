@@ -12,7 +12,7 @@ _NO_VARIANCE = 1e-9
 """So little is an error of numbers of half precision."""
 
 
-class CosineScale(NamedTuple):
+class CosineDistribution(NamedTuple):
     """The mean and the standard deviation of a question's cosines with the events in view."""
 
     mean: float
@@ -23,7 +23,9 @@ class CosineScale(NamedTuple):
         return (cosine - self.mean) / self.deviation
 
 
-def measure_scale(sample: Sequence[float], usual: CosineScale) -> CosineScale:
+def estimate_cosine_distribution(
+    sample: Sequence[float], usual: CosineDistribution
+) -> CosineDistribution:
     """The scale of a question from its cosines with a sample of the view. A sample of less than 30
     events is mixed with the embedding space's usual scale, in proportion; one without any deviation
     is not used."""
@@ -33,7 +35,7 @@ def measure_scale(sample: Sequence[float], usual: CosineScale) -> CosineScale:
     if variance <= _NO_VARIANCE:
         return usual
     share = min(count / _ENOUGH_EVENTS, 1.0)
-    return CosineScale(
+    return CosineDistribution(
         usual.mean + share * (mean - usual.mean),
         math.sqrt(usual.deviation**2 + share * (variance - usual.deviation**2)),
     )

@@ -10,8 +10,8 @@ from typing import Literal, NamedTuple
 from uuid import UUID
 
 from strandline.participants import display_name
-from strandline.recall.cosine_scale import CosineScale
-from strandline.recall.question_mentions import QuestionMentions
+from strandline.recall.cosine_scale import CosineDistribution
+from strandline.recall.question_mentions import QuestionNamesAndDates
 
 WINDOW = 4
 """The neighbours of an event are this many events of its session before and after it."""
@@ -31,7 +31,7 @@ class QuestionWord(NamedTuple):
     text: str
     events: int
 
-    def weight(self, events_in_view: int) -> float:
+    def compute_inverse_frequency(self, events_in_view: int) -> float:
         """How informative the word is: the inverse document frequency of Robertson and Zaragoza
         ("The Probabilistic Relevance Framework", 2009), as `inverse_frequency` in the database."""
         total = max(events_in_view, self.events, _MIN_EVENTS)
@@ -39,7 +39,7 @@ class QuestionWord(NamedTuple):
 
 
 @dataclass(slots=True)
-class Candidate:
+class CandidateEvent:
     """An event that may answer a question."""
 
     event_id: UUID
@@ -70,7 +70,7 @@ class Candidate:
     nothing."""
 
 
-class Features(NamedTuple):
+class EventScoreFeatures(NamedTuple):
     """The features whose weighted sum is an event's score, or the weights."""
 
     cosine: float
@@ -108,14 +108,14 @@ class Features(NamedTuple):
     words has the highest cosine of all, and no answer in it."""
 
 
-def compute_features(
-    question: QuestionMentions,
+def compute_score_features(
+    question: QuestionNamesAndDates,
     words: Sequence[QuestionWord],
-    candidates: Sequence[Candidate],
+    candidates: Sequence[CandidateEvent],
     events_in_view: int,
-    scale: CosineScale,
+    scale: CosineDistribution,
     cosine_by_words: float,
-) -> list[Features]:
+) -> list[EventScoreFeatures]:
     """The features of each candidate. Only candidates count as neighbours: the words and cosine of
     other events are not known. `scale` is that of the question's cosines. An event without a vector
     counts as one of the mean cosine, plus up to `cosine_by_words` deviations in proportion to the
@@ -124,51 +124,60 @@ def compute_features(
     Long neighbours count less: an agent's long answer holds words and meanings of everything that
     it is about, and so would lift whatever was said around it."""
     speakers = {candidate.speaker for candidate in candidates}
-    names = {speaker: _speaker_name(speaker) for speaker in speakers}
-    named = question.named(set(names.values()))
+    names = {speaker: _to_lowercase_speaker_name(speaker) for speaker in speakers}
+    named = question.select_mentioned_names(set(names.values()))
     others = {speaker: float(bool(named) and name not in named) for speaker, name in names.items()}
-    share_of_bits = _WordShares([word.weight(events_in_view) for word in words])
+    share_of_bits = _WeightShareByWordBits(
+        [word.compute_inverse_frequency(events_in_view) for word in words]
+    )
 
-    def features_of(candidate: Candidate, lane: _LaneSignals) -> Features:
-        before_2, before, _, after, after_2 = lane.cosines_near(candidate.place)
-        damping = lane.compute_damping(candidate.place)
+    def compute_features_of_candidate(
+        candidate: CandidateEvent, lane: _LaneSignalsByPosition
+    ) -> EventScoreFeatures:
+        before_2, before, _, after, after_2 = lane.list_cosines_around(candidate.place)
+        damping = lane.compute_long_neighbour_damping(candidate.place)
         words = share_of_bits[candidate.word_bits]
         cosine = candidate.cosine
-        return Features(
+        return EventScoreFeatures(
             cosine=words * cosine_by_words if cosine is None else scale.standardize(cosine),
             words=words,
-            words_nearby=damping * share_of_bits[lane.bits_near(candidate.place)],
+            words_nearby=damping * share_of_bits[lane.combine_word_bits_around(candidate.place)],
             cosine_before=damping * before,
             cosine_after=damping * after,
             cosine_nearby=damping * (before_2 + before + after + after_2) / 4,
             other_speaker=others[candidate.speaker],
             question_share=damping * candidate.question_bytes / (candidate.text_bytes or 1),
-            date=question.match_time(candidate.said_on) if question.times else 0.0,
+            date=question.score_day_match(candidate.said_on) if question.times else 0.0,
             length=damping * _compute_length_feature(candidate),
             by_agent=float(candidate.author == "agent"),
             by_tool=float(candidate.author == "tool"),
             says_nothing=float(candidate.says_nothing),
         )
 
-    lanes = _find_lanes(candidates, scale)
-    return [features_of(candidate, lane) for candidate, lane in zip(candidates, lanes, strict=True)]
+    lanes = _build_lane_signals_per_candidate(candidates, scale)
+    return [
+        compute_features_of_candidate(candidate, lane)
+        for candidate, lane in zip(candidates, lanes, strict=True)
+    ]
 
 
-def _find_lanes(candidates: Sequence[Candidate], scale: CosineScale) -> "list[_LaneSignals]":
+def _build_lane_signals_per_candidate(
+    candidates: Sequence[CandidateEvent], scale: CosineDistribution
+) -> "list[_LaneSignalsByPosition]":
     """The lane of each candidate."""
     # Integer keys are faster: Python hashes a UUID in interpreted code.
     keys = [(candidate.scope_id.int, candidate.session_id) for candidate in candidates]
-    members: dict[tuple[int, str], list[Candidate]] = defaultdict(list)
+    members: dict[tuple[int, str], list[CandidateEvent]] = defaultdict(list)
     for key, candidate in zip(keys, candidates, strict=True):
         members[key].append(candidate)
-    lanes = {key: _LaneSignals(found, scale) for key, found in members.items()}
+    lanes = {key: _LaneSignalsByPosition(found, scale) for key, found in members.items()}
     return [lanes[key] for key in keys]
 
 
-class _LaneSignals:
+class _LaneSignalsByPosition:
     """The words, cosines and sizes of one lane's candidates, one element for each position."""
 
-    def __init__(self, candidates: Sequence[Candidate], scale: CosineScale) -> None:
+    def __init__(self, candidates: Sequence[CandidateEvent], scale: CosineDistribution) -> None:
         places = [candidate.place for candidate in candidates]
         self._first = min(places) - WINDOW
         length = max(places) - self._first + WINDOW + 1
@@ -181,7 +190,7 @@ class _LaneSignals:
             if candidate.cosine is not None:
                 self._cosines[place - self._first] = scale.standardize(candidate.cosine)
 
-    def bits_near(self, place: int) -> int:
+    def combine_word_bits_around(self, place: int) -> int:
         """The words that the event at a position and its neighbours contain together."""
         n = place - self._first
         bits = 0
@@ -189,13 +198,13 @@ class _LaneSignals:
             bits |= near
         return bits
 
-    def cosines_near(self, place: int) -> list[float]:
+    def list_cosines_around(self, place: int) -> list[float]:
         """The cosines of two events before a position, the event at it, and two after it, in
         order."""
         n = place - self._first
         return self._cosines[n - 2 : n + 3]
 
-    def compute_damping(self, place: int) -> float:
+    def compute_long_neighbour_damping(self, place: int) -> float:
         """1 if the two events before a position and the two after it have at most 60 words on
         average, else in inverse proportion. A payload, whose size is not looked up, does not
         count."""
@@ -205,7 +214,7 @@ class _LaneSignals:
         return min(1.0, _BRIEF_BYTES * len(sizes) / sum(sizes)) if sizes else 1.0
 
 
-class _WordShares(dict[int, float]):
+class _WeightShareByWordBits(dict[int, float]):
     """The share of all words, by weight, that a set of words makes up. Few sets occur, so each sum
     is cached."""
 
@@ -219,8 +228,10 @@ class _WordShares(dict[int, float]):
         return share
 
 
-def find_highest_cosine(
-    candidates: Sequence[Candidate], features: Sequence[Features], usual: CosineScale
+def find_highest_standardized_cosine(
+    candidates: Sequence[CandidateEvent],
+    features: Sequence[EventScoreFeatures],
+    usual: CosineDistribution,
 ) -> float:
     """The highest cosine of the candidates, in deviations of the space's usual scale; that of an
     event without a vector is the assumed one."""
@@ -230,13 +241,13 @@ def find_highest_cosine(
     )
 
 
-def _compute_length_feature(candidate: Candidate) -> float:
+def _compute_length_feature(candidate: CandidateEvent) -> float:
     """A statement counts as long, because it was written to be kept, and so does a payload."""
     is_message = candidate.text_bytes > 0 and not candidate.is_statement
     return min(candidate.text_bytes, _LONG_BYTES) / _LONG_BYTES if is_message else 1.0
 
 
-def _speaker_name(speaker: str | None) -> str:
+def _to_lowercase_speaker_name(speaker: str | None) -> str:
     return display_name(speaker).lower() if speaker else ""
 
 
@@ -264,7 +275,7 @@ _MAX_FITTED_EVENTS = 1000
 
 
 def compute_answerability_features(
-    best: Sequence[Features],
+    best: Sequence[EventScoreFeatures],
     highest_cosine: float,
     words: Sequence[QuestionWord],
     events_in_view: int,
@@ -273,8 +284,10 @@ def compute_answerability_features(
     """The features of an answer, from the features of its candidates, best first; there is at least
     one. `highest_cosine` is on the space's usual scale. Without filters, all visible events are
     searched."""
-    total = sum(word.weight(events_in_view) for word in words) or 1.0
-    absent = sum(word.weight(events_in_view) for word in words if not word.events)
+    total = sum(word.compute_inverse_frequency(events_in_view) for word in words) or 1.0
+    absent = sum(
+        word.compute_inverse_frequency(events_in_view) for word in words if not word.events
+    )
     return AnswerabilityFeatures(
         cosine=highest_cosine,
         words_absent=absent / total,

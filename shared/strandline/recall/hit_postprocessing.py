@@ -15,7 +15,7 @@ from strandline.log.read import to_event_out
 from strandline.log.store import Event
 from strandline.recall import store
 from strandline.recall.relevance import ScoredEvent
-from strandline.recall.schemas import Hit, RecallRequest, SimilarEvents
+from strandline.recall.schemas import Hit, HitNearDuplicates, RecallRequest
 
 BYTES_PER_TOKEN = 4
 """A token counts as four bytes of UTF-8, regardless of the model's tokenizer."""
@@ -34,7 +34,7 @@ class _EventId:
     event_id: UUID
 
 
-def list_cited_events(
+def list_transitively_cited_event_ids(
     access: TenantDb,
     seeds: Sequence[tuple[UUID, float]],
     exclude_ids: Sequence[UUID],
@@ -92,11 +92,11 @@ _LATER = "later"
 """The reason given for an event that may have changed what the next hit states."""
 
 
-def make_similar(event_ids: Sequence[UUID]) -> SimilarEvents | None:
+def make_hit_near_duplicates(event_ids: Sequence[UUID]) -> HitNearDuplicates | None:
     """The near-duplicates of a hit, newest first; None if it has none."""
     if not event_ids:
         return None
-    return SimilarEvents(count=len(event_ids), event_ids=list(event_ids[:_MAX_SIMILAR]))
+    return HitNearDuplicates(count=len(event_ids), event_ids=list(event_ids[:_MAX_SIMILAR]))
 
 
 def make_unscored_hit(event: Event, request: RecallRequest, why: Sequence[str]) -> Hit:
@@ -118,7 +118,7 @@ def make_unscored_hit(event: Event, request: RecallRequest, why: Sequence[str]) 
     )
 
 
-def make_edge_hits(
+def make_hits_of_cited_events(
     events: Mapping[UUID, Event],
     event_ids: Iterable[UUID],
     found_hits: Iterable[Hit],
@@ -133,7 +133,7 @@ def make_edge_hits(
     ]
 
 
-def join_later(
+def put_superseding_events_before_hits(
     access: TenantDb, found_hits: Sequence[Hit], edge_hits: Sequence[Hit], request: RecallRequest
 ) -> list[Hit]:
     """The found hits, at most `limit`, each directly after the event, found or not, that may have
@@ -156,7 +156,7 @@ def join_later(
     places = {hit.event_id: place for place, hit in enumerate(hits)}
     hit_by_id = {hit.event_id: hit for hit in hits}
     if missing := set(later.values()) - places.keys():
-        for event in store.read_hits(access, sorted(missing)).values():
+        for event in store.read_visible_events(access, sorted(missing)).values():
             hit = make_unscored_hit(event, request, ())
             hit_by_id[event.event_id] = hit.model_copy(
                 update={"superseded_by": changed_by.get(event.event_id)}
@@ -188,10 +188,10 @@ def find_cited_events(
     seeds = [(event.candidate.event_id, event.relevance) for event in best[:_MAX_SEEDS]]
     if exclude_ids is None:
         exclude_ids = [event.candidate.event_id for event in best]
-    return list_cited_events(access, seeds, exclude_ids, filters, expand)
+    return list_transitively_cited_event_ids(access, seeds, exclude_ids, filters, expand)
 
 
-class FittingHits(NamedTuple):
+class HitsWithinBudget(NamedTuple):
     """The hits of a budget."""
 
     hits: Sequence[Hit]
@@ -201,12 +201,12 @@ class FittingHits(NamedTuple):
     """Whether the only hit is cut to fit."""
 
 
-def fit_to_budget(hits: Sequence[Hit], max_tokens: int | None) -> FittingHits:
+def fit_to_budget(hits: Sequence[Hit], max_tokens: int | None) -> HitsWithinBudget:
     """The hits whose texts fit the budget, in their order; a hit that does not fit is left out. If
     none fits, the first one is cut to fit: an empty answer would say that nothing is stored. A
     token is four bytes of UTF-8, rounded up."""
     if max_tokens is None:
-        return FittingHits(hits, 0)
+        return HitsWithinBudget(hits, 0)
     fitting: list[Hit] = []
     tokens_left = max_tokens
     for hit in hits:
@@ -215,26 +215,28 @@ def fit_to_budget(hits: Sequence[Hit], max_tokens: int | None) -> FittingHits:
             fitting.append(hit)
             tokens_left -= tokens
     if fitting or not hits:
-        return FittingHits(fitting, len(hits) - len(fitting))
+        return HitsWithinBudget(fitting, len(hits) - len(fitting))
     room = max_tokens * BYTES_PER_TOKEN - len("…".encode())
     beginning = (hits[0].text or "").encode()[:room].decode(errors="ignore")
     best = hits[0].model_copy(update={"text": f"{beginning}…"})
-    return FittingHits([best], len(hits) - 1, is_cut=True)
+    return HitsWithinBudget([best], len(hits) - 1, is_cut=True)
 
 
-def sort_by_time(
+def sort_cited_first_then_by_time(
     hits: Sequence[Hit],
     cited_ids: Callable[[UUID], Iterable[UUID]],
-    place_of: Callable[[UUID], LogPlace],
+    get_log_place: Callable[[UUID], LogPlace],
 ) -> list[Hit]:
     """Sort the hits so that none comes before one that it cites, and otherwise oldest first by when
     they happened. Those of one time are in the order of the log: a question before its answer."""
 
     def sort_key(hit: Hit) -> tuple[datetime, LogPlace, UUID]:
-        return hit.occurred_at, place_of(hit.event_id), hit.event_id
+        return hit.occurred_at, get_log_place(hit.event_id), hit.event_id
 
     hit_by_id = {hit.event_id: hit for hit in hits}
-    waits_for = {hit.event_id: _keep_hits(cited_ids(hit.event_id), hit_by_id) for hit in hits}
+    waits_for = {
+        hit.event_id: _select_ids_of_hits(cited_ids(hit.event_id), hit_by_id) for hit in hits
+    }
     waiting: dict[UUID, list[UUID]] = {}
     for event_id, dependencies in waits_for.items():
         for cited_id in dependencies:
@@ -252,22 +254,24 @@ def sort_by_time(
     return result
 
 
-def _keep_hits(event_ids: Iterable[UUID], hit_by_id: Mapping[UUID, Hit]) -> set[UUID]:
+def _select_ids_of_hits(event_ids: Iterable[UUID], hit_by_id: Mapping[UUID, Hit]) -> set[UUID]:
     return {event_id for event_id in event_ids if event_id in hit_by_id}
 
 
-def sort_read_hits(hits: Sequence[Hit], events: Mapping[UUID, Event]) -> list[Hit]:
-    """Sort hits by time, as `sort_by_time`, where `events` are those that were read. An event that
-    was not read is a later statement, and comes last."""
+def sort_hits_cited_first_then_by_time(
+    hits: Sequence[Hit], events: Mapping[UUID, Event]
+) -> list[Hit]:
+    """As `sort_cited_first_then_by_time`, where `events` are those that were read. An event that was
+    not read is a later statement, and comes last."""
 
     def list_cited(event_id: UUID) -> list[UUID]:
         edges = events[event_id].edges if event_id in events else ()
         return [UUID(edge["event_id"]) for edge in edges]
 
-    def place_of(event_id: UUID) -> LogPlace:
+    def get_log_place(event_id: UUID) -> LogPlace:
         if event_id not in events:
             return datetime.max.replace(tzinfo=UTC), event_id, 0
         event = events[event_id]
         return event.recorded_at, event.scope_id, event.seq
 
-    return sort_by_time(hits, list_cited, place_of)
+    return sort_cited_first_then_by_time(hits, list_cited, get_log_place)

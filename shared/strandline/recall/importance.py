@@ -32,7 +32,7 @@ that answers from one of any other matter."""
 _DAY = timedelta(days=1)
 
 
-class RankingSignals(NamedTuple):
+class ExtraRankingSignals(NamedTuple):
     """The quantities that weights apply to, in addition to the score."""
 
     recency: float
@@ -40,19 +40,19 @@ class RankingSignals(NamedTuple):
     sona: float | None = None
     """How much the event belongs to the requested sona; None if none was requested."""
 
-    def to_features(self) -> dict[str, float]:
+    def to_values_by_name(self) -> dict[str, float]:
         """The known quantities, by name."""
         return {name: value for name, value in self._asdict().items() if value is not None}
 
 
-class SonaInSpace(NamedTuple):
+class SonaInEmbeddingSpace(NamedTuple):
     """A sona, in the embedding space that is searched."""
 
     sona_id: UUID
     space: str
 
 
-def compute_importance(uses: Iterable[tuple[int, float]]) -> float:
+def compute_importance_from_daily_use(uses: Iterable[tuple[int, float]]) -> float:
     """0..1: the exponentially weighted moving average (Roberts, "Control Chart Tests Based on
     Geometric Moving Averages", 1959) of an event's daily use over the last 30 days. `uses` are
     pairs of days ago, from 0, and the use on that day, 0..1; each day occurs at most once. A day
@@ -69,14 +69,14 @@ def compute_recency(age: timedelta, importance: float) -> float:
     return exp(-max(0.0, age / _DAY) / (RECENCY_DAYS * (1 + SLOWING * importance)))
 
 
-def rerank(
+def rerank_by_weights(
     access: TenantDb,
     events: Sequence[ScoredEvent],
     weights: RecallWeights | None,
     asked_at: datetime,
     now: datetime,
-    sona: SonaInSpace | None = None,
-) -> tuple[list[ScoredEvent], Mapping[UUID, RankingSignals]]:
+    sona: SonaInEmbeddingSpace | None = None,
+) -> tuple[list[ScoredEvent], Mapping[UUID, ExtraRankingSignals]]:
     """Order the events, best first, by their score plus the weighted recency, importance and
     belonging to `sona`, and return the quantities used. Without weights, the events are returned
     unchanged. `asked_at` is the question's time, from which the age of events is measured; the age
@@ -85,27 +85,27 @@ def rerank(
     if weights is None or not (weights.recency or weights.importance or sona):
         return list(events), {}
     places = [(event.candidate.event_id, event.candidate.scope_id) for event in events]
-    uses = store_importance.read_uses(access, places, now, WINDOW_DAYS)
+    uses = store_importance.read_daily_event_uses(access, places, now, WINDOW_DAYS)
     belonging: Mapping[UUID, float] = {}
     if sona:
-        belonging = store_sonas.read_affinities(access, sona.sona_id, places, sona.space)
-    traits: dict[UUID, RankingSignals] = {}
+        belonging = store_sonas.read_event_sona_affinities(access, sona.sona_id, places, sona.space)
+    traits: dict[UUID, ExtraRankingSignals] = {}
     for event in events:
         event_id = event.candidate.event_id
-        importance = compute_importance(uses.get(event_id, ()))
+        importance = compute_importance_from_daily_use(uses.get(event_id, ()))
         recency = compute_recency(asked_at - event.candidate.said_at, importance)
         belongs = round(belonging.get(event_id, 0.0), 6) if sona else None
-        traits[event_id] = RankingSignals(round(recency, 6), round(importance, 6), belongs)
+        traits[event_id] = ExtraRankingSignals(round(recency, 6), round(importance, 6), belongs)
 
-    def weighted_score(event: ScoredEvent) -> float:
+    def compute_weighted_score(event: ScoredEvent) -> float:
         recency, importance, belongs = traits[event.candidate.event_id]
         extra = weights.recency * recency + weights.importance * importance
         return event.score + WEIGHT_DEVIATIONS * (extra + weights.sona * (belongs or 0.0))
 
-    return sorted(events, key=weighted_score, reverse=True), traits
+    return sorted(events, key=compute_weighted_score, reverse=True), traits
 
 
-def fold_answers(
+def fold_answers_into_event_uses(
     access: TenantDb,
     now: datetime,
     limit: int,
@@ -116,13 +116,15 @@ def fold_answers(
     `fold_more` folds further results of these answers in the same transaction. Returns how many
     answers. The result does not depend on the order or on the division into batches."""
     with access.transaction():
-        answers = store_importance.fold_answers(access, now, limit)
+        answers = store_importance.fold_answers_into_event_uses(access, now, limit)
         if fold_more and answers:
             fold_more(access, answers)
     return len(answers)
 
 
-def prune_uses(access: TenantDb, now: datetime, limit: int) -> int:
+def delete_expired_event_uses(access: TenantDb, now: datetime, limit: int) -> int:
     """Remove at most `limit` uses that no longer count. Returns how many."""
     with access.transaction():
-        return store_importance.prune_uses(access, now - timedelta(days=WINDOW_DAYS), limit)
+        return store_importance.delete_event_uses_before(
+            access, now - timedelta(days=WINDOW_DAYS), limit
+        )

@@ -8,7 +8,7 @@ from datetime import date, datetime
 from uuid import UUID
 
 from strandline.db.database import TenantDb
-from strandline.recall.features import Candidate, QuestionWord
+from strandline.recall.features import CandidateEvent, QuestionWord
 from strandline.recall.relevance import ScoredEvent
 
 _MAX_BYTES = 1_000_000
@@ -49,7 +49,7 @@ _RELATIVE_DAY = re.compile(
 
 
 @dataclass(frozen=True)
-class FoldedEvents:
+class DeduplicatedEvents:
     """Scored events, of which near-duplicates share one place."""
 
     events: Sequence[ScoredEvent]
@@ -57,34 +57,34 @@ class FoldedEvents:
     the place and with the relevance of the best."""
     similar: Mapping[UUID, Sequence[UUID]] = field(default_factory=dict[UUID, Sequence[UUID]])
     """The near-duplicates of those that have any, newest first, by id."""
-    rest: Sequence[ScoredEvent] = ()
+    duplicates: Sequence[ScoredEvent] = ()
     """The near-duplicates, in their order."""
 
-    def list_events(self, *, with_rest: bool) -> list[ScoredEvent]:
+    def list_events(self, *, with_duplicates: bool) -> list[ScoredEvent]:
         """The events of an answer; the near-duplicates stand last, where they are asked for."""
-        return [*self.events, *(self.rest if with_rest else ())]
+        return [*self.events, *(self.duplicates if with_duplicates else ())]
 
     @property
-    def hidden_ids(self) -> set[UUID]:
+    def duplicate_ids(self) -> set[UUID]:
         """The ids of the near-duplicates."""
-        return {event.candidate.event_id for event in self.rest}
+        return {event.candidate.event_id for event in self.duplicates}
 
 
 @dataclass(frozen=True)
-class _TextRow:
+class _EventTextRow:
     event_id: UUID
     content: str
 
 
-def fold_near_duplicates(
+def collapse_near_duplicates(
     access: TenantDb,
     events: Sequence[ScoredEvent],
     words: Sequence[QuestionWord],
     question: str,
     limit: int,
-) -> FoldedEvents:
-    """Fold the near-duplicates of scored events, best first, of which `limit` are shown. Texts are
-    read only if one of these may have a near-duplicate, in one statement.
+) -> DeduplicatedEvents:
+    """Put near-duplicates of scored events in one place, best first; `limit` events are shown. Texts
+    are read only if one of these may have a near-duplicate, in one statement.
 
     What one speaker wrote is near-duplicate if it is equal but for upper case, white space and
     punctuation; what an agent or a tool wrote, also if it is equal but for numbers, times and ids.
@@ -93,7 +93,7 @@ def fold_near_duplicates(
     """
     numbers = sum(1 << n for n, word in enumerate(words) if _DIGIT.search(word.text))
     if not _may_have_duplicates(events, numbers, limit):
-        return FoldedEvents(events)
+        return DeduplicatedEvents(events)
     asks_number, asks_time = _ASKS_NUMBER.search(question), _ASKS_TIME.search(question)
     texts = _read_texts(access, events)
     groups: dict[object, list[ScoredEvent]] = defaultdict(list)
@@ -101,25 +101,29 @@ def fold_near_duplicates(
         candidate = event.candidate
         text = texts.get(candidate.event_id)
         keeps_numbers = bool(asks_number or (asks_time and text and _TIME.search(text)))
-        key = text and make_text_key(
+        key = text and make_near_duplicate_key(
             text, candidate.author, candidate.said_on, keeps_numbers=keeps_numbers
         )
-        groups[(_kind_of(event, numbers), key) if key else candidate.event_id].append(event)
+        groups[
+            (_get_traits_shared_by_duplicates(event, numbers), key) if key else candidate.event_id
+        ].append(event)
     leaders: list[ScoredEvent] = []
     similar: dict[UUID, Sequence[UUID]] = {}
     for group in groups.values():
-        newest_first = sorted(group, key=_age_of, reverse=True)
+        newest_first = sorted(group, key=_get_time_and_id, reverse=True)
         newest, others = newest_first[0], newest_first[1:]
         best = max(group, key=lambda event: event.score)
         leaders.append(newest._replace(score=best.score, relevance=best.relevance))
         if others:
             similar[newest.candidate.event_id] = [event.candidate.event_id for event in others]
-    hidden_ids = {event_id for ids in similar.values() for event_id in ids}
-    rest = [event for event in events if event.candidate.event_id in hidden_ids]
-    return FoldedEvents(leaders, similar, rest)
+    duplicate_ids = {event_id for ids in similar.values() for event_id in ids}
+    duplicates = [event for event in events if event.candidate.event_id in duplicate_ids]
+    return DeduplicatedEvents(leaders, similar, duplicates)
 
 
-def make_text_key(text: str, author: str | None, said_on: date, *, keeps_numbers: bool) -> str:
+def make_near_duplicate_key(
+    text: str, author: str | None, said_on: date, *, keeps_numbers: bool
+) -> str:
     """What near-duplicates have in common, empty if a text has none. `author` is `agent`, `tool`
     or None for a person; `keeps_numbers` keeps an agent's numbers apart, as a person's are."""
     if author == "tool" or (author == "agent" and not keeps_numbers):
@@ -138,18 +142,18 @@ def make_text_key(text: str, author: str | None, said_on: date, *, keeps_numbers
 def _may_have_duplicates(events: Sequence[ScoredEvent], numbers: int, limit: int) -> bool:
     """Whether one of the first events has the kind, about the size and about the cosine of another
     one. That costs no statement."""
-    by_kind: dict[object, list[Candidate]] = defaultdict(list)
+    by_kind: dict[object, list[CandidateEvent]] = defaultdict(list)
     for event in events:
         if event.candidate.text_bytes:
-            by_kind[_kind_of(event, numbers)].append(event.candidate)
+            by_kind[_get_traits_shared_by_duplicates(event, numbers)].append(event.candidate)
     return any(
-        _is_near(event.candidate, other)
+        _are_similar_in_size_and_cosine(event.candidate, other)
         for event in events[:limit]
-        for other in by_kind[_kind_of(event, numbers)]
+        for other in by_kind[_get_traits_shared_by_duplicates(event, numbers)]
     )
 
 
-def _kind_of(event: ScoredEvent, numbers: int) -> tuple[object, ...]:
+def _get_traits_shared_by_duplicates(event: ScoredEvent, numbers: int) -> tuple[object, ...]:
     """What near-duplicates agree in besides their text: who speaks, which numbers of the question
     they hold, and how they match its dates."""
     candidate = event.candidate
@@ -162,7 +166,7 @@ def _kind_of(event: ScoredEvent, numbers: int) -> tuple[object, ...]:
     )
 
 
-def _is_near(one: Candidate, other: Candidate) -> bool:
+def _are_similar_in_size_and_cosine(one: CandidateEvent, other: CandidateEvent) -> bool:
     if one is other:
         return False
     if abs(one.text_bytes - other.text_bytes) > _SIZE_BYTES + _SIZE_SHARE * one.text_bytes:
@@ -174,7 +178,7 @@ def _is_near(one: Candidate, other: Candidate) -> bool:
     return abs(one.cosine - other.cosine) <= _COSINE_DISTANCE
 
 
-def _age_of(event: ScoredEvent) -> tuple[datetime, UUID]:
+def _get_time_and_id(event: ScoredEvent) -> tuple[datetime, UUID]:
     return event.candidate.said_at, event.candidate.event_id
 
 
@@ -189,7 +193,7 @@ def _read_texts(access: TenantDb, events: Sequence[ScoredEvent]) -> Mapping[UUID
         if event.candidate.text_bytes:
             event_ids.append(event.candidate.event_id)
     rows = access.fetch(
-        _TextRow,
+        _EventTextRow,
         """
         select e.event_id, e.content
         from unnest(%(event_ids)s::uuid[]) wanted (event_id)

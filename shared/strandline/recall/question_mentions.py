@@ -71,14 +71,14 @@ _UNIT_DAYS = {"day": 1, "week": 7, "month": 30, "year": 365}
 
 
 @dataclass(frozen=True)
-class CalendarDate:
+class PartialDate:
     """A date as a question names it. Parts that it omits match any value."""
 
     year: int | None
     month: int | None
     day: int | None
 
-    def match(self, moment: date) -> float:
+    def score_match(self, moment: date) -> float:
         """1 if the moment's month, or year, matches the date, and 2 if its day matches, too."""
         for part, actual in ((self.year, moment.year), (self.month, moment.month)):
             if part is not None and part != actual:
@@ -87,48 +87,48 @@ class CalendarDate:
             return 1.0
         return 2.0 if self.day == moment.day else 0.0 if self.year and not self.month else 1.0
 
-    def latest_period(self, today: date) -> "Period":
+    def resolve_to_latest_range(self, today: date) -> "DateRange":
         """Its days; without a year, the latest ones that have begun. Raises ValueError if no such
         day exists."""
         if self.year is not None:
-            return self._in_year(self.year)
+            return self._to_range_in_year(self.year)
         for year in range(today.year, max(0, today.year - 9), -1):
             try:
-                period = self._in_year(year)
+                period = self._to_range_in_year(year)
             except ValueError:  # 29 February
                 continue
             if period.first <= today:
                 return period
         raise ValueError("no such day")
 
-    def _in_year(self, year: int) -> "Period":
+    def _to_range_in_year(self, year: int) -> "DateRange":
         first = date(year, self.month or 1, self.day or 1)
         if self.day:
-            return Period(first, first)
+            return DateRange(first, first)
         month = self.month or 12
-        return Period(first, date(year, month, calendar.monthrange(year, month)[1]))
+        return DateRange(first, date(year, month, calendar.monthrange(year, month)[1]))
 
 
 @dataclass(frozen=True)
-class Period:
+class DateRange:
     """A period between two days, both inclusive."""
 
     first: date
     last: date
 
-    def match(self, moment: date) -> float:
+    def score_match(self, moment: date) -> float:
         """1 if the moment is inside, else 0."""
         return float(self.first <= moment <= self.last)
 
 
-def read_times(text: str, today: date) -> list[CalendarDate | Period]:
+def parse_dates_and_periods(text: str, today: date) -> list[PartialDate | DateRange]:
     """The times that a question names, relative to the day on which it is asked."""
-    times: list[CalendarDate | Period] = []
+    times: list[PartialDate | DateRange] = []
     for form in _FORMS:
         for match in form.finditer(text):
             parts = match.groupdict()
             start, end = _find_date_span(match)
-            if not _is_date(match, text, start):
+            if not _is_month_rather_than_word(match, text, start):
                 continue
             name = parts.get("name")
             month = (
@@ -136,18 +136,18 @@ def read_times(text: str, today: date) -> list[CalendarDate | Period]:
                 if name
                 else _parse_optional_int(parts.get("month"))
             )
-            time = CalendarDate(
+            time = PartialDate(
                 _parse_optional_int(parts.get("year")), month, _parse_optional_int(parts.get("day"))
             )
-            times += _apply_relation(time, text[:start], today)
+            times += _apply_before_or_after(time, text[:start], today)
             # a day's month is not once more a whole month
             text = text[:start] + _READ * (end - start) + text[end:]
     for match in _RELATIVE.finditer(text):
         try:
-            period = _read_relative_period(match, today)
+            period = _parse_relative_date_range(match, today)
         except (OverflowError, ValueError):  # before the first year, or after the last
             continue
-        times += _apply_relation(period, text[: match.start()], today)
+        times += _apply_before_or_after(period, text[: match.start()], today)
     return times
 
 
@@ -158,7 +158,7 @@ def _find_date_span(match: re.Match[str]) -> tuple[int, int]:
     return min(map(match.start, groups)), max(map(match.end, groups))
 
 
-def _is_date(match: re.Match[str], text: str, start: int) -> bool:
+def _is_month_rather_than_word(match: re.Match[str], text: str, start: int) -> bool:
     """Whether a month that is also a common word is a month here: because of a capital inside a
     sentence, the words before it, other parts of a date, or, with a day, its place at the end of a
     phrase."""
@@ -178,9 +178,9 @@ def _parse_optional_int(text: str | None) -> int | None:
     return int(text) if text else None
 
 
-def _apply_relation(
-    time: CalendarDate | Period, before: str, today: date
-) -> Iterator[CalendarDate | Period]:
+def _apply_before_or_after(
+    time: PartialDate | DateRange, before: str, today: date
+) -> Iterator[PartialDate | DateRange]:
     """The time that is meant, with words before it like "before" or "two weeks after" applied, if
     there are any. Empty if the calendar does not have that time."""
     relation = _RELATION.search(before[-_RELATION_CHARS:])
@@ -188,86 +188,90 @@ def _apply_relation(
         yield time
         return
     try:
-        period = time if isinstance(time, Period) else time.latest_period(today)
-        yield _move(relation, period)
+        period = time if isinstance(time, DateRange) else time.resolve_to_latest_range(today)
+        yield _to_range_before_or_after(relation, period)
     except (OverflowError, ValueError):
         return
 
 
-def _move(relation: re.Match[str], period: Period) -> Period:
+def _to_range_before_or_after(relation: re.Match[str], period: DateRange) -> DateRange:
     is_before = relation["relation"].lower() == "before"
     if not relation["unit"]:
         one = timedelta(days=1)
         if is_before:
-            return Period(date.min, period.first - one)
-        return Period(period.last + one, date.max)
+            return DateRange(date.min, period.first - one)
+        return DateRange(period.last + one, date.max)
     days = _UNIT_DAYS[relation["unit"].lower()]
     sign, start = (-1, period.first) if is_before else (1, period.last)
     if relation["count"]:
-        day = start + timedelta(days=sign * days * _to_count(relation["count"]))
-        return _around(day, days)
+        day = start + timedelta(days=sign * days * _parse_count_word(relation["count"]))
+        return _make_range_around_day(day, days)
     ends = sorted((start + timedelta(days=sign), start + timedelta(days=sign * days)))
-    return Period(*ends)
+    return DateRange(*ends)
 
 
-def _to_count(text: str) -> int:
+def _parse_count_word(text: str) -> int:
     return _NUMBERS.get(text.lower()) or int(text)
 
 
-def _around(day: date, unit_days: int) -> Period:
+def _make_range_around_day(day: date, unit_days: int) -> DateRange:
     slack = timedelta(days=unit_days // 2)
-    return Period(day - slack, day + slack)
+    return DateRange(day - slack, day + slack)
 
 
-def _read_relative_period(match: re.Match[str], today: date) -> Period:
+def _parse_relative_date_range(match: re.Match[str], today: date) -> DateRange:
     if match["day"]:
         day = today - timedelta(days=match["day"].lower() == "yesterday")
-        return Period(day, day)
+        return DateRange(day, day)
     if match["unit"]:
         days = _UNIT_DAYS[match["unit"].lower()]
-        return _around(today - timedelta(days=_to_count(match["count"]) * days), days)
-    return _last(match["period"].lower(), today)
+        return _make_range_around_day(
+            today - timedelta(days=_parse_count_word(match["count"]) * days), days
+        )
+    return _compute_range_of_last_period(match["period"].lower(), today)
 
 
-def _last(period: str, today: date) -> Period:
+def _compute_range_of_last_period(period: str, today: date) -> DateRange:
     """The latest such period that is over, or, for a season, that has begun."""
     if period == "week":
         monday = today - timedelta(days=today.weekday())
-        return Period(monday - timedelta(days=7), monday - timedelta(days=1))
+        return DateRange(monday - timedelta(days=7), monday - timedelta(days=1))
     if period == "month":
         end = today.replace(day=1) - timedelta(days=1)
-        return Period(end.replace(day=1), end)
+        return DateRange(end.replace(day=1), end)
     if period == "year":
-        return Period(date(today.year - 1, 1, 1), date(today.year - 1, 12, 31))
+        return DateRange(date(today.year - 1, 1, 1), date(today.year - 1, 12, 31))
     month = _SEASONS[period]
     year = today.year if today.month >= month else today.year - 1
     start = date(year, month, 1)
-    return Period(start, start + timedelta(days=91))
+    return DateRange(start, start + timedelta(days=91))
 
 
 @dataclass(frozen=True)
-class QuestionMentions:
+class QuestionNamesAndDates:
     """A question, parsed once for all candidates."""
 
     names: frozenset[str]
     """The words written as names, in lower case."""
-    times: Sequence[CalendarDate | Period]
+    times: Sequence[PartialDate | DateRange]
 
-    def match_time(self, day: date) -> float:
+    def score_day_match(self, day: date) -> float:
         """How well a day fits the times that the question names: 0 to 2."""
-        return max((time.match(day) for time in self.times), default=0.0)
+        return max((time.score_match(day) for time in self.times), default=0.0)
 
-    def named(self, names: Collection[str]) -> frozenset[str]:
+    def select_mentioned_names(self, names: Collection[str]) -> frozenset[str]:
         """Those of the names (in lower case) that the question contains."""
         return self.names.intersection(names)
 
 
-def read_question(text: str, today: date) -> QuestionMentions:
+def parse_names_and_dates(text: str, today: date) -> QuestionNamesAndDates:
     """Read a question, given the day on which it is asked."""
-    return QuestionMentions(names=_read_names(text), times=read_times(text, today))
+    return QuestionNamesAndDates(
+        names=_extract_names(text), times=parse_dates_and_periods(text, today)
+    )
 
 
-def _read_names(text: str) -> frozenset[str]:
+def _extract_names(text: str) -> frozenset[str]:
     """The words written as names: with a capital that does not merely begin a sentence, as
     `user:name`, or in a script without letter case. Text all in capitals contains no recognisable
     names."""

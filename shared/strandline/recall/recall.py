@@ -24,16 +24,20 @@ from strandline.recall.hit_postprocessing import (
     EDGE,
     find_cited_events,
     fit_to_budget,
-    join_later,
-    make_edge_hits,
-    make_similar,
-    sort_read_hits,
+    make_hit_near_duplicates,
+    make_hits_of_cited_events,
+    put_superseding_events_before_hits,
+    sort_hits_cited_first_then_by_time,
 )
-from strandline.recall.importance import RankingSignals, SonaInSpace, rerank
-from strandline.recall.near_duplicates import fold_near_duplicates
-from strandline.recall.question_mentions import read_question
-from strandline.recall.relevance import Calibration, Ranking, ScoredEvent, rank
-from strandline.recall.schemas import Hit, Piece, RecallAnswer, RecallRequest
+from strandline.recall.importance import (
+    ExtraRankingSignals,
+    SonaInEmbeddingSpace,
+    rerank_by_weights,
+)
+from strandline.recall.near_duplicates import collapse_near_duplicates
+from strandline.recall.question_mentions import parse_names_and_dates
+from strandline.recall.relevance import Calibration, RankedEvents, ScoredEvent, rank_candidates
+from strandline.recall.schemas import Hit, PayloadTextRange, RecallAnswer, RecallRequest
 from strandline.recall.store import CandidateRow
 
 _MAX_USED_HITS = 10
@@ -47,7 +51,7 @@ _EMBEDDING_POOL = ThreadPoolExecutor(max_workers=4, thread_name_prefix="query-ve
 class SearchResult:
     """The result of a search."""
 
-    ranking: Ranking
+    ranking: RankedEvents
     candidates: Mapping[UUID, CandidateRow]
     words: Sequence[QuestionWord]
     result: SnapshotRead[CandidateRow]
@@ -62,17 +66,17 @@ class SearchResult:
     deployment's, else the calibrated one. 0 without a query vector or a calibration."""
 
     @property
-    def not_yet_embedded(self) -> int:
+    def unembedded_event_count(self) -> int:
         """How many of the newest events have no vector yet."""
         return sum(row.is_fresh for row in self.result.rows)
 
     @property
-    def known(self) -> float | None:
+    def answer_probability(self) -> float | None:
         """The probability that there is an answer; None in an embedding space without a
         calibration."""
-        return round(self.ranking.known, 4) if self.calibration.is_calibrated else None
+        return round(self.ranking.answer_probability, 4) if self.calibration.is_calibrated else None
 
-    def to_probability(self, relevance: float) -> float | None:
+    def round_calibrated_relevance(self, relevance: float) -> float | None:
         """A relevance as shown in answers; None in an embedding space without a calibration."""
         return round(relevance, 4) if self.calibration.is_calibrated else None
 
@@ -81,14 +85,14 @@ class SearchResult:
         is_ignored = bool(min_relevance) and not self.calibration.is_calibrated
         return self.degraded + (["not_calibrated"] if is_ignored else [])
 
-    def select(self, min_relevance: float | None) -> list[ScoredEvent]:
+    def select_relevant_events(self, min_relevance: float | None) -> list[ScoredEvent]:
         """Select the events to answer with, best first: those with at least this relevance; by
         default all, or none if the question probably has no answer. An event without a vector that
         contains a word of the question is kept, because its relevance is uncertain. Without a
         calibration, no event is left out."""
         events = self.ranking.events
         if min_relevance is None:
-            floor = math.inf if self.ranking.known < self.min_known else 0.0
+            floor = math.inf if self.ranking.answer_probability < self.min_known else 0.0
         else:
             floor = min_relevance
         if floor == 0 or not self.calibration.is_calibrated:
@@ -148,7 +152,7 @@ def search_with_vector(
     may run in a `snapshot_transaction`."""
     vector, degradations = query_vector
     space = embedder.space if vector else None
-    result = store.search_candidates(
+    result = store.search_candidate_events(
         access,
         question=question,
         vector=vector,
@@ -159,13 +163,13 @@ def search_with_vector(
     )
     head = next((row for row in result.rows if row.events_in_view is not None), None)
     rows = [row for row in result.rows if row.event_id not in exclude]
-    words, calibration = _to_words(head), calibration_for(space)
-    parsed_question = read_question(question, (head and head.today) or now.date())
+    words, calibration = _to_question_words(head), calibration_for(space)
+    parsed_question = parse_names_and_dates(question, (head and head.today) or now.date())
     events_in_view = (head and head.events_in_view) or 0
     searched_count = _count_filter_matches(rows) if filters and vector else None
     sample = (head and head.sampled_cosines) or ()
     return SearchResult(
-        ranking=rank(
+        ranking=rank_candidates(
             parsed_question, words, rows, events_in_view, calibration, searched_count, sample
         ),
         candidates={row.event_id: row for row in rows},
@@ -196,7 +200,7 @@ def _count_filter_matches(rows: Sequence[CandidateRow]) -> int | None:
     return len(rows) if with_vector < indexed_text.CANDIDATES else None
 
 
-def _to_words(head: CandidateRow | None) -> list[QuestionWord]:
+def _to_question_words(head: CandidateRow | None) -> list[QuestionWord]:
     if head is None or not head.words:
         return []
     counts = head.document_counts or [0] * len(head.words)
@@ -225,34 +229,34 @@ def recall(
         filters=request.to_filter(),
         min_known=min_known,
     )
-    relevant = search_result.select(request.min_relevance)
-    sona = SonaInSpace(sona_id, embedder.space) if sona_id else None
-    by_weight, traits = rerank(access, relevant, request.weights, asked_at, now, sona)
+    relevant = search_result.select_relevant_events(request.min_relevance)
+    sona = SonaInEmbeddingSpace(sona_id, embedder.space) if sona_id else None
+    by_weight, traits = rerank_by_weights(access, relevant, request.weights, asked_at, now, sona)
     words, limit = search_result.words, request.limit
-    groups = fold_near_duplicates(access, by_weight, words, request.query, limit)
-    best = groups.list_events(with_rest=request.asks_for_all)[:limit]
+    groups = collapse_near_duplicates(access, by_weight, words, request.query, limit)
+    best = groups.list_events(with_duplicates=request.shows_near_duplicates)[:limit]
     supporting = find_cited_events(access, best, request.to_filter(), request.expand)
-    events = store.read_hits(access, [e.candidate.event_id for e in best] + supporting)
+    events = store.read_visible_events(access, [e.candidate.event_id for e in best] + supporting)
     scored_hits = [
         _to_hit(scored, events, search_result, request, traits, groups.similar)
         for scored in best
         if scored.candidate.event_id in events
     ]
-    edge_hits = make_edge_hits(events, supporting, scored_hits, request)
-    found = join_later(access, scored_hits, edge_hits, request)
+    edge_hits = make_hits_of_cited_events(events, supporting, scored_hits, request)
+    found = put_superseding_events_before_hits(access, scored_hits, edge_hits, request)
     fitting = fit_to_budget(found, request.max_tokens)
     hits = fit_to_page(fitting.hits)
     is_cut = len(hits) < len(fitting.hits)
     if request.order == "time":
-        hits = sort_read_hits(hits, events)
+        hits = sort_hits_cited_first_then_by_time(hits, events)
     return RecallAnswer(
-        known=search_result.known,
+        known=search_result.answer_probability,
         hits=hits,
         did_not_fit=fitting.left_out,
         degraded=search_result.list_degradations(request.min_relevance)
         + (["cut_by_size"] if is_cut else [])
         + (["cut_by_budget"] if fitting.is_cut else []),
-        not_yet_embedded=search_result.not_yet_embedded,
+        not_yet_embedded=search_result.unembedded_event_count,
         read_token=make_read_token(access, search_result.result, search_result.space),
     )
 
@@ -280,17 +284,17 @@ def _to_hit(
     events: Mapping[UUID, Event],
     search_result: SearchResult,
     request: RecallRequest,
-    traits: Mapping[UUID, RankingSignals],
+    traits: Mapping[UUID, ExtraRankingSignals],
     similar: Mapping[UUID, Sequence[UUID]],
 ) -> Hit:
     event = events[scored_event.candidate.event_id]
     row = search_result.candidates[event.event_id]
     features = scored_event.features._asdict()
     if event.event_id in traits:
-        features |= traits[event.event_id].to_features()
+        features |= traits[event.event_id].to_values_by_name()
     piece = None
     if event.blob_cid and row.start_char is not None and row.end_char:  # 0: only its name matched
-        piece = Piece(start_char=row.start_char, end_char=row.end_char)
+        piece = PayloadTextRange(start_char=row.start_char, end_char=row.end_char)
     return Hit(
         event_id=event.event_id,
         source_event_key=event.source_event_key,
@@ -299,12 +303,12 @@ def _to_hit(
         text=event.content,
         name=event.file_name,
         piece=piece,
-        relevance=search_result.to_probability(scored_event.relevance),
+        relevance=search_result.round_calibrated_relevance(scored_event.relevance),
         why=_list_match_reasons(scored_event, search_result.words),
         superseded_by=None,
         features=features if request.explain else None,
         event=to_event_out(event) if request.include == "full" else None,
-        similar=make_similar(similar.get(event.event_id, ())),
+        similar=make_hit_near_duplicates(similar.get(event.event_id, ())),
     )
 
 
@@ -312,10 +316,10 @@ def _list_match_reasons(event: ScoredEvent, words: Sequence[QuestionWord]) -> li
     """The question's words that an event holds, rarest first, and `meaning` if it is similar."""
     matches = [word for n, word in enumerate(words) if event.candidate.word_bits >> n & 1]
     rarest_first = [word.text for word in sorted(matches, key=lambda word: word.events)]
-    return rarest_first + (["meaning"] if event.is_similar else [])
+    return rarest_first + (["meaning"] if event.is_similar_to_question else [])
 
 
-def record_use(access: TenantDb, answer: RecallAnswer, now: datetime) -> bool:
+def record_use_of_hits(access: TenantDb, answer: RecallAnswer, now: datetime) -> bool:
     """Record that an answer contained these events, which keeps their chains warm. A failure here
     does not affect the answer, which is already built. Returns False if nothing was recorded."""
     own_hits = [hit for hit in answer.hits if hit.why != list(EDGE)]

@@ -11,16 +11,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from strandline.recall.cosine_scale import CosineScale, measure_scale
+from strandline.recall.cosine_scale import CosineDistribution, estimate_cosine_distribution
 from strandline.recall.features import (
-    Candidate,
-    Features,
+    CandidateEvent,
+    EventScoreFeatures,
     QuestionWord,
     compute_answerability_features,
-    compute_features,
-    find_highest_cosine,
+    compute_score_features,
+    find_highest_standardized_cosine,
 )
-from strandline.recall.question_mentions import QuestionMentions
+from strandline.recall.question_mentions import QuestionNamesAndDates
 
 _SIMILAR_DEVIATIONS = 1.5
 """The minimum cosine, in deviations, for describing an event as similar in meaning."""
@@ -40,9 +40,9 @@ class LogisticCurve(NamedTuple):
 class Calibration(NamedTuple):
     """The weights and curves for one embedding space."""
 
-    features: Features
+    features: EventScoreFeatures
     """The weight of each feature in an event's score."""
-    usual: CosineScale
+    usual: CosineDistribution
     """The mean and deviation of the space's cosines, for views of few events."""
     cosine_by_words: float
     """The assumed cosine, in deviations, of an event without a vector that contains all words of
@@ -62,41 +62,41 @@ class Calibration(NamedTuple):
 class ScoredEvent(NamedTuple):
     """A candidate with its score and the features behind it."""
 
-    candidate: Candidate
-    features: Features
+    candidate: CandidateEvent
+    features: EventScoreFeatures
     score: float
     relevance: float
 
     @property
-    def is_similar(self) -> bool:
+    def is_similar_to_question(self) -> bool:
         """Whether its vector is similar to the question's, in any embedding space."""
         return self.candidate.cosine is not None and self.features.cosine >= _SIMILAR_DEVIATIONS
 
 
 @dataclass(frozen=True)
-class Ranking:
+class RankedEvents:
     """The candidates, best first, and the probability that any of them answers the question."""
 
-    known: float
+    answer_probability: float
     events: Sequence[ScoredEvent]
 
 
-def rank(
-    question: QuestionMentions,
+def rank_candidates(
+    question: QuestionNamesAndDates,
     words: Sequence[QuestionWord],
-    candidates: Sequence[Candidate],
+    candidates: Sequence[CandidateEvent],
     events_in_view: int,
     calibration: Calibration,
     events_searched: int | None = None,
     sampled_cosines: Sequence[float] = (),
-) -> Ranking:
+) -> RankedEvents:
     """Score the candidates and sort them, best first; ties go to the newer event. `events_searched`
     is the number of events that pass the filters; None: all visible ones. `sampled_cosines` are
     those of the question with a sample of the events in view."""
     if not candidates:
-        return Ranking(0.0, ())
-    scale = measure_scale(sampled_cosines, calibration.usual)
-    features = compute_features(
+        return RankedEvents(0.0, ())
+    scale = estimate_cosine_distribution(sampled_cosines, calibration.usual)
+    features = compute_score_features(
         question, words, candidates, events_in_view, scale, calibration.cosine_by_words
     )
     scored = sorted(
@@ -109,13 +109,13 @@ def rank(
     scores, order = [item[0] for item in scored], [item[2] for item in scored]
     answer = compute_answerability_features(
         [features[n] for n in order],
-        find_highest_cosine(candidates, features, calibration.usual),
+        find_highest_standardized_cosine(candidates, features, calibration.usual),
         words,
         events_in_view,
         events_in_view if events_searched is None else events_searched,
     )
     known, relevance = calibration.known.logit(answer), calibration.relevance.logit
-    return Ranking(
+    return RankedEvents(
         _sigmoid(known),
         [
             ScoredEvent(

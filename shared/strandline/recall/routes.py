@@ -19,16 +19,16 @@ from strandline.log.append_state import AppendResult
 from strandline.log.event_draft import EventDraft, RecalledLinks
 from strandline.log.schemas_append import MAX_EDGES, EdgeIn
 from strandline.log.store_scopes import has_scope_in_view
-from strandline.recall.recall import SearchResult, recall, record_use, search
+from strandline.recall.recall import SearchResult, recall, record_use_of_hits, search
 from strandline.recall.relevance import ScoredEvent
 from strandline.recall.schemas import (
+    InsertLinkOptions,
     InsertReceipt,
     InsertRequest,
-    LinkOptions,
     RecallAnswer,
     RecallRequest,
 )
-from strandline.recall.sona_lookup import require_sona
+from strandline.recall.sona_lookup import require_sona_by_id_or_name
 from strandline.schemas import ParticipantsQuery, check_storable, validate
 
 _QUESTION_CHARS = 8000
@@ -46,7 +46,9 @@ def post_recall(request: Request) -> Response:
     embedder, timeout = request.resources.embedder, settings.query_vector_seconds
     threshold = thresholds_for(embedder.space, settings.tuning).merge
     sona_id = (
-        require_sona(access, embedder, body.sona, min_cosine=threshold, timeout=timeout)
+        require_sona_by_id_or_name(
+            access, embedder, body.sona, min_cosine=threshold, timeout=timeout
+        )
         if body.sona
         else None
     )
@@ -55,7 +57,7 @@ def post_recall(request: Request) -> Response:
     )
     if not response.hits and not has_scope_in_view(access):
         response.degraded.append("no_scope_in_view")
-    is_recorded = record_use(access, response, now)
+    is_recorded = record_use_of_hits(access, response, now)
     request.metrics |= {
         "SearchHits": len(response.hits),
         "RecallsDegraded": int(bool(response.degraded)),
@@ -68,7 +70,7 @@ def make_link_finder(
     database: Database,
     embedder: Embedder,
     tenant: str,
-    options: LinkOptions,
+    options: InsertLinkOptions,
     *,
     vector_timeout: float,
     min_known: float | None,
@@ -81,7 +83,7 @@ def make_link_finder(
     def find_links(draft: EventDraft) -> RecalledLinks:
         links = RecalledLinks(options.model_dump(mode="json"))
         room = min(options.limit, MAX_EDGES) - len(draft.request.edges)
-        text = _make_question(draft)
+        text = _choose_search_text(draft)
         if room < 1 or not text:
             return links
         # Every reader of the new event must see what it cites, no matter who writes it.
@@ -96,7 +98,11 @@ def make_link_finder(
             min_known=min_known,
         )
         own_ids = {edge.event_id for edge in draft.request.edges}
-        events = (e for e in _select(result, options) if e.candidate.event_id not in own_ids)
+        events = (
+            e
+            for e in _select_events_to_link(result, options)
+            if e.candidate.event_id not in own_ids
+        )
         edges = [
             EdgeIn(event_id=event.candidate.event_id, weight=round(event.relevance, 4))
             for event in islice(events, room)
@@ -106,7 +112,7 @@ def make_link_finder(
     return find_links
 
 
-def _make_question(draft: EventDraft) -> str:
+def _choose_search_text(draft: EventDraft) -> str:
     """The text to search for; for a payload, its file name and the beginning of its text."""
     if draft.text is not None:
         return draft.text[:_QUESTION_CHARS].strip()
@@ -115,15 +121,15 @@ def _make_question(draft: EventDraft) -> str:
     return "\n".join(filter(None, parts))[:_QUESTION_CHARS].strip()
 
 
-def _select(search: SearchResult, options: LinkOptions) -> list[ScoredEvent]:
+def _select_events_to_link(search: SearchResult, options: InsertLinkOptions) -> list[ScoredEvent]:
     """Select the events to cite, best first. Edges are permanent, so, unlike in an answer, events
     that neither share a word with the text nor are similar to it are left out: a degraded search,
     or one that finds very new events, may return such events."""
     floor = options.min_relevance or 0.0
     return [
         event
-        for event in search.select(options.min_relevance)
-        if event.relevance >= floor and (event.candidate.word_bits or event.is_similar)
+        for event in search.select_relevant_events(options.min_relevance)
+        if event.relevance >= floor and (event.candidate.word_bits or event.is_similar_to_question)
     ]
 
 
@@ -163,14 +169,14 @@ def post_insert(request: Request) -> Response:
         "LinksFound": len(links[-1].edges) if result.is_new else 0,
         "RecallsDegraded": int(bool(links[-1].degraded)),
     }
-    return _respond(request, result)
+    return _respond_with_stored_receipt(request, result)
 
 
 def _is_edge_not_found(error: StrandlineError | None) -> bool:
     return error is not None and error.details.get("reason") == "edge_not_found"
 
 
-def _respond(request: Request, result: AppendResult) -> Response:
+def _respond_with_stored_receipt(request: Request, result: AppendResult) -> Response:
     """The response with the stored receipt, so that a replay gets the same response."""
     assert result.receipt is not None, "refused results are raised"
     row = store_links_and_sources.read_links(request.connect_writer(), result.receipt.event_id)

@@ -33,7 +33,7 @@ class RecallWeights(RequestModel):
     cosine similarity of the event and the sona's centroid."""
 
 
-class PointInTime(RequestModel):
+class QuestionTime(RequestModel):
     """When a question is asked, and for which time."""
 
     now: Moment | None = None
@@ -46,7 +46,7 @@ class PointInTime(RequestModel):
     `now`."""
 
     @model_validator(mode="after")
-    def _check_as_of(self) -> Self:
+    def _require_as_of_before_now(self) -> Self:
         if self.as_of and self.now and self.as_of > self.now:
             raise ValueError("as_of must not be after now: that is when the question is asked")
         return self
@@ -55,7 +55,7 @@ class PointInTime(RequestModel):
         """The time at which the question is asked; by default `as_of`, else `clock`."""
         return self.now or self.as_of or clock
 
-    def to_period(self) -> Mapping[str, object]:
+    def to_as_of_filter(self) -> Mapping[str, object]:
         """The filter that leaves out what happened after `as_of`."""
         if self.as_of is None or self.as_of == LAST_MOMENT:
             return {}
@@ -63,7 +63,7 @@ class PointInTime(RequestModel):
         return {"until": (self.as_of + timedelta(microseconds=1)).isoformat()}
 
 
-class RecallRequest(PointInTime, Filters):
+class RecallRequest(QuestionTime, Filters):
     """A question to search memory for."""
 
     query: str = Field(min_length=1, max_length=8000)
@@ -100,7 +100,7 @@ class RecallRequest(PointInTime, Filters):
     """`full`: each hit includes the whole event."""
 
     @model_validator(mode="after")
-    def _check_since(self) -> Self:
+    def _require_since_before_as_of(self) -> Self:
         if self.as_of and self.since and self.since > self.as_of:
             raise ValueError("since must not be after as_of: what happened after it is left out")
         return self
@@ -112,25 +112,25 @@ class RecallRequest(PointInTime, Filters):
 
     def to_filter(self) -> Mapping[str, object]:
         """The filters that are set, and what `as_of` leaves out, as one filter."""
-        period = self.to_period()
+        period = self.to_as_of_filter()
         is_narrower = self.until and self.as_of and self.until <= self.as_of
         return {**super().to_filter(), **({} if is_narrower else period)}
 
     @property
-    def asks_for_all(self) -> bool:
+    def shows_near_duplicates(self) -> bool:
         """Whether near-duplicates are hits of their own: with a filter, and where no relevance is
         too low."""
         return self.min_relevance == 0 or self.has_filters
 
 
-class Piece(ResponseModel):
+class PayloadTextRange(ResponseModel):
     """A range of characters of a payload's text; `end_char` is exclusive."""
 
     start_char: int
     end_char: int
 
 
-class SimilarEvents(ResponseModel):
+class HitNearDuplicates(ResponseModel):
     """The near-duplicates of a hit: older events of the same speaker whose text is equal but for
     upper case, white space and punctuation, or, of an agent or a tool, for numbers, times and
     ids."""
@@ -153,7 +153,7 @@ class Hit(ResponseModel):
     """Its text; null if the text is stored as a payload."""
     name: str | None
     """The payload's file name."""
-    piece: Piece | None
+    piece: PayloadTextRange | None
     """The part of a payload's text that matched; null if only its file name matched."""
     relevance: float | None
     """The probability that the event answers the question, 0 to 1, comparable between questions.
@@ -172,7 +172,7 @@ class Hit(ResponseModel):
     to 1, and, with a `sona`, how much it belongs to the sona. docs/recall.md describes each."""
     event: EventOut | None
     """The whole event, with `include`: `full`."""
-    similar: SimilarEvents | None
+    similar: HitNearDuplicates | None
     """The near-duplicates among the events that were found, which share the place of this one, the
     newest; null if there are none. They are hits of their own, after the others, with a filter and
     with a `min_relevance` of 0."""
@@ -202,7 +202,7 @@ class RecallAnswer(ResponseModel):
     space. It is not a credential."""
 
 
-class LinkOptions(RequestModel):
+class InsertLinkOptions(RequestModel):
     """How an event is linked to the events that are already stored."""
 
     limit: int = Field(default=5, ge=1, le=MAX_LINKS, strict=True)
@@ -216,7 +216,7 @@ class LinkOptions(RequestModel):
 class InsertRequest(AppendRequest):
     """An event to append, linked to stored events that its participants can see."""
 
-    recall: LinkOptions = Field(default_factory=LinkOptions)
+    recall: InsertLinkOptions = Field(default_factory=InsertLinkOptions)
 
 
 class InsertReceipt(Receipt):

@@ -16,7 +16,7 @@ from strandline.log import indexed_text
 from strandline.log.fulltext_words import to_question_text
 from strandline.log.store import MAX_LISTED_SCOPES, Event
 from strandline.recall.cosine_scale import SAMPLED_EVENTS
-from strandline.recall.features import WINDOW, Candidate
+from strandline.recall.features import WINDOW, CandidateEvent
 
 _MAX_WORDS = 60
 """The maximum number of words of a question that are searched for: each has one bit of a bigint."""
@@ -26,7 +26,7 @@ vectors are found by their bit codes."""
 
 
 @dataclass(slots=True)
-class CandidateRow(Candidate):
+class CandidateRow(CandidateEvent):
     """A candidate. The first row also holds the fields that are common to all candidates."""
 
     start_char: int | None
@@ -47,7 +47,7 @@ class CandidateRow(Candidate):
     """The day of `now` in the tenant's time zone."""
 
 
-def search_candidates(
+def search_candidate_events(
     access: TenantDb,
     *,
     question: str,
@@ -234,14 +234,14 @@ def search_candidates(
     )
 
 
-def read_hits(access: TenantDb, event_ids: Sequence[UUID]) -> Mapping[UUID, Event]:
+def read_visible_events(access: TenantDb, event_ids: Sequence[UUID]) -> Mapping[UUID, Event]:
     """Read those of these events that are visible, by id."""
-    query = make_hits_query(event_ids)
+    query = make_visible_events_query(event_ids)
     rows = access.fetch(query.row_type, query.statement, query.params)
     return {row.event_id: row for row in rows}
 
 
-def make_hits_query(event_ids: Sequence[UUID]) -> RowQuery[Event]:
+def make_visible_events_query(event_ids: Sequence[UUID]) -> RowQuery[Event]:
     """The query for those of these events that are visible."""
     return RowQuery(
         Event,
@@ -264,10 +264,10 @@ class SessionNeighbour(Event):
     place: int
     """-1: directly before it; 1, 2: the first and second after it."""
     says_nothing: bool
-    """Whether it could answer no question, as `Candidate.says_nothing`."""
+    """Whether it could answer no question, as `CandidateEvent.says_nothing`."""
 
 
-def read_neighbours(
+def read_session_neighbours(
     access: TenantDb, event_ids: Sequence[UUID], with_later: int
 ) -> Sequence[SessionNeighbour]:
     """The event before each of these visible events in its session, for the first `with_later` of

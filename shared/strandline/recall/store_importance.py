@@ -18,20 +18,20 @@ _MIN_IMPACT = 0.01
 
 
 @dataclass(frozen=True)
-class _DailyImpacts:
+class _DailyEventUse:
     event_id: UUID
     days_ago: list[int]
     impacts: list[float]
 
 
-def read_uses(
+def read_daily_event_uses(
     access: TenantDb, events: Sequence[tuple[UUID, UUID]], now: datetime, days: int
 ) -> Mapping[UUID, list[tuple[int, float]]]:
     """How much each of these visible events (given with its scope) was used by recalls for
     participants that include the caller's, on each of the last `days` days: pairs of (days ago,
     0..1). Echoes and their use are ignored."""
     rows = access.fetch(
-        _DailyImpacts,
+        _DailyEventUse,
         """
         with wanted as materialized (
             select w.* from jsonb_to_recordset(%(events)s::jsonb) w (event_id uuid, scope_id uuid)),
@@ -83,7 +83,9 @@ class FoldedAnswer:
     """The events that it used."""
 
 
-def fold_answers(access: TenantDb, now: datetime, limit: int) -> Sequence[FoldedAnswer]:
+def fold_answers_into_event_uses(
+    access: TenantDb, now: datetime, limit: int
+) -> Sequence[FoldedAnswer]:
     """Fold the use of at most `limit` answers, in any order, in a transaction. Returns these
     answers. Concurrent folds take different answers."""
     return access.fetch(
@@ -146,7 +148,7 @@ def fold_answers(access: TenantDb, now: datetime, limit: int) -> Sequence[Folded
     )
 
 
-def prune_uses(access: TenantDb, before: datetime, limit: int) -> int:
+def delete_event_uses_before(access: TenantDb, before: datetime, limit: int) -> int:
     """Remove at most `limit` uses of days before this moment's day. Returns how many."""
     return access.execute(
         """

@@ -15,7 +15,7 @@ class _SonaId:
     sona_id: UUID
 
 
-def resolve_sona_id(access: TenantDb, sona_id: UUID) -> UUID | None:
+def resolve_merged_sona_id(access: TenantDb, sona_id: UUID) -> UUID | None:
     """The writer's sona with this id, or the one that it was merged into; None if there is none."""
     rows = access.fetch(
         _SonaId,
@@ -26,7 +26,7 @@ def resolve_sona_id(access: TenantDb, sona_id: UUID) -> UUID | None:
     return rows[0].sona_id if rows else None
 
 
-def find_by_name(access: TenantDb, name_key: str) -> UUID | None:
+def find_sona_by_name_key(access: TenantDb, name_key: str) -> UUID | None:
     """The writer's sona that has a name with this key; None if there is none."""
     rows = access.fetch(
         _SonaId,
@@ -39,7 +39,7 @@ def find_by_name(access: TenantDb, name_key: str) -> UUID | None:
     return rows[0].sona_id if rows else None
 
 
-def find_nearest_name(
+def find_sona_by_nearest_name(
     access: TenantDb, vector: Sequence[float], space: str, min_cosine: float
 ) -> UUID | None:
     """The writer's sona with the name closest to a vector; None if none has a cosine of at least
@@ -67,19 +67,19 @@ def find_nearest_name(
 
 
 @dataclass(frozen=True)
-class _Affinity:
+class _EventSonaAffinity:
     event_id: UUID
     belonging: float
 
 
-def read_affinities(
+def read_event_sona_affinities(
     access: TenantDb, sona_id: UUID, events: Sequence[tuple[UUID, UUID]], space: str
 ) -> Mapping[UUID, float]:
     """How much each of these visible events (given with its scope) belongs to a sona: 1 if the sona
     was active in it, else the cosine similarity of the event and the sona's centroid over the
     visible events, at least 0."""
     rows = access.fetch(
-        _Affinity,
+        _EventSonaAffinity,
         """
         with sona as materialized (
             select s.sona_id from sonas s

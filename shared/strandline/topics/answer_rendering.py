@@ -24,7 +24,7 @@ from strandline.db.pipeline import RowQuery
 from strandline.errors import Gone, Invalid
 from strandline.log.store import Event
 from strandline.observability import logger
-from strandline.recall.store import make_hits_query
+from strandline.recall.store import make_visible_events_query
 from strandline.sealing import UnsealError
 from strandline.topics import store_references_query, store_repeatable_answers
 from strandline.topics.answer_json import build_tree
@@ -99,7 +99,7 @@ def read_contents(
     if not (nodes or events):
         return AnswerContents({}, {}, participants)
     node_rows, event_rows = access.fetch_pair(
-        store_references_query.make_nodes_query(nodes), make_hits_query(events)
+        store_references_query.make_nodes_query(nodes), make_visible_events_query(events)
     )
     return AnswerContents(
         {row.node_id: row for row in node_rows},

@@ -127,10 +127,10 @@ def _make_manifest(
     return AnswerManifest(
         version=selection.snapshot.version if selection.snapshot else None,
         answered_at=now,
-        known=search.known if search else None,
+        known=search.answer_probability if search else None,
         space=search.space if search else None,
         degraded=tuple(degradations),
-        not_yet_embedded=search.not_yet_embedded if search else 0,
+        not_yet_embedded=search.unembedded_event_count if search else 0,
         walk=selection.walk,
         cut=CutCounts(
             events=len(selection.events) - len(layout.events),

@@ -167,7 +167,7 @@ def _select_non_statements(search: SearchResult, min_relevance: float | None) ->
     candidates = search.candidates
     return [
         event
-        for event in search.select(min_relevance)
+        for event in search.select_relevant_events(min_relevance)
         if not candidates[event.candidate.event_id].is_statement
     ]
 

@@ -19,7 +19,7 @@ from strandline.client.errors import make_error
 from strandline.commands.imports.sending import ImportTally, store_batch
 from strandline.commands.output import explain_error_for_cli
 from strandline.db.database import TenantDb
-from strandline.recall.importance import rerank
+from strandline.recall.importance import rerank_by_weights
 from strandline.recall.schemas import RecallWeights
 from tests.chat_service import ScriptedTasks, use_model
 from tests.strandline.client.conftest import HttpService, client, service
@@ -86,9 +86,9 @@ def test_cli_ask_and_chat_cite_events(run: Run, monkeypatch: pytest.MonkeyPatch)
 
         def record(access: TenantDb, events: Sequence[Any], *rest: Any) -> Any:
             weights.append(rest[0])
-            return rerank(access, events, *rest)
+            return rerank_by_weights(access, events, *rest)
 
-        monkeypatch.setattr("strandline.context.build.rerank", record)
+        monkeypatch.setattr("strandline.context.build.rerank_by_weights", record)
         who = ("--user", "alice", "--agent", "helper", "--sona", "Pilot")
         for verb in ("chat", "ask"):
             assert run(verb, "The buoy?", *who, "--sona-weight", "0.5")[0] == 0

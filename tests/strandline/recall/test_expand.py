@@ -9,7 +9,7 @@ import pytest
 from strandline.chains import store_recalls
 from strandline.db.database import TenantDb
 from strandline.recall import hit_postprocessing
-from strandline.recall.hit_postprocessing import fit_to_budget, sort_by_time
+from strandline.recall.hit_postprocessing import fit_to_budget, sort_cited_first_then_by_time
 from strandline.recall.schemas import Hit
 from tests.mcp_calls import call_tool
 from tests.support import Gateway, ScratchDatabase, Tell
@@ -241,7 +241,7 @@ def test_recall_expand_time_order_ignores_input_order() -> None:
     seqs = {hit.event_id: seq for seq, hit in enumerate(hits)}
 
     def sort(hits: list[Hit]) -> list[Hit]:
-        return sort_by_time(
+        return sort_cited_first_then_by_time(
             hits, lambda n: citations.get(n, ()), lambda n: (recorded_at, scope, seqs[n])
         )
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from strandline.recall.near_duplicates import make_text_key
+from strandline.recall.near_duplicates import make_near_duplicate_key
 from tests.support import Gateway, ScratchDatabase
 
 HERE = Path(__file__).parent
@@ -267,7 +267,7 @@ def test_noise_of_a_small_budget_is_no_empty_answer(gateway: Gateway, key: str) 
 
 def is_near(one: str, other: str, author: str | None, *, keeps_numbers: bool = False) -> bool:
     keys = [
-        make_text_key(text, author, date(2026, 5, day), keeps_numbers=keeps_numbers)
+        make_near_duplicate_key(text, author, date(2026, 5, day), keeps_numbers=keeps_numbers)
         for day, text in enumerate((one, other), 1)
     ]
     return bool(keys[0]) and keys[0] == keys[1]

@@ -4,15 +4,15 @@ from datetime import date
 
 import pytest
 
-from strandline.recall.question_mentions import read_question
+from strandline.recall.question_mentions import parse_names_and_dates
 
 TODAY = date(2026, 6, 10)  # a Wednesday
 
 
 def fit(question: str, *days: str) -> list[float]:
     """How well days fit the times that a question names."""
-    request = read_question(question, TODAY)
-    return [request.match_time(date.fromisoformat(day)) for day in days]
+    request = parse_names_and_dates(question, TODAY)
+    return [request.score_day_match(date.fromisoformat(day)) for day in days]
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_question_mentions_several_months() -> None:
     ],
 )
 def test_question_mentions_no_time_in_other_words(question: str) -> None:
-    assert read_question(question, TODAY).times == []
+    assert parse_names_and_dates(question, TODAY).times == []
 
 
 @pytest.mark.parametrize(
@@ -129,8 +129,11 @@ def test_question_mentions_no_time_in_other_words(question: str) -> None:
     ],
 )
 def test_question_mentions_name_as_whole_word(question: str, names: set[str]) -> None:
-    request = read_question(question, TODAY)
-    assert request.named({"alice", "bo", "bob", "will", "keel", "田中", "12", "rain"}) == names
+    request = parse_names_and_dates(question, TODAY)
+    assert (
+        request.select_mentioned_names({"alice", "bo", "bob", "will", "keel", "田中", "12", "rain"})
+        == names
+    )
 
 
 @pytest.mark.parametrize("year", [1, 500, 9999])
@@ -143,7 +146,7 @@ def test_question_mentions_name_as_whole_word(question: str, names: set[str]) ->
 )
 def test_question_mentions_survive_calendar_ends(words: str, year: int) -> None:
     for today in (date(year, 1, 1), date(year, 12, 31)):
-        assert len(read_question(f"What happened {words}?", today).times) <= 1
+        assert len(parse_names_and_dates(f"What happened {words}?", today).times) <= 1
 
 
 @pytest.mark.parametrize(
@@ -156,4 +159,4 @@ def test_question_mentions_survive_impossible_date(question: str) -> None:
 
 def test_question_mentions_are_read_in_linear_time() -> None:
     for text in ("May 3 before ", "in March, ", "\ue000 , ", "Will ", "a week before ", "1 of "):
-        assert len(read_question(text * (8000 // len(text)), TODAY).times) <= 8000
+        assert len(parse_names_and_dates(text * (8000 // len(text)), TODAY).times) <= 8000

@@ -17,7 +17,7 @@ from psycopg.rows import class_row
 from strandline.db.database import Caller, Database
 from strandline.log import indexed_text
 from strandline.recall.features import WINDOW, QuestionWord
-from strandline.recall.store import CandidateRow, search_candidates
+from strandline.recall.store import CandidateRow, search_candidate_events
 from tests.prove.large_tenant import (
     COMMON,
     DIMENSIONS,
@@ -129,7 +129,7 @@ def count_words(rows: Sequence[Row], words: int) -> list[int]:
 def expected(view: Sequence[Row], counts: Sequence[int], narrowing: Narrowing) -> RowsById:
     """The candidates by words, vectors and freshness, from every row in view, of which so many hold
     each word."""
-    weights = [QuestionWord("", count).weight(len(view)) for count in counts]
+    weights = [QuestionWord("", count).compute_inverse_frequency(len(view)) for count in counts]
     ids = [row for row in view if passing(row, narrowing)]
 
     def weight(row: Row) -> float:
@@ -218,7 +218,7 @@ def differing(base: ScratchDatabase, filters: int = FILTERS, seed: int = 5) -> I
             view = in_view(everything, viewer)
             counts = count_words(view, len(words[0]))
             for narrowing in [{}, *(some_filter(chance, everything) for _ in range(filters))]:
-                result = search_candidates(
+                result = search_candidate_events(
                     access,
                     question=question,
                     vector=VECTOR,

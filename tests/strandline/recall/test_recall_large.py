@@ -16,7 +16,7 @@ from strandline.embeddings.embedder import ENGLISH_DIMENSIONS
 from strandline.log import indexed_text
 from strandline.recall import store
 from strandline.recall.cosine_scale import SAMPLED_EVENTS
-from strandline.recall.store import CandidateRow, search_candidates
+from strandline.recall.store import CandidateRow, search_candidate_events
 from tests.bench.growth_data import AGENT, SPACE, Row, SyntheticTenant, load_tenant, make_tenant
 from tests.support import ScratchDatabase
 
@@ -78,7 +78,7 @@ def is_erased(n: int) -> bool:
 
 
 def _find(access: TenantDb, question: str, vector: Row | None = None) -> Sequence[CandidateRow]:
-    return search_candidates(
+    return search_candidate_events(
         access,
         question=question,
         vector=None if vector is None else vector.tolist(),

@@ -10,7 +10,7 @@ import pytest
 from strandline.config import get_settings
 from strandline.db.database import Caller
 from strandline.embeddings.embedder import Embedder
-from strandline.recall.store import search_candidates
+from strandline.recall.store import search_candidate_events
 from strandline.resources import Resources
 from tests.chains import add_chain
 from tests.saved_rows import SavedFixture
@@ -225,7 +225,7 @@ def test_recall_threshold_filter_keeps_word_counts(
     access = gateway.database.connect_as(Caller("acme", (ALICE,)))
     vector = embedder.embed([KNOWN_QUESTION], timeout=60)[0]
     for filters, contents in (({}, 4), ({"session_id": "t"}, 1), ({"session_id": "none"}, 0)):
-        rows = search_candidates(
+        rows = search_candidate_events(
             access,
             question=KNOWN_QUESTION,
             vector=vector,

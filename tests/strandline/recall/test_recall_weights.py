@@ -12,7 +12,7 @@ import pytest
 from strandline.chains import fold_recalls_into_heat
 from strandline.db.database import Caller, TenantDb
 from strandline.embeddings.embedder import ENGLISH_DIMENSIONS
-from strandline.recall.importance import fold_answers, prune_uses
+from strandline.recall.importance import delete_expired_event_uses, fold_answers_into_event_uses
 from strandline.tuning import DEFAULTS
 from tests.support import Gateway, ScratchDatabase, Tell
 
@@ -67,7 +67,7 @@ def recall(gateway: Gateway, key: str, *who: str, **more: object) -> Any:
 
 
 def fold(access: TenantDb) -> None:
-    while fold_answers(access, datetime.now(UTC), 100):
+    while fold_answers_into_event_uses(access, datetime.now(UTC), 100):
         pass
 
 
@@ -215,11 +215,14 @@ def test_recall_weights_use_counts_daily_and_fades(
         importance = importances(gateway, key)[lamp]
         assert importance == pytest.approx(expected * ONCE_TODAY, abs=1e-6)
     now = datetime.now(UTC)
-    assert prune_uses(access, now, 10) == 0
+    assert delete_expired_event_uses(access, now, 10) == 0
     scratch_db.rows("update event_uses set day = (now() at time zone 'UTC')::date - 31")
     connection = gateway.database.connection()
     assert fold_recalls_into_heat.list_due_tenants(connection, DEFAULTS, now)
-    assert (prune_uses(access, now, 1), prune_uses(access, now, 10)) == (1, 1)
+    assert (
+        delete_expired_event_uses(access, now, 1),
+        delete_expired_event_uses(access, now, 10),
+    ) == (1, 1)
     assert scratch_db.rows("select from event_uses") == []
 
 
@@ -313,7 +316,7 @@ def test_recall_weights_use_can_be_refolded(
     for _ in range(4):
         scratch_db.rows("delete from event_uses")
         scratch_db.rows("update recall_answers set folded_at = null")
-        while fold_answers(access, datetime.now(UTC), chance.randint(1, 3)):
+        while fold_answers_into_event_uses(access, datetime.now(UTC), chance.randint(1, 3)):
             pass
         folds.append(scratch_db.rows(dump))
         fold(access)

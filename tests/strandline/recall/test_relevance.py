@@ -10,25 +10,27 @@ from uuid import UUID
 import pytest
 
 from strandline.recall.calibrations import WITHOUT_VECTOR, calibration_for
-from strandline.recall.cosine_scale import CosineScale
+from strandline.recall.cosine_scale import CosineDistribution
 from strandline.recall.features import (
-    Candidate,
-    Features,
+    CandidateEvent,
+    EventScoreFeatures,
     QuestionWord,
-    compute_features,
+    compute_score_features,
 )
-from strandline.recall.question_mentions import read_question
-from strandline.recall.relevance import Calibration, Ranking, rank
+from strandline.recall.question_mentions import parse_names_and_dates
+from strandline.recall.relevance import Calibration, RankedEvents, rank_candidates
 
 NOW = datetime(2026, 6, 10, tzinfo=UTC)
 SHIPPED = calibration_for("minilm-l6-v2-int8/384")
 WORDS = [QuestionWord("buoy", 1), QuestionWord("red", 40)]
-RAW = CosineScale(0.0, 1.0)
+RAW = CosineDistribution(0.0, 1.0)
 """On it, a cosine counts as it is."""
 
 
-def candidate(seq: int, bits: int = 0, cosine: float | None = 0.1, **more: object) -> Candidate:
-    plain = Candidate(
+def candidate(
+    seq: int, bits: int = 0, cosine: float | None = 0.1, **more: object
+) -> CandidateEvent:
+    plain = CandidateEvent(
         event_id=UUID(int=seq),
         scope_id=UUID(int=1),
         session_id="s",
@@ -49,20 +51,22 @@ def candidate(seq: int, bits: int = 0, cosine: float | None = 0.1, **more: objec
 
 
 def order(
-    candidates: Sequence[Candidate],
+    candidates: Sequence[CandidateEvent],
     question: str = "Where is it?",
     calibration: Calibration = SHIPPED,
-) -> Ranking:
-    return rank(read_question(question, NOW.date()), WORDS, candidates, 100, calibration)
+) -> RankedEvents:
+    return rank_candidates(
+        parse_names_and_dates(question, NOW.date()), WORDS, candidates, 100, calibration
+    )
 
 
 def shares() -> list[float]:
     """Of both words, of all that is asked for."""
-    weights = [word.weight(100) for word in WORDS]
+    weights = [word.compute_inverse_frequency(100) for word in WORDS]
     return [weight / sum(weights) for weight in weights]
 
 
-def best(ranking: Ranking) -> int:
+def best(ranking: RankedEvents) -> int:
     return ranking.events[0].candidate.seq
 
 
@@ -90,7 +94,7 @@ def test_relevance_keeps_meaning_over_incidental_word() -> None:
     ],
 )
 def test_relevance_features_raise_or_lower_rank(
-    better: Candidate, worse: Candidate, question: str
+    better: CandidateEvent, worse: CandidateEvent, question: str
 ) -> None:
     assert best(order([better, worse], question)) == 20
     assert best(order([worse, better], question)) == 20
@@ -104,9 +108,11 @@ def test_relevance_scales_cosines_by_view() -> None:
         candidate(n, 0b01, None if cosine is None else 0.8 + cosine / 4)
         for n, cosine in enumerate(cosines)
     ]
-    question = read_question("buoy", NOW.date())
-    expected = compute_features(question, WORDS, wide, 100, CosineScale(0.1, 0.1), 4.0)
-    features = compute_features(question, WORDS, narrow, 100, CosineScale(0.825, 0.025), 4.0)
+    question = parse_names_and_dates("buoy", NOW.date())
+    expected = compute_score_features(question, WORDS, wide, 100, CosineDistribution(0.1, 0.1), 4.0)
+    features = compute_score_features(
+        question, WORDS, narrow, 100, CosineDistribution(0.825, 0.025), 4.0
+    )
     for one, other in zip(features, expected, strict=True):
         assert one == pytest.approx(other)
     assert expected[1].cosine == pytest.approx(3.0)
@@ -115,17 +121,19 @@ def test_relevance_scales_cosines_by_view() -> None:
 
 def test_relevance_features_ignore_other_candidates() -> None:
     """The scale is the view's: whatever else is found, a cosine stays what it is."""
-    question = read_question("buoy", NOW.date())
+    question = parse_names_and_dates("buoy", NOW.date())
     few = [candidate(10, cosine=0.5), candidate(30, cosine=0.2)]
     near = [candidate(100 + 10 * n, cosine=0.9) for n in range(50)]
-    scale = CosineScale(0.1, 0.12)
-    alone = compute_features(question, WORDS, few, 100, scale, 4.0)
-    assert compute_features(question, WORDS, [*few, *near], 100, scale, 4.0)[:2] == alone
+    scale = CosineDistribution(0.1, 0.12)
+    alone = compute_score_features(question, WORDS, few, 100, scale, 4.0)
+    assert compute_score_features(question, WORDS, [*few, *near], 100, scale, 4.0)[:2] == alone
 
 
 def test_relevance_tells_agent_and_tool_text_apart() -> None:
     rows = [candidate(10), candidate(30, author="agent"), candidate(50, author="tool")]
-    features = compute_features(read_question("a", NOW.date()), WORDS, rows, 100, RAW, 0.0)
+    features = compute_score_features(
+        parse_names_and_dates("a", NOW.date()), WORDS, rows, 100, RAW, 0.0
+    )
     assert [(f.by_agent, f.by_tool) for f in features] == [(0, 0), (1, 0), (0, 1)]
     for author in ("agent", "tool"):
         ranking = order([candidate(1), candidate(20, author=author)])
@@ -134,7 +142,7 @@ def test_relevance_tells_agent_and_tool_text_apart() -> None:
 
 def test_relevance_discounts_long_neighbours() -> None:
     """60 words of six bytes each are short; of twice as many, half counts."""
-    question = read_question("buoy", NOW.date())
+    question = parse_names_and_dates("buoy", NOW.date())
     middle = candidate(10, 0b01, 0.4, text_bytes=75, question_bytes=30)
     for sizes, damping in (((360, 360), 1.0), ((720, 720), 0.5), ((0, 1440), 0.25), ((0, 0), 1.0)):
         lane = [
@@ -142,7 +150,7 @@ def test_relevance_discounts_long_neighbours() -> None:
             middle,
             candidate(11, 0, 0.6, text_bytes=sizes[1]),
         ]
-        features = compute_features(question, WORDS, lane, 100, RAW, 0.0)[1]
+        features = compute_score_features(question, WORDS, lane, 100, RAW, 0.0)[1]
         assert features.words_nearby == pytest.approx(damping)
         assert features.cosine_before == pytest.approx(0.2 * damping)
         assert features.cosine_after == pytest.approx(0.6 * damping)
@@ -152,7 +160,7 @@ def test_relevance_discounts_long_neighbours() -> None:
         assert features.words == pytest.approx(shares()[0])
         assert features.cosine == 0.4
     far = [candidate(7, text_bytes=9000), middle, candidate(13, text_bytes=9000)]
-    assert compute_features(question, WORDS, far, 100, RAW, 0.0)[1].length == 0.5
+    assert compute_score_features(question, WORDS, far, 100, RAW, 0.0)[1].length == 0.5
 
 
 def test_relevance_ignores_text_length() -> None:
@@ -161,25 +169,27 @@ def test_relevance_ignores_text_length() -> None:
     sizes = (15, 75, 150, 300, 100_000, 0)
     rows = [candidate(10 * n, text_bytes=size) for n, size in enumerate(sizes)]
     rows.append(candidate(99, text_bytes=15, is_statement=True))
-    question = read_question("Where is it?", NOW.date())
-    features = compute_features(question, WORDS, rows, 100, RAW, 0.0)
+    question = parse_names_and_dates("Where is it?", NOW.date())
+    features = compute_score_features(question, WORDS, rows, 100, RAW, 0.0)
     assert [feature.length for feature in features] == [0.1, 0.5, 1.0, 1.0, 1.0, 1.0, 1.0]
 
 
 def test_relevance_words_ignore_question_length() -> None:
     """As shares of the question, so that scores of questions can be compared."""
-    question = read_question("Where is it?", NOW.date())
+    question = parse_names_and_dates("Where is it?", NOW.date())
     for words in (WORDS, [*WORDS, QuestionWord("tide", 3), QuestionWord("low", 90)]):
         everything = candidate(1, (1 << len(words)) - 1)
-        (features,) = compute_features(question, words, [everything], 100, RAW, 0.0)
+        (features,) = compute_score_features(question, words, [everything], 100, RAW, 0.0)
         assert features.words == features.words_nearby == pytest.approx(1.0)
-    (features,) = compute_features(question, [], [candidate(1)], 100, RAW, 0.0)
+    (features,) = compute_score_features(question, [], [candidate(1)], 100, RAW, 0.0)
     assert features.words == 0.0
 
 
 def test_relevance_rises_with_session_neighbours() -> None:
     near = [candidate(10), candidate(11, 0b01), candidate(30), candidate(51, 0b01, session_id="t")]
-    features = compute_features(read_question("buoy", NOW.date()), WORDS, near, 100, RAW, 0.0)
+    features = compute_score_features(
+        parse_names_and_dates("buoy", NOW.date()), WORDS, near, 100, RAW, 0.0
+    )
     rare, _ = shares()
     assert [f.words_nearby for f in features] == [rare, rare, 0.0, rare]
     assert [f.words for f in features] == [0.0, rare, 0.0, rare]
@@ -194,8 +204,8 @@ def test_relevance_ignores_neighbours_of_other_sessions() -> None:
         candidate(11, 0b01, scope_id=UUID(int=2)),
         candidate(15, 0b01),
     ):
-        features = compute_features(
-            read_question("buoy", NOW.date()), WORDS, [alone, other], 100, RAW, 0.0
+        features = compute_score_features(
+            parse_names_and_dates("buoy", NOW.date()), WORDS, [alone, other], 100, RAW, 0.0
         )
         assert features[0].words_nearby == 0.0
 
@@ -207,7 +217,9 @@ def test_relevance_neighbours_go_by_place_in_session() -> None:
         candidate(30, 0b01, place=2, cosine=0.5),
         candidate(31, 0b10, place=9, cosine=0.2),
     ]
-    features = compute_features(read_question("buoy", NOW.date()), WORDS, lane, 100, RAW, 0.0)
+    features = compute_score_features(
+        parse_names_and_dates("buoy", NOW.date()), WORDS, lane, 100, RAW, 0.0
+    )
     rare, common = shares()
     assert [f.words_nearby for f in features] == [rare, rare, common]
     assert features[0].cosine_after == 0.5
@@ -221,13 +233,21 @@ def test_relevance_common_word_is_no_other_speaker() -> None:
         ("What did Keel say?", [0, 1]),
         ("What did Mara say of the keel?", [1, 0]),
     ):
-        features = compute_features(read_question(question, NOW.date()), WORDS, crew, 100, RAW, 0.0)
+        features = compute_score_features(
+            parse_names_and_dates(question, NOW.date()), WORDS, crew, 100, RAW, 0.0
+        )
         assert [f.other_speaker for f in features] == others, question
 
 
 def test_relevance_known_falls_with_searched_events() -> None:
-    only, question = [candidate(1, 0b01, 0.4)], read_question("Where is the buoy?", NOW.date())
-    known_ids = [rank(question, WORDS, only, 900, SHIPPED, n).known for n in (1, 30, 900, None)]
+    only, question = (
+        [candidate(1, 0b01, 0.4)],
+        parse_names_and_dates("Where is the buoy?", NOW.date()),
+    )
+    known_ids = [
+        rank_candidates(question, WORDS, only, 900, SHIPPED, n).answer_probability
+        for n in (1, 30, 900, None)
+    ]
     assert known_ids == sorted(known_ids, reverse=True)
     assert known_ids[2] == known_ids[3]
 
@@ -237,7 +257,7 @@ def test_relevance_ties_go_to_newer_event() -> None:
 
 
 def test_relevance_of_nothing_is_not_known() -> None:
-    assert order([]) == Ranking(0.0, ())
+    assert order([]) == RankedEvents(0.0, ())
 
 
 @pytest.mark.parametrize("calibration", [SHIPPED, WITHOUT_VECTOR])
@@ -254,11 +274,13 @@ def test_relevance_is_probability_falling_with_score(calibration: Calibration) -
         assert scores == sorted(scores, reverse=True)
         assert relevance == sorted(relevance, reverse=True)
         assert 0 <= relevance[-1] <= relevance[0] <= 1
-        assert 0 <= ranking.known <= 1
+        assert 0 <= ranking.answer_probability <= 1
 
 
 def test_relevance_known_rises_with_best_hit() -> None:
-    known_ids = [order([candidate(1, 0b01, cosine)]).known for cosine in (0.0, 0.2, 0.4, 0.6)]
+    known_ids = [
+        order([candidate(1, 0b01, cosine)]).answer_probability for cosine in (0.0, 0.2, 0.4, 0.6)
+    ]
     assert known_ids == sorted(known_ids)
     assert known_ids[-1] - known_ids[0] > 0.2
 
@@ -278,12 +300,16 @@ def test_relevance_without_vector_is_near_by_words() -> None:
 
 
 def test_relevance_of_small_view_keeps_words_rare() -> None:
-    assert QuestionWord("buoy", 1).weight(1) == QuestionWord("buoy", 1).weight(500)
-    assert QuestionWord("buoy", 1).weight(5000) > QuestionWord("buoy", 1).weight(500)
-    assert QuestionWord("buoy", 900).weight(500) > 0, "more pieces than events"
+    assert QuestionWord("buoy", 1).compute_inverse_frequency(1) == QuestionWord(
+        "buoy", 1
+    ).compute_inverse_frequency(500)
+    assert QuestionWord("buoy", 1).compute_inverse_frequency(5000) > QuestionWord(
+        "buoy", 1
+    ).compute_inverse_frequency(500)
+    assert QuestionWord("buoy", 900).compute_inverse_frequency(500) > 0, "more pieces than events"
 
 
 def test_relevance_score_is_weighted_sum() -> None:
     (event,) = order([candidate(1, 0b11, 0.5)]).events
     assert event.score == pytest.approx(math.sumprod(SHIPPED.features, event.features))
-    assert len(event.features) == len(Features._fields)
+    assert len(event.features) == len(EventScoreFeatures._fields)

@@ -14,9 +14,9 @@ from strandline.db.database import Caller, Database
 from strandline.recall.calibrations import calibration_for
 from strandline.recall.cosine_scale import SAMPLED_EVENTS
 from strandline.recall.features import QuestionWord
-from strandline.recall.question_mentions import read_question
-from strandline.recall.relevance import rank
-from strandline.recall.store import CandidateRow, search_candidates
+from strandline.recall.question_mentions import parse_names_and_dates
+from strandline.recall.relevance import rank_candidates
+from strandline.recall.store import CandidateRow, search_candidate_events
 from tests.bench.growth_data import AGENT, SPACE, Row, SyntheticTenant, load_tenant, make_tenant
 from tests.support import ScratchDatabase
 
@@ -52,7 +52,7 @@ class Tenants:
     ) -> Sequence[CandidateRow]:
         """The candidates for a question on behalf of a viewer; the first row holds the sample."""
         with closing(Database(self.base.url)) as database:
-            return search_candidates(
+            return search_candidate_events(
                 database.connect_as(Caller(self.own.name, (viewer,))),
                 question=self.own.texts[3],
                 vector=None if vector is None else vector.tolist(),
@@ -77,8 +77,8 @@ class Tenants:
         """The score of each candidate."""
         rows = self.ask(viewer, vector)
         head = next(row for row in rows if row.events_in_view is not None)
-        ranking = rank(
-            read_question("What is it?", NOW.date()),
+        ranking = rank_candidates(
+            parse_names_and_dates("What is it?", NOW.date()),
             [QuestionWord(word, 5) for word in head.words or []],
             rows,
             head.events_in_view or 0,
