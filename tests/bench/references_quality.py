@@ -21,7 +21,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from strandline.context.lines import format_day
+from strandline.context.lines import format_weekday_and_date
 from strandline.embeddings.local import LocalEmbedder
 from strandline.participants import display_name
 from tests.bench import recall_corpora
@@ -111,7 +111,7 @@ def _text(hit: Mapping[str, Any]) -> str:
 
 
 def _date(hit: Mapping[str, Any]) -> str:
-    return format_day(datetime.fromisoformat(hit["occurred_at"]))
+    return format_weekday_and_date(datetime.fromisoformat(hit["occurred_at"]))
 
 
 def count_tokens(text: str) -> int:

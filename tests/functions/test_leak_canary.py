@@ -32,7 +32,7 @@ from strandline.admin import certificates
 from strandline.aws.blobs import BlobStore
 from strandline.aws.work_queue import WorkQueue
 from strandline.config import get_settings
-from strandline.context.schemas import SearchRequest
+from strandline.context.schemas import ChainSearchRequest
 from strandline.db.database import Caller, Database
 from strandline.embeddings.embedder import Embedder
 from strandline.errors import Invalid, StrandlineError
@@ -212,7 +212,7 @@ WHOLE: Mapping[type[BaseModel], Callable[[Hunt], dict[str, Any]]] = {
         for name, value in _event(hunt).items()
         if name not in ("participants", "session_id", "speaker")
     },
-    SearchRequest: lambda hunt: {"query": hunt.value("query")},
+    ChainSearchRequest: lambda hunt: {"query": hunt.value("query")},
     SonaIn: lambda hunt: {"name": hunt.value("sona")},
     SonaPatch: lambda hunt: {"names": [hunt.value("sona")]},
     AnswerRequest: lambda hunt: {"query": hunt.value("question")},

@@ -6,7 +6,7 @@ from typing import Annotated, Any, cast
 import pytest
 from pydantic import BaseModel, Field
 
-from strandline.context.schemas import ContextQuery, ContextTextRequest, SearchRequest
+from strandline.context.schemas import ChainSearchRequest, ContextTextRequest, SessionContextQuery
 from strandline.errors import Invalid
 from strandline.http.routes_and_responses import Route
 from strandline.log.schemas_append import AppendRequest, EdgeIn
@@ -69,19 +69,19 @@ def test_strict_types_parse_text_by_own_parser(model: type[BaseModel]) -> None:
 
 @pytest.mark.parametrize("value", ["0", "1", "0.25", "5e-1", "-0.0"])
 def test_strict_types_read_number_from_text(value: str) -> None:
-    assert validate(ContextQuery, {"min_relevance": value}).min_relevance == float(value)
+    assert validate(SessionContextQuery, {"min_relevance": value}).min_relevance == float(value)
 
 
 @pytest.mark.parametrize("value", ["", "0_1", " 0.5", "nan", "Infinity", "0x0", "\u0661", "true"])
 def test_strict_types_refuse_other_text_as_number(value: str) -> None:
     with pytest.raises(Invalid, match="min_relevance: must be a number"):
-        validate(ContextQuery, {"min_relevance": value})
+        validate(SessionContextQuery, {"min_relevance": value})
 
 
 @pytest.mark.parametrize("value", ["1.01", "-1", "1e999"])
 def test_strict_types_limit_number_range(value: str) -> None:
     with pytest.raises(Invalid, match="min_relevance: Input should be"):
-        validate(ContextQuery, {"min_relevance": value})
+        validate(SessionContextQuery, {"min_relevance": value})
 
 
 @pytest.mark.parametrize("value", [0, 1, "true", 0.0])
@@ -92,7 +92,7 @@ def test_strict_types_refuse_other_values_as_boolean(value: object) -> None:
 
 @pytest.mark.parametrize("value", ["0.5", True])
 def test_strict_types_refuse_other_values_as_number(value: object) -> None:
-    for body in (RecallRequest, SearchRequest, ContextTextRequest):
+    for body in (RecallRequest, ChainSearchRequest, ContextTextRequest):
         with pytest.raises(Invalid, match="min_relevance: Input should be a valid number"):
             validate(body, {"query": "x", "min_relevance": value})
     assert validate(RecallRequest, {"query": "x", "min_relevance": 1}).min_relevance == 1
@@ -100,7 +100,7 @@ def test_strict_types_refuse_other_values_as_number(value: object) -> None:
 
 def test_strict_types_cover_every_request_type() -> None:
     assert {AppendRequest, RecallRequest} <= {*BODIES}
-    assert ContextQuery in TEXTS
+    assert SessionContextQuery in TEXTS
 
 
 class _Inner(RequestModel):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from strandline.context.fence import sanitize
+from strandline.context.fence import sanitize_to_one_line
 from tests.chat_service import (
     SONAS,
     believe,
@@ -137,10 +137,10 @@ def check_prompt(request: dict[str, Any], case: Case) -> set[str]:
     assert question["text"] == case.message
     assert question["persona"] == case.sona_name
     lines = "\n".join(line for part in block.parts.values() for line in part)
-    assert sanitize(case.text)[:30] in lines
+    assert sanitize_to_one_line(case.text)[:30] in lines
     if "from" in question:  # a chat: the session's latest events
         latest = "\n".join(block.parts["Latest events:"])
-        assert sanitize(f'(a file: "{case.text}')[:40] in latest
+        assert sanitize_to_one_line(f'(a file: "{case.text}')[:40] in latest
         assert "As told: " in latest
     return {heading for heading, part in block.parts.items() if part}
 
@@ -259,7 +259,7 @@ def test_chat_injections_test_detects_text_outside_its_line(
     front: Gateway, provider: ModelServer, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     """Stored text goes into the prompt as it is."""
-    monkeypatch.setattr("strandline.context.lines.sanitize", str)
+    monkeypatch.setattr("strandline.context.lines.sanitize_to_one_line", str)
     key, case = front.key(user=USER), Case(0, KINDS[kind][0])
     case.sona_id = front.call("POST", SONAS, {"name": "Pilot"}, key=key).body["uuid"]
     provider.otherwise = lambda _: says("No.")

@@ -10,32 +10,35 @@ from strandline.chains.slot_decisions import SaidStatement
 from strandline.context import session_context
 from strandline.context.event_arrangement import (
     add_neighbours,
-    arrange_events,
-    find_ended,
-    find_later,
-    get_time,
+    find_outdated_statement_ids,
+    find_statements_changing_events,
+    get_occurred_or_recorded_time,
+    put_events_after_their_changes,
 )
 from strandline.context.event_selection import (
-    SonaAnswerOptions,
-    TextLimits,
-    choose_events,
-    take_enough,
+    AnswerTextOptions,
+    ContextTextOptions,
+    choose_answer_events,
+    take_events_to_fill_budget,
 )
-from strandline.context.event_source_conversion import to_source, to_topic
+from strandline.context.event_source_conversion import to_chain_line_source, to_event_line_source
 from strandline.context.graph_knowledge import find_knowledge
-from strandline.context.layout import Layout, Sources, lay_out
-from strandline.context.lines import KnowledgeSource
+from strandline.context.layout import ContextLineSources, LaidOutText, lay_out_within_budget
+from strandline.context.lines import KnowledgeLineSource
 from strandline.context.schemas import (
     DEFAULT_BUDGET,
     Citation,
-    ContextQuery,
     ContextTextOut,
     ContextTextRequest,
-    CutOut,
+    LeftOutCountsOut,
+    SessionContextQuery,
 )
 from strandline.context.session_context import ChainSearchResult
-from strandline.context.short_term_memory import list_short_term_counts, list_short_term_counts_of
-from strandline.context.used_sources import UsedSources, to_use
+from strandline.context.short_term_memory import (
+    list_short_term_event_counts,
+    list_short_term_event_counts_of_session,
+)
+from strandline.context.used_sources import UsedSources, select_used_sources
 from strandline.db.database import TenantDb
 from strandline.embeddings.embedder import Embedder
 from strandline.errors import Invalid
@@ -65,7 +68,7 @@ def build_context_text(
     tuning: Tuning,
     now: datetime,
     vector_timeout: float,
-    answering: SonaAnswerOptions | None = None,
+    answering: AnswerTextOptions | None = None,
 ) -> tuple[ContextTextOut, UsedSources]:
     """Build the context of everything visible as text, with the short-term memory of `session`, or,
     without a question, of everything visible. Also returns the events and chains that answer the
@@ -83,11 +86,13 @@ def build_context_text(
         )
     recent: Mapping[UUID, int] = {}
     if session or request.query is None:  # the newest events of others rarely help with a question
-        recent = list_short_term_counts_of(access, tuning, now, session=session)
+        recent = list_short_term_event_counts_of_session(access, tuning, now, session=session)
     exclude = answering.exclude if answering else ()
     recent = {event_id: count for event_id, count in recent.items() if event_id not in exclude}
-    matches, knowledge = _find(access, embedder, request, tuning, now, vector_timeout, answering)
-    limits = TextLimits(
+    matches, knowledge = _find_chains_and_knowledge(
+        access, embedder, request, tuning, now, vector_timeout, answering
+    )
+    limits = ContextTextOptions(
         request.min_relevance,
         request.limit,
         request.budget,
@@ -97,18 +102,18 @@ def build_context_text(
         as_of=request.as_of,
         question=request.query or "",
     )
-    return _write_text(access, recent, knowledge, matches, limits)
+    return _compose_context_text(access, recent, knowledge, matches, limits)
 
 
-def _find(
+def _find_chains_and_knowledge(
     access: TenantDb,
     embedder: Embedder,
     request: ContextTextRequest,
     tuning: Tuning,
     now: datetime,
     vector_timeout: float,
-    answering: SonaAnswerOptions | None,
-) -> tuple[ChainSearchResult, Sequence[KnowledgeSource]]:
+    answering: AnswerTextOptions | None,
+) -> tuple[ChainSearchResult, Sequence[KnowledgeLineSource]]:
     """Find the chains and events that answer the question, and what the graph holds about it;
     without a question, the latest chains."""
     if request.query is None:
@@ -127,7 +132,7 @@ def _find(
     chains = session_context.list_relevant_chains(
         access, embedder.space, result, request.min_relevance
     )
-    knowledge: Sequence[KnowledgeSource] = ()
+    knowledge: Sequence[KnowledgeLineSource] = ()
     if request.as_of is None:
         knowledge = find_knowledge(access, tuning, request.query, result.vector, embedder.space)
     else:
@@ -142,61 +147,63 @@ def _find(
     return ChainSearchResult(chains, result, token), knowledge
 
 
-def build_session_text(
-    view: SessionReadContext, embedder: Embedder, query: ContextQuery, vector_timeout: float
+def build_session_context_text(
+    view: SessionReadContext, embedder: Embedder, query: SessionContextQuery, vector_timeout: float
 ) -> tuple[ContextTextOut, UsedSources]:
-    """Build a session's context as text: what `build_context` finds, and the events that answer the
+    """Build a session's context as text: what `build_session_context` finds, and the events that answer the
     question. Also returns the events and chains that answer it."""
-    recent = list_short_term_counts(view, query.limit)
-    matches = session_context.find_chains(view, embedder, query, vector_timeout)
-    knowledge: Sequence[KnowledgeSource] = ()
+    recent = list_short_term_event_counts(view, query.limit)
+    matches = session_context.find_relevant_or_latest_chains(view, embedder, query, vector_timeout)
+    knowledge: Sequence[KnowledgeLineSource] = ()
     if matches.search and query.query is not None and not view.only_session:
         vector = matches.search.vector
         knowledge = find_knowledge(view.access, view.tuning, query.query, vector, embedder.space)
-    limits = TextLimits(query.min_relevance, None, query.budget or DEFAULT_BUDGET)
+    limits = ContextTextOptions(query.min_relevance, None, query.budget or DEFAULT_BUDGET)
     limits = replace(limits, is_one_session=view.only_session, today=view.now)
     limits = replace(limits, question=query.query or "")
-    return _write_text(view.access, recent, knowledge, matches, limits)
+    return _compose_context_text(view.access, recent, knowledge, matches, limits)
 
 
-def _write_text(
+def _compose_context_text(
     access: TenantDb,
     recent: Mapping[UUID, int],
-    knowledge: Sequence[KnowledgeSource],
+    knowledge: Sequence[KnowledgeLineSource],
     matches: ChainSearchResult,
-    request: TextLimits,
+    request: ContextTextOptions,
 ) -> tuple[ContextTextOut, UsedSources]:
     groups, is_weak = DeduplicatedEvents(()), False
     best: Sequence[UUID] = ()
     if matches.search:
-        groups, is_weak = choose_events(access, matches.search, request)
-        best = take_enough(groups.events, matches.search, recent, request.budget)
+        groups, is_weak = choose_answer_events(access, matches.search, request)
+        best = take_events_to_fill_budget(groups.events, matches.search, recent, request.budget)
     relevant, duplicate_ids = groups.events, groups.duplicate_ids
-    shown = best if is_weak else _add_cited(access, relevant, best, request)
-    around = 0 if is_weak else request.neighbourhood_count
+    shown = best if is_weak else _insert_cited_events_after_first(access, relevant, best, request)
+    around = 0 if is_weak else request.count_of_events_with_neighbours
     neighbours = read_session_neighbours(access, best, around) if best else ()
     cited = [event_id for source in matches.chains for event_id in source.event_ids[:1]]
     cited += [event_id for source in knowledge for event_id in source.event_ids[:2]]
-    events = _read_events(access, [*recent, *shown, *cited], neighbours, request.as_of)
+    events = _read_events_until_as_of(access, [*recent, *shown, *cited], neighbours, request.as_of)
     neighbours = [n for n in neighbours if n.event_id in events and n.event_id not in duplicate_ids]
     found_ids = add_neighbours(shown, events, neighbours, around)
     compared_ids = [*recent, *found_ids] if matches.search else []
-    later = _find_later(access, compared_ids, events, request)
+    later = _find_changing_statements(access, compared_ids, events, request)
     found_ids = [*(later[i].event.event_id for i in recent if i in later), *found_ids]
-    event_ids = arrange_events(access, found_ids, events, later)
-    shown_ids = {*recent, *event_ids}.difference(request.exclude)
+    event_ids = put_events_after_their_changes(access, found_ids, events, later)
+    shown_ids = {*recent, *event_ids}.difference(request.excluded_event_ids)
     make_source = partial(
-        to_source,
-        ended=find_ended(access, events.values(), request.as_of),
+        to_event_line_source,
+        ended=find_outdated_statement_ids(access, events.values(), request.as_of),
         later={i: said for i, said in later.items() if said.event.event_id in shown_ids},
         similar=groups.similar,
         notes_late=request.answering is not None,
     )
-    layout = lay_out(
-        Sources(
+    layout = lay_out_within_budget(
+        ContextLineSources(
             recent=[make_source(events[i], count) for i, count in recent.items() if i in events],
-            topics=[to_topic(chain) for chain in matches.chains if chain.event_ids],
-            events=[make_source(events[i]) for i in event_ids if i not in request.exclude],
+            topics=[to_chain_line_source(chain) for chain in matches.chains if chain.event_ids],
+            events=[
+                make_source(events[i]) for i in event_ids if i not in request.excluded_event_ids
+            ],
             is_known=bool(relevant) and not is_weak if matches.search else None,
             more_events=len(relevant) - len(best),
             knowledge=[source for source in knowledge if source.event_ids[0] in events],
@@ -205,12 +212,12 @@ def _write_text(
         ),
         request.budget,
     )
-    answer = _to_answer(layout, matches, events, request.min_relevance)
+    answer = _to_context_response(layout, matches, events, request.min_relevance)
     used = () if is_weak else best
-    return answer, to_use(matches, layout, used) if matches.search else UsedSources()
+    return answer, select_used_sources(matches, layout, used) if matches.search else UsedSources()
 
 
-def _read_events(
+def _read_events_until_as_of(
     access: TenantDb,
     event_ids: Iterable[UUID],
     neighbours: Sequence[SessionNeighbour],
@@ -222,22 +229,30 @@ def _read_events(
     events |= read_visible_events(access, list(dict.fromkeys(event_ids)))
     if as_of is None:
         return events
-    return {i: event for i, event in events.items() if get_time(event) <= as_of}
+    return {
+        i: event for i, event in events.items() if get_occurred_or_recorded_time(event) <= as_of
+    }
 
 
-def _find_later(
-    access: TenantDb, event_ids: Sequence[UUID], events: Mapping[UUID, Event], request: TextLimits
+def _find_changing_statements(
+    access: TenantDb,
+    event_ids: Sequence[UUID],
+    events: Mapping[UUID, Event],
+    request: ContextTextOptions,
 ) -> Mapping[UUID, SaidStatement]:
     """The later statements that may have changed what these events state; of one session, as far as
     they are among the events."""
-    later = find_later(access, event_ids, events, request.as_of)
+    later = find_statements_changing_events(access, event_ids, events, request.as_of)
     if not request.is_one_session:
         return later
     return {i: said for i, said in later.items() if said.event.event_id in events}
 
 
-def _add_cited(
-    access: TenantDb, relevant: Sequence[ScoredEvent], best: Sequence[UUID], request: TextLimits
+def _insert_cited_events_after_first(
+    access: TenantDb,
+    relevant: Sequence[ScoredEvent],
+    best: Sequence[UUID],
+    request: ContextTextOptions,
 ) -> Sequence[UUID]:
     """The best events with those that they cite, which stand after the first, so that a budget that
     does not hold all has room for them."""
@@ -246,15 +261,15 @@ def _add_cited(
     return list(dict.fromkeys([*best[:1], *cited, *best[1:]]))
 
 
-def _to_answer(
-    layout: Layout,
+def _to_context_response(
+    layout: LaidOutText,
     matches: ChainSearchResult,
     events: Mapping[UUID, Event],
     min_relevance: float | None,
 ) -> ContextTextOut:
     return ContextTextOut(
         text=layout.text,
-        tokens=layout.tokens,
+        tokens=layout.token_count,
         known=matches.search.answer_probability if matches.search else None,
         citations=[
             Citation(
@@ -262,7 +277,7 @@ def _to_answer(
             )
             for n, event_id in enumerate(layout.citations, 1)
         ],
-        cut=CutOut.model_validate(layout.cut._asdict()),
+        cut=LeftOutCountsOut.model_validate(layout.cut._asdict()),
         degraded=matches.search.list_degradations(min_relevance) if matches.search else [],
         read_token=matches.read_token,
     )

@@ -22,14 +22,16 @@ _MAX_EVENTS = 50
 """How many of the best events are looked at."""
 
 
-def find_ended(access: TenantDb, events: Iterable[Event], as_of: datetime | None) -> set[UUID]:
+def find_outdated_statement_ids(
+    access: TenantDb, events: Iterable[Event], as_of: datetime | None
+) -> set[UUID]:
     """Those of these events that are statements of facts which hold no longer, now or at
     `as_of`."""
     event_ids = [event.event_id for event in events if event.type == "statement"]
     return list_statements_of_ended_facts(access, event_ids, as_of)
 
 
-def find_later(
+def find_statements_changing_events(
     access: TenantDb,
     event_ids: Sequence[UUID],
     events: Mapping[UUID, Event],
@@ -39,19 +41,21 @@ def find_later(
     these events states, by event."""
     shown = [events[event_id] for event_id in event_ids[:_MAX_EVENTS] if event_id in events]
     texts = [
-        EarlierText(event.event_id, event.speaker, get_time(event), event.content)
+        EarlierText(
+            event.event_id, event.speaker, get_occurred_or_recorded_time(event), event.content
+        )
         for event in shown
         if event.content
     ]
     return find_later_statements(access, texts, as_of)
 
 
-def get_time(event: Event) -> datetime:
+def get_occurred_or_recorded_time(event: Event) -> datetime:
     """When an event happened; if it does not state this, when it was recorded."""
     return event.occurred_at or event.recorded_at
 
 
-def arrange_events(
+def put_events_after_their_changes(
     access: TenantDb,
     event_ids: Sequence[UUID],
     events: dict[UUID, Event],
@@ -60,11 +64,13 @@ def arrange_events(
     """The events in their order of preference, without statements that repeat one before them. Each
     is directly after the one of `later` that may have changed what it states, so that a budget cuts
     off neither alone. Adds such events to `events` if they are missing there."""
-    joined_ids = _join_later(access, event_ids, events, later)
-    return _drop_repeated(joined_ids, events)
+    joined_ids = _insert_changing_statements(access, event_ids, events, later)
+    return _drop_repeated_statements(joined_ids, events)
 
 
-def _drop_repeated(event_ids: Iterable[UUID], events: Mapping[UUID, Event]) -> list[UUID]:
+def _drop_repeated_statements(
+    event_ids: Iterable[UUID], events: Mapping[UUID, Event]
+) -> list[UUID]:
     kept: dict[object, UUID] = {}
     for event_id in event_ids:
         event = events[event_id]
@@ -73,7 +79,7 @@ def _drop_repeated(event_ids: Iterable[UUID], events: Mapping[UUID, Event]) -> l
     return list(kept.values())
 
 
-def _join_later(
+def _insert_changing_statements(
     access: TenantDb,
     event_ids: Sequence[UUID],
     events: dict[UUID, Event],

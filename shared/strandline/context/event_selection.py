@@ -27,7 +27,7 @@ _LINE_BYTES = 20
 
 
 @dataclass(frozen=True)
-class SonaAnswerOptions:
+class AnswerTextOptions:
     """The options of a text that is made for an answer, as opposed to one that a caller
     requests."""
 
@@ -42,14 +42,14 @@ class SonaAnswerOptions:
 
 
 @dataclass(frozen=True)
-class TextLimits:
+class ContextTextOptions:
     """The limits of a text."""
 
     min_relevance: float | None
     limit: int | None
     """The maximum number of events that answer the question."""
     budget: int
-    answering: SonaAnswerOptions | None = None
+    answering: AnswerTextOptions | None = None
     is_one_session: bool = False
     """Whether the text shows the events of one session alone."""
     expand: int = 0
@@ -61,20 +61,20 @@ class TextLimits:
     question: str = ""
 
     @property
-    def exclude(self) -> Collection[UUID]:
+    def excluded_event_ids(self) -> Collection[UUID]:
         """Events that are not shown."""
         return self.answering.exclude if self.answering else ()
 
     @property
-    def neighbourhood_count(self) -> int:
+    def count_of_events_with_neighbours(self) -> int:
         """The number of events that are shown with their neighbours."""
         if self.limit is not None:
             return 0
         return min(self.budget // _TOKENS_PER_NEIGHBOURHOOD, _MAX_NEIGHBOURHOODS)
 
 
-def choose_events(
-    access: TenantDb, search: SearchResult, request: TextLimits
+def choose_answer_events(
+    access: TenantDb, search: SearchResult, request: ContextTextOptions
 ) -> tuple[DeduplicatedEvents, bool]:
     """The events for a question, best first, near-duplicates in one place, and whether they are
     only the nearest ones. Those of a time that the question names come first, also where it is not
@@ -86,7 +86,7 @@ def choose_events(
         events = list(search.ranking.events)
     if not wants_all:
         events = [event for event in events if not event.candidate.says_nothing] or events
-    dated_events = _take_dated(events, search, request.budget)
+    dated_events = _take_events_of_named_date(events, search, request.budget)
     in_order = {event.candidate.event_id: event for event in (*dated_events, *events)}
     events = list(in_order.values())
     weak_count = len(dated_events) + _MAX_WEAK_EVENTS
@@ -97,18 +97,18 @@ def choose_events(
     return replace(groups, events=leaders[: request.limit]), is_weak
 
 
-def _take_dated(
+def _take_events_of_named_date(
     events: Sequence[ScoredEvent], search: SearchResult, budget: int
 ) -> Sequence[ScoredEvent]:
     """The best events of the day that the question names, else of its month or period, as many as
     half of the budget holds: a day may hold more than the question is about."""
     closest = max((event.features.date for event in events), default=0.0)
     dated_events = [event for event in events if closest and event.features.date == closest]
-    count = len(take_enough(dated_events, search, {}, budget, share=_DATED_SHARE))
+    count = len(take_events_to_fill_budget(dated_events, search, {}, budget, share=_DATED_SHARE))
     return dated_events[:count]
 
 
-def take_enough(
+def take_events_to_fill_budget(
     events: Sequence[ScoredEvent],
     search: SearchResult,
     recent: Mapping[UUID, int],

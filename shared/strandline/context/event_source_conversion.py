@@ -6,7 +6,7 @@ from types import MappingProxyType
 from uuid import UUID
 
 from strandline.chains.slot_decisions import SaidStatement
-from strandline.context.lines import ChainSource, EventSource, LaterMark
+from strandline.context.lines import ChainLineSource, EventLineSource, LaterStatementMark
 from strandline.log.store import Event
 from strandline.sessions.store_chains import MatchedChain
 
@@ -14,7 +14,7 @@ _LATE = timedelta(days=1)
 """The minimum delay at which an event counts as added later than it happened."""
 
 
-def to_source(
+def to_event_line_source(
     event: Event,
     stands_for: int = 1,
     *,
@@ -22,14 +22,14 @@ def to_source(
     later: Mapping[UUID, SaidStatement] = MappingProxyType({}),
     similar: Mapping[UUID, Collection[UUID]] = MappingProxyType({}),
     notes_late: bool = False,
-) -> EventSource:
+) -> EventLineSource:
     """Convert an event that represents `stands_for` recent events. Its line says whether it is one
     of `ended`, the statements that hold no longer, which `later` statement may have changed it,
     how many near-duplicates it has in `similar`, and, with `notes_late`, whether it was added later
     than it happened."""
     changed_by = later.get(event.event_id)
     said_at = event.occurred_at or event.recorded_at
-    return EventSource(
+    return EventLineSource(
         event_id=event.event_id,
         said_at=said_at,
         place=(event.recorded_at, event.scope_id, event.seq),
@@ -39,7 +39,9 @@ def to_source(
         stands_for=stands_for,
         session_id=event.session_id,
         is_ended=event.event_id in ended,
-        later=LaterMark(changed_by.event.said_at, changed_by.is_end) if changed_by else None,
+        later=LaterStatementMark(changed_by.event.said_at, changed_by.is_end)
+        if changed_by
+        else None,
         similar=len(similar.get(event.event_id, ())),
         is_late=notes_late and event.recorded_at - said_at >= _LATE,
     )
@@ -53,9 +55,9 @@ def _describe_payload(event: Event) -> str:
     return f"(a file: {name}{event.blob_size or 0:,} bytes)"
 
 
-def to_topic(chain: MatchedChain) -> ChainSource:
+def to_chain_line_source(chain: MatchedChain) -> ChainLineSource:
     """Convert a chain."""
-    return ChainSource(
+    return ChainLineSource(
         chain_id=chain.chain_id,
         started_at=chain.started_at,
         last_event_at=chain.last_event_at,

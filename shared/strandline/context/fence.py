@@ -33,27 +33,27 @@ _CITATION = re.compile(
 _ENDS_LABEL = re.compile(rf"[(){{}}<>:\uff08\uff09\uff1a\u2039{LINE_BREAK}{_OPENING}{_CLOSING}]")
 
 
-def sanitize(text: str) -> str:
+def sanitize_to_one_line(text: str) -> str:
     """Stored text on one line: without invisible and control characters, with U+2039 in place of a
     `<` that could open a tag, and with round instead of square brackets around a number."""
     text = _CONTROL.sub("\ufffd", _INVISIBLE.sub("", text))
-    text = _SPACE.sub(_collapse, text).strip()
+    text = _SPACE.sub(_collapse_whitespace, text).strip()
     text = _CODE_FENCE.sub("'''", _TAG.sub("\u2039", text))
     return _CITATION.sub(r"(\1)", text)
 
 
-def _collapse(space: re.Match[str]) -> str:
+def _collapse_whitespace(space: re.Match[str]) -> str:
     return f" {LINE_BREAK} " if _BREAKS.search(space[0]) else " "
 
 
 def sanitize_label(text: str, max_chars: int) -> str:
     """A name or a topic on one line, with `_` in place of characters that end a label in a
     block."""
-    label = _ENDS_LABEL.sub("_", sanitize(text[: 4 * max_chars])) or "_"
+    label = _ENDS_LABEL.sub("_", sanitize_to_one_line(text[: 4 * max_chars])) or "_"
     return label if len(label) <= max_chars else label[: max_chars - 1] + "…"
 
 
-def fence(lines: Sequence[str]) -> str:
+def enclose_in_hashed_tags(lines: Sequence[str]) -> str:
     """Enclose the lines in two tags whose name is a hash of all lines, so that no line contains it.
     The same lines give the same text."""
     body = "\n".join(lines)
@@ -65,5 +65,5 @@ def fence(lines: Sequence[str]) -> str:
     return f"<memory-{mark}>\n{body}\n</memory-{mark}>"
 
 
-FENCE_BYTES = len(fence([]))
+FENCE_BYTES = len(enclose_in_hashed_tags([]))
 """The bytes that the tags add to the lines between them."""

@@ -5,7 +5,7 @@ from statistics import fmean
 from textwrap import shorten
 
 from strandline.chains.slot_decisions import EarlierText, SaidStatement, find_later_statements
-from strandline.context.lines import KnowledgeSource, format_day
+from strandline.context.lines import KnowledgeLineSource, format_weekday_and_date
 from strandline.db.database import TenantDb
 from strandline.graph.nodes.identity import format_node_id
 from strandline.graph.search.read_for_recall import RelevantKnowledge, read_relevant_knowledge
@@ -26,7 +26,7 @@ _VERBS = frozenset(
 )
 """Edges that state something. The others only link a fact or a decision to its subject."""
 
-type _Candidate = tuple[float | None, KnowledgeSource]
+type _Candidate = tuple[float | None, KnowledgeLineSource]
 """A line's source, with its cosine similarity to the question if both have vectors."""
 
 
@@ -36,7 +36,7 @@ def find_knowledge(
     question: str,
     vector: Sequence[float] | None,
     space: str,
-) -> list[KnowledgeSource]:
+) -> list[KnowledgeLineSource]:
     """The currently valid facts, decisions and relations about a question: those closest to it
     first, then those with the greatest weight. One that a later statement in view may have changed,
     in whichever scope and folded or not, stands behind that statement. Empty if the tenant's
@@ -46,24 +46,34 @@ def find_knowledge(
     knowledge = read_relevant_knowledge(
         access, question, vector, space, ("fact", "decision", "entity")
     )
-    candidates = [*_from_nodes(knowledge), *_from_edges(knowledge)]
+    candidates = [
+        *_make_sources_of_facts_and_decisions(knowledge),
+        *_make_sources_of_relations(knowledge),
+    ]
     candidates.sort(key=lambda item: -1.0 if item[0] is None else item[0], reverse=True)
     sources = [source for _, source in candidates[:_MAX_LINES]]
     later = find_later_statements(
         access, [EarlierText(one.known_id, None, one.since, one.text) for one in sources]
     )
     return [
-        _put_behind(source, later[source.known_id]) if source.known_id in later else source
+        _merge_with_later_statement(source, later[source.known_id])
+        if source.known_id in later
+        else source
         for source in sources
     ]
 
 
-def _put_behind(source: KnowledgeSource, statement: SaidStatement) -> KnowledgeSource:
+def _merge_with_later_statement(
+    source: KnowledgeLineSource, statement: SaidStatement
+) -> KnowledgeLineSource:
     """One line of both, so that neither is shown without the other."""
-    event, earlier = statement.event, f"{format_day(source.since)}: {source.text.rstrip('.')}"
+    event, earlier = (
+        statement.event,
+        f"{format_weekday_and_date(source.since)}: {source.text.rstrip('.')}",
+    )
     newer = event.text[max(0, event.text.find(statement.statement.sentence)) :]
     newer = shorten(newer, _NEWER_CHARS, placeholder="…")
-    return KnowledgeSource(
+    return KnowledgeLineSource(
         known_id=source.known_id,
         since=event.said_at,
         kind="change",
@@ -74,10 +84,10 @@ def _put_behind(source: KnowledgeSource, statement: SaidStatement) -> KnowledgeS
     )
 
 
-def _from_nodes(knowledge: RelevantKnowledge) -> Iterator[_Candidate]:
+def _make_sources_of_facts_and_decisions(knowledge: RelevantKnowledge) -> Iterator[_Candidate]:
     for node in knowledge.nodes:
         if node.type == "fact" or node.type == "decision":
-            source = KnowledgeSource(
+            source = KnowledgeLineSource(
                 known_id=node.node_id,
                 since=node.valid_from,
                 kind=node.type,
@@ -94,7 +104,7 @@ def _describe_node(node: RelevantNodeRow) -> str:
     return f"{node.name}: {rationale}" if rationale else node.name
 
 
-def _from_edges(knowledge: RelevantKnowledge) -> Iterator[_Candidate]:
+def _make_sources_of_relations(knowledge: RelevantKnowledge) -> Iterator[_Candidate]:
     """Relations between entities. Their similarity to the question is that of the entities."""
     entities = {
         format_node_id(node.type, node.node_id): node
@@ -107,7 +117,7 @@ def _from_edges(knowledge: RelevantKnowledge) -> Iterator[_Candidate]:
             cosines = [node.similarity for node in (start, end) if node.similarity is not None]
             verb = edge.label or edge.type.lower().replace("_", " ")
             nuance = edge.properties.get("nuance")
-            source = KnowledgeSource(
+            source = KnowledgeLineSource(
                 known_id=edge.id,
                 since=edge.valid_from,
                 kind="relation",

@@ -11,26 +11,26 @@ from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
 
-from strandline.context.fence import FENCE_BYTES, fence
+from strandline.context.fence import FENCE_BYTES, enclose_in_hashed_tags
 from strandline.context.lines import (
     REMEMBERED_LATER,
-    ChainSource,
-    EventSource,
-    KnowledgeSource,
+    ChainLineSource,
+    EventLineSource,
+    KnowledgeLineSource,
     count_bytes,
     drop_repeated_sentences,
-    event_line,
-    format_day,
-    knowledge_line,
-    normalize_words,
-    topic_line,
+    format_weekday_and_date,
+    join_lowercase_words,
+    make_event_line,
+    make_knowledge_line,
+    make_topic_line,
 )
 from strandline.context.text_parts import (
     FOLLOWS,
     AnyPart,
-    Citations,
-    EventsPart,
-    Part,
+    CitationNumbers,
+    EventsTextPart,
+    TextPart,
     render_events,
     render_knowledge,
     render_topics,
@@ -58,20 +58,20 @@ _INTRODUCTION = (
 
 
 @dataclass(frozen=True)
-class Sources:
+class ContextLineSources:
     """The candidates for a text. Each part is in order of preference."""
 
-    recent: Sequence[EventSource]
+    recent: Sequence[EventLineSource]
     """Short-term memory, newest first; with a question, only that of a session."""
-    topics: Sequence[ChainSource]
-    events: Sequence[EventSource]
+    topics: Sequence[ChainLineSource]
+    events: Sequence[EventLineSource]
     """The events that answer the question, best first, each followed by its shown neighbours."""
     is_known: bool | None
     """Whether its events are relevant to the question, or only the nearest ones; None without a
     question."""
     more_events: int = 0
     """The number of further events that do not fit any budget of this size."""
-    knowledge: Sequence[KnowledgeSource] = ()
+    knowledge: Sequence[KnowledgeLineSource] = ()
     """The knowledge graph's contents about the question, closest first."""
     recent_share: float | None = None
     """The maximum share for short-term memory; None: the default."""
@@ -79,7 +79,7 @@ class Sources:
     """The day on which the text is read; None: it is not said."""
 
 
-class CutCounts(NamedTuple):
+class LeftOutCounts(NamedTuple):
     """How much of each part did not fit the budget, and how many texts were shortened."""
 
     recent: int
@@ -89,167 +89,181 @@ class CutCounts(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Layout:
+class LaidOutText:
     """A text, and the events and chains that it shows."""
 
     text: str
     citations: Sequence[UUID]
     """The events that `[1]`, `[2]` and so on refer to."""
-    cut: CutCounts
+    cut: LeftOutCounts
     chain_ids: Sequence[UUID]
     """The chains whose topics are shown, best first."""
     source_ids: Sequence[UUID]
     """The events behind the topics and known facts, as far as their sources list them."""
 
     @property
-    def tokens(self) -> int:
+    def token_count(self) -> int:
         """The number of tokens of the text, counted as for budgets."""
         return math.ceil(count_bytes(self.text) / BYTES_PER_TOKEN)
 
 
-def lay_out(sources: Sources, budget: int) -> Layout:
+def lay_out_within_budget(sources: ContextLineSources, budget: int) -> LaidOutText:
     """Lay out as much of the sources as `budget` tokens (at least 100) hold, each part by time.
     Shows an event once, and of a topic the sentences that no shown event has."""
     max_bytes = budget * BYTES_PER_TOKEN
     has_question = sources.is_known is not None
-    draft = _Draft(
+    draft = _TextDraft(
         max_bytes,
         sources.is_known,
         sources.more_events,
-        recent=EventsPart(
-            [event_line(event, max_bytes, has_minute=True) for event in sources.recent]
+        recent=EventsTextPart(
+            [make_event_line(event, max_bytes, has_minute=True) for event in sources.recent]
         ),
-        topics=Part([topic_line(topic, max_bytes) for topic in sources.topics]),
-        events=EventsPart(
+        topics=TextPart([make_topic_line(topic, max_bytes) for topic in sources.topics]),
+        events=EventsTextPart(
             [
-                event_line(event, max_bytes, is_best=not n, has_minute=True)
+                make_event_line(event, max_bytes, is_best=not n, has_minute=True)
                 for n, event in enumerate(sources.events)
             ]
         ),
-        knowledge=Part([knowledge_line(source, max_bytes) for source in sources.knowledge]),
+        knowledge=TextPart(
+            [make_knowledge_line(source, max_bytes) for source in sources.knowledge]
+        ),
         today=sources.today,
     )
     usual_share = _RECENT_SHARE if has_question else 1 - _TOPICS_SHARE
-    draft.fill(draft.recent, usual_share if sources.recent_share is None else sources.recent_share)
+    draft.show_lines_that_fit(
+        draft.recent, usual_share if sources.recent_share is None else sources.recent_share
+    )
     kinds = [source.kind for source in sources.knowledge]
-    draft.fill(draft.knowledge, _CHANGED_SHARE if kinds[:1] == ["change"] else _KNOWN_SHARE)
-    draft.events.drop(draft.recent.shown_ids)
+    draft.show_lines_that_fit(
+        draft.knowledge, _CHANGED_SHARE if kinds[:1] == ["change"] else _KNOWN_SHARE
+    )
+    draft.events.drop_lines_of_events(draft.recent.shown_event_ids)
     draft.drop_topic_repetitions()
-    draft.fill(draft.topics, _TOPICS_SHARE)
-    draft.fill(draft.events, 1.0)
+    draft.show_lines_that_fit(draft.topics, _TOPICS_SHARE)
+    draft.show_lines_that_fit(draft.events, 1.0)
     draft.drop_topic_repetitions()
-    draft.fill(draft.events, 1.0, shorten=True)  # with the space that the other parts left
+    draft.show_lines_that_fit(
+        draft.events, 1.0, shorten=True
+    )  # with the space that the other parts left
     if not has_question:
-        draft.fill(draft.recent, 1.0, shorten=True)
-    draft.fill(draft.topics, 1.0, shorten=True)
+        draft.show_lines_that_fit(draft.recent, 1.0, shorten=True)
+    draft.show_lines_that_fit(draft.topics, 1.0, shorten=True)
     draft.drop_topic_repetitions()
-    return draft.finish()
+    return draft.to_laid_out_text()
 
 
 @dataclass
-class _Draft:
+class _TextDraft:
     """A text that is built line by line."""
 
     max_bytes: int
     is_known: bool | None
     more_events: int
-    recent: EventsPart
-    topics: Part[ChainSource]
-    events: EventsPart
-    knowledge: Part[KnowledgeSource]
+    recent: EventsTextPart
+    topics: TextPart[ChainLineSource]
+    events: EventsTextPart
+    knowledge: TextPart[KnowledgeLineSource]
     today: datetime | None
 
-    def fill(self, part: AnyPart, share: float, *, shorten: bool = False) -> None:
+    def show_lines_that_fit(self, part: AnyPart, share: float, *, shorten: bool = False) -> None:
         """Show the part's next lines while they fit, using at most this share of the budget. The
         first line that does not fit is shortened or ends the part. A line always takes more bytes
         than it saves in the note on what was left out, so the number of lines that fit can be found
         by bisection."""
-        limit = self._measure_without_notes() + int(self.max_bytes * share)
+        limit = self._count_bytes_without_notes() + int(self.max_bytes * share)
         count = part.count
-        if self._try_show(part, len(part.lines), limit):
+        if self._show_lines_and_check_limit(part, len(part.lines), limit):
             return
         low, high = count, len(part.lines) - 1
         while low < high:
             middle = (low + high + 1) // 2
-            if self._try_show(part, middle, limit):
+            if self._show_lines_and_check_limit(part, middle, limit):
                 low = middle
             else:
                 high = middle - 1
         part.count = low
         if shorten:
-            self._shorten_next(part)
+            self._show_next_line_shortened(part)
 
-    def _try_show(self, part: AnyPart, count: int, limit: int) -> bool:
+    def _show_lines_and_check_limit(self, part: AnyPart, count: int, limit: int) -> bool:
         """Show this many of the part's lines. Returns whether the text is then within the limit."""
         part.count = count
-        return self._measure() <= self.max_bytes and self._measure_without_notes() <= limit
+        return (
+            self._count_text_bytes() <= self.max_bytes
+            and self._count_bytes_without_notes() <= limit
+        )
 
-    def _shorten_next(self, part: AnyPart) -> None:
+    def _show_next_line_shortened(self, part: AnyPart) -> None:
         """Show the beginning of the part's next line, if there is room for enough of it."""
         line = part.lines[part.count]
         part.count += 1
         kept = line.text, line.is_shortened, line.tail
         line.text, line.is_shortened, line.tail = "", True, ""
-        room = self.max_bytes - self._measure()
+        room = self.max_bytes - self._count_text_bytes()
         line.text, line.is_shortened, line.tail = kept
         if room >= _MIN_SHOWN_BYTES:
             line.shorten(room + count_bytes("…"))
         else:
             part.count -= 1
 
-    def _measure(self) -> int:
-        lines = [*self._render_lines(Citations()), *self._render_notes()]
+    def _count_text_bytes(self) -> int:
+        lines = [*self._render_lines(CitationNumbers()), *self._render_notes()]
         return count_bytes("\n".join(lines)) + FENCE_BYTES
 
-    def _measure_without_notes(self) -> int:
+    def _count_bytes_without_notes(self) -> int:
         """The bytes without the notes on what was left out, which get shorter."""
-        return count_bytes("\n".join(self._render_lines(Citations())))
+        return count_bytes("\n".join(self._render_lines(CitationNumbers())))
 
     def drop_topic_repetitions(self) -> None:
         """Drop the sentences of topics that a shown event contains, and topics left empty."""
         texts = [
-            normalize_words(line.text) for line in (*self.recent.visible, *self.events.visible)
+            join_lowercase_words(line.text)
+            for line in (*self.recent.shown_lines, *self.events.shown_lines)
         ]
         for line in self.topics.lines:
             line.text = drop_repeated_sentences(line.text, line.source.participants, texts)
-        self.topics.count = sum(bool(line.text) for line in self.topics.visible)
+        self.topics.count = sum(bool(line.text) for line in self.topics.shown_lines)
         self.topics.lines = [line for line in self.topics.lines if line.text]
 
-    def finish(self) -> Layout:
+    def to_laid_out_text(self) -> LaidOutText:
         """The text in its current state."""
-        citations = Citations()
-        text = fence([*self._render_lines(citations), *self._render_notes()])
-        chain_ids = [line.source.chain_id for line in self.topics.visible]
-        citing = (*self.topics.visible, *self.knowledge.visible)
+        citations = CitationNumbers()
+        text = enclose_in_hashed_tags([*self._render_lines(citations), *self._render_notes()])
+        chain_ids = [line.source.chain_id for line in self.topics.shown_lines]
+        citing = (*self.topics.shown_lines, *self.knowledge.shown_lines)
         source_ids = dict.fromkeys(one for line in citing for one in line.source.event_ids)
-        return Layout(text, tuple(citations), self._cut, chain_ids, tuple(source_ids))
+        return LaidOutText(
+            text, tuple(citations), self._left_out_counts, chain_ids, tuple(source_ids)
+        )
 
     @property
     def _parts(self) -> tuple[AnyPart, ...]:
         return self.recent, self.topics, self.events, self.knowledge
 
     @property
-    def _cut(self) -> CutCounts:
-        shown_ids = self.recent.shown_ids | self.events.shown_ids
-        return CutCounts(
+    def _left_out_counts(self) -> LeftOutCounts:
+        shown_ids = self.recent.shown_event_ids | self.events.shown_event_ids
+        return LeftOutCounts(
             self.recent.count_left_out(shown_ids),
             len(self.topics.left_out_lines),
             self.events.count_left_out(shown_ids) + self.more_events,
-            sum(line.is_shortened for part in self._parts for line in part.visible),
+            sum(line.is_shortened for part in self._parts for line in part.shown_lines),
         )
 
-    def _render_lines(self, citations: Citations) -> list[str]:
+    def _render_lines(self, citations: CitationNumbers) -> list[str]:
         """The lines between the tags, without the notes."""
         recent = render_events(self.recent, citations)
         events = render_events(self.events, citations, marks_replies=True)
         topics = render_topics(self.topics, citations)
         known = render_knowledge(self.knowledge, citations, is_stated=True)
         said = render_knowledge(self.knowledge, citations, is_stated=False)
-        sources = [line.source for line in (*self.recent.visible, *self.events.visible)]
+        sources = [line.source for line in (*self.recent.shown_lines, *self.events.shown_lines)]
         has_marks = any(line.partition(" ")[0].endswith(FOLLOWS) for line in events)
         return [
             _INTRODUCTION
-            + (f" Today is {format_day(self.today)}." if self.today else "")
+            + (f" Today is {format_weekday_and_date(self.today)}." if self.today else "")
             + (_KNOWN_NOTE if known else "")
             + (_FOLLOWS_NOTE if has_marks else "")
             + (_LATE_NOTE if any(source.is_late for source in sources) else ""),
@@ -268,7 +282,7 @@ class _Draft:
             notes.append("Nothing was found.")
         elif self.is_known is False:
             notes.append("No event clearly answers the question.")
-        *counts, shortened_count = self._cut
+        *counts, shortened_count = self._left_out_counts
         names = ("latest event{}", "topic{}", "less relevant event{}")
         left_out = [
             f"{count} {name.format('s' if count > 1 else '')}"

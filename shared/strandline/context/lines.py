@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Literal, NamedTuple
 from uuid import UUID
 
-from strandline.context.fence import sanitize, sanitize_label
+from strandline.context.fence import sanitize_label, sanitize_to_one_line
 from strandline.log.indexed_text import format_date
 from strandline.participants import display_name
 
@@ -29,7 +29,7 @@ _WORD = re.compile(r"\w+")
 _KINDS = {"fact": "", "change": ", said since"}
 
 
-class LaterMark(NamedTuple):
+class LaterStatementMark(NamedTuple):
     """A later statement, as the line of an earlier one names it."""
 
     said_at: datetime
@@ -37,7 +37,7 @@ class LaterMark(NamedTuple):
     """Whether the earlier one surely holds no longer."""
 
 
-class EventSource(NamedTuple):
+class EventLineSource(NamedTuple):
     """An event that may be shown."""
 
     event_id: UUID
@@ -54,13 +54,13 @@ class EventSource(NamedTuple):
     """Whether to mark it as added later than it happened."""
     is_ended: bool = False
     """Whether to mark it as a statement that holds no longer."""
-    later: LaterMark | None = None
+    later: LaterStatementMark | None = None
     """The later statement in the text that may have changed what it states."""
     similar: int = 0
     """The number of its near-duplicates, which share its line."""
 
 
-class ChainSource(NamedTuple):
+class ChainLineSource(NamedTuple):
     """A chain that may be shown."""
 
     chain_id: UUID
@@ -75,7 +75,7 @@ class ChainSource(NamedTuple):
     """The first of its events, in order."""
 
 
-class KnowledgeSource(NamedTuple):
+class KnowledgeLineSource(NamedTuple):
     """A fact, a decision or a relation of the knowledge graph that may be shown, or a later
     statement with the one that it may have changed."""
 
@@ -92,7 +92,7 @@ class KnowledgeSource(NamedTuple):
 
 
 @dataclass
-class Line[Source: (EventSource, ChainSource, KnowledgeSource)]:
+class ContextLine[Source: (EventLineSource, ChainLineSource, KnowledgeLineSource)]:
     """The line of an event, a topic or a known fact."""
 
     source: Source
@@ -113,12 +113,12 @@ class Line[Source: (EventSource, ChainSource, KnowledgeSource)]:
         has a tail, at most half of it before the `…` and the rest after it."""
         if count_bytes(self.shown_text) > max_bytes:
             room = max(0, max_bytes - count_bytes("…"))
-            self.tail = _cut_end(self.tail, room // 2)
-            self.text = _cut_beginning(self.text, room - count_bytes(self.tail))
+            self.tail = _keep_end_that_fits(self.tail, room // 2)
+            self.text = _keep_beginning_that_fits(self.text, room - count_bytes(self.tail))
             self.is_shortened = True
 
 
-def _cut_beginning(text: str, max_bytes: int) -> str:
+def _keep_beginning_that_fits(text: str, max_bytes: int) -> str:
     """As much of a text as fits, up to the end of a sentence or a word."""
     cut = text.encode()[:max_bytes].decode(errors="ignore")
     end = max((match.start() for match in _SENTENCE_END.finditer(cut)), default=0)
@@ -127,7 +127,7 @@ def _cut_beginning(text: str, max_bytes: int) -> str:
     return cut[:end] if end > len(cut) // 2 else cut
 
 
-def _cut_end(text: str, max_bytes: int) -> str:
+def _keep_end_that_fits(text: str, max_bytes: int) -> str:
     """As much of the end of a text as fits, from the beginning of a word."""
     if count_bytes(text) <= max_bytes:
         return text
@@ -135,30 +135,32 @@ def _cut_end(text: str, max_bytes: int) -> str:
     return cut[cut.find(" ") + 1 :] if " " in cut[: len(cut) // 2] else cut
 
 
-def choose_cited(source: ChainSource | KnowledgeSource, shown: Collection[UUID]) -> list[UUID]:
+def choose_cited_event_ids(
+    source: ChainLineSource | KnowledgeLineSource, shown: Collection[UUID]
+) -> list[UUID]:
     """The events that a line cites: the shown ones of its source, or else the first; of a change
     both of its sides in any case."""
     event_ids = source.event_ids
-    is_change = isinstance(source, KnowledgeSource) and source.kind == "change"
+    is_change = isinstance(source, KnowledgeLineSource) and source.kind == "change"
     sides = list(event_ids[:2]) if is_change else []
     others = [event_id for event_id in event_ids if event_id in shown and event_id not in sides]
     return sides + others or list(event_ids[:1])
 
 
-def format_day(moment: datetime) -> str:
+def format_weekday_and_date(moment: datetime) -> str:
     """The UTC date with the day of the week, as in `Mon 8 May 2023`. A reader needs the day to tell
     when "last Friday" was."""
     return f"{moment.astimezone(UTC):%a} {format_date(moment)}"
 
 
-def format_minute(moment: datetime) -> str:
+def format_hour_and_minute(moment: datetime) -> str:
     """The UTC hour and minute, as in `14:05`."""
     return f"{moment.astimezone(UTC):%H:%M}"
 
 
-def event_line(
-    event: EventSource, max_bytes: int, *, is_best: bool = False, has_minute: bool = False
-) -> Line[EventSource]:
+def make_event_line(
+    event: EventLineSource, max_bytes: int, *, is_best: bool = False, has_minute: bool = False
+) -> ContextLine[EventLineSource]:
     """The line of an event without its citation, in a text of at most `max_bytes` bytes. A tool's
     output is shortened in its middle, and to less, unless it is the best event."""
     notes = [] if event.origin == "user" else [event.origin]
@@ -170,39 +172,41 @@ def event_line(
         notes.append("no longer so")
     if event.later:
         doubt = "" if event.later.is_end else "perhaps "
-        notes.append(f"{doubt}no longer: see {format_day(event.later.said_at)}")
+        notes.append(f"{doubt}no longer: see {format_weekday_and_date(event.later.said_at)}")
     if event.similar:
         notes.append(f"and {event.similar} more like it")
     name = sanitize_label(display_name(event.speaker), _NAME_CHARS) if event.speaker else ""
     who = " ".join(filter(None, [name, f"({', '.join(notes)})" if notes else ""])) or "user"
-    minute = f" {format_minute(event.said_at)}" if has_minute else ""
-    start = f" {format_day(event.said_at)}{minute}, {who}: "
-    line = Line(event, start, *_sanitize_beginning(event.text))
+    minute = f" {format_hour_and_minute(event.said_at)}" if has_minute else ""
+    start = f" {format_weekday_and_date(event.said_at)}{minute}, {who}: "
+    line = ContextLine(event, start, *_sanitize_beginning(event.text))
     is_output = event.origin == "tool"
     max_text_bytes = int(max_bytes * (_TOOL_SHARE if is_output and not is_best else _EVENT_SHARE))
     if is_output and (line.is_shortened or count_bytes(line.text) > max_text_bytes):
-        line.tail = sanitize(event.text[-_MAX_SOURCE_CHARS:])
+        line.tail = sanitize_to_one_line(event.text[-_MAX_SOURCE_CHARS:])
     line.shorten(max_text_bytes)
     return line
 
 
-def topic_line(topic: ChainSource, max_bytes: int) -> Line[ChainSource]:
+def make_topic_line(topic: ChainLineSource, max_bytes: int) -> ContextLine[ChainLineSource]:
     """The line of a topic without its citations, in a text of at most `max_bytes` bytes."""
-    dates = dict.fromkeys(map(format_day, (topic.started_at, topic.last_event_at)))
+    dates = dict.fromkeys(map(format_weekday_and_date, (topic.started_at, topic.last_event_at)))
     origin = "" if topic.trust == "user" else f" ({topic.trust})"
     name = f", {sanitize_label(topic.topic, _TOPIC_CHARS)}" if topic.topic else ""
     start = f"- {' to '.join(dates)}{name}{origin}:"
-    line = Line(topic, start, *_sanitize_beginning(topic.summary))
+    line = ContextLine(topic, start, *_sanitize_beginning(topic.summary))
     line.shorten(int(max_bytes * _SUMMARY_SHARE))
     return line
 
 
-def knowledge_line(source: KnowledgeSource, max_bytes: int) -> Line[KnowledgeSource]:
+def make_knowledge_line(
+    source: KnowledgeLineSource, max_bytes: int
+) -> ContextLine[KnowledgeLineSource]:
     """The line of a known fact without its citations, in a text of at most `max_bytes` bytes."""
     kind = _KINDS.get(source.kind, f", {source.kind}")
     origin = "" if source.trust == "user" else f" ({source.trust})"
-    start = f"- {format_day(source.since)}{kind}{origin}:"
-    line = Line(source, start, *_sanitize_beginning(source.text))
+    start = f"- {format_weekday_and_date(source.since)}{kind}{origin}:"
+    line = ContextLine(source, start, *_sanitize_beginning(source.text))
     share = 2 if source.kind == "change" else 1
     line.shorten(int(max_bytes * _KNOWN_SHARE * share))
     return line
@@ -210,7 +214,7 @@ def knowledge_line(source: KnowledgeSource, max_bytes: int) -> Line[KnowledgeSou
 
 def _sanitize_beginning(text: str) -> tuple[str, bool]:
     """The beginning of a text for a line, and whether the text is longer."""
-    return sanitize(text[:_MAX_SOURCE_CHARS]), len(text) > _MAX_SOURCE_CHARS
+    return sanitize_to_one_line(text[:_MAX_SOURCE_CHARS]), len(text) > _MAX_SOURCE_CHARS
 
 
 def drop_repeated_sentences(summary: str, participants: Sequence[str], texts: Sequence[str]) -> str:
@@ -225,7 +229,7 @@ def drop_repeated_sentences(summary: str, participants: Sequence[str], texts: Se
             speaker = name
         else:
             statement = sentence
-        said_words = normalize_words(statement)
+        said_words = join_lowercase_words(statement)
         if any(said_words in text for text in texts):
             continue
         sentences.append(statement if speaker == shown_speaker else f"{speaker}: {statement}")
@@ -233,7 +237,7 @@ def drop_repeated_sentences(summary: str, participants: Sequence[str], texts: Se
     return " ".join(sentences)
 
 
-def normalize_words(text: str) -> str:
+def join_lowercase_words(text: str) -> str:
     """The words of a text in lower case, with spaces around each."""
     return f" {' '.join(_WORD.findall(text.lower()))} "
 

@@ -5,18 +5,18 @@ from datetime import UTC, datetime
 
 from strandline.config import get_settings
 from strandline.context import session_context, short_term_memory
-from strandline.context.build import build_context_text, build_session_text
+from strandline.context.build import build_context_text, build_session_context_text
 from strandline.context.schemas import (
-    ContextQuery,
+    ChainSearchRequest,
     ContextTextOut,
     ContextTextRequest,
     SearchOut,
-    SearchRequest,
     SessionContextOut,
+    SessionContextQuery,
     TopicsOut,
 )
-from strandline.context.session_context import search_session
-from strandline.context.used_sources import UsedSources, record_use
+from strandline.context.session_context import search_session_chains_and_graph
+from strandline.context.used_sources import UsedSources, record_used_sources
 from strandline.db.database import TenantDb
 from strandline.errors import Invalid, NotFound, StateConflict
 from strandline.http.request import Request
@@ -95,17 +95,17 @@ def get_context(request: Request) -> Response:
     share), events and chains are those of all scopes in which these took part. With `format=text`,
     the answer is one block of text for a prompt, as from POST /api/v1/context. The chains that
     answer a query are warmed."""
-    query = request.parse_query(ContextQuery)
+    query = request.parse_query(SessionContextQuery)
     view = make_session_view(request, query, query.participants, only_session=query.only_session)
     embedder, timeout = request.resources.embedder, get_settings().query_vector_seconds
     if query.format == "text":
-        text, use = build_session_text(view, embedder, query, timeout)
+        text, use = build_session_context_text(view, embedder, query, timeout)
         if query.query is not None:
             _record_text_use_and_metrics(request, view.access, use, text, view.now)
         return json_response(text)
-    response, chains = session_context.build_context(view, embedder, query, timeout)
+    response, chains = session_context.build_session_context(view, embedder, query, timeout)
     if query.query is not None:
-        record_use_and_metrics(request, view, chains, response.degraded)
+        record_chain_use_and_metrics(request, view, chains, response.degraded)
     return json_response(response)
 
 
@@ -115,11 +115,13 @@ def search_context(request: Request) -> Response:
     chains are those of all scopes in which these took part. Chains that answer the question are
     warmed. `graph` contains what the knowledge graph holds about the things that the question
     names."""
-    query, body = request.parse_query(ScopeIdQuery), request.parse_body(SearchRequest)
+    query, body = request.parse_query(ScopeIdQuery), request.parse_body(ChainSearchRequest)
     view = make_session_view(request, query, body.participants, only_session=body.only_session)
     embedder = request.resources.embedder
-    response, chains = search_session(view, embedder, body, get_settings().query_vector_seconds)
-    record_use_and_metrics(request, view, chains, response.degraded)
+    response, chains = search_session_chains_and_graph(
+        view, embedder, body, get_settings().query_vector_seconds
+    )
+    record_chain_use_and_metrics(request, view, chains, response.degraded)
     request.metrics |= {
         "GraphNodesRead": len(response.graph.nodes),
         "GraphEdgesRead": len(response.graph.edges),
@@ -127,7 +129,7 @@ def search_context(request: Request) -> Response:
     return json_response(response)
 
 
-def record_use_and_metrics(
+def record_chain_use_and_metrics(
     request: Request, view: SessionReadContext, chains: list[MatchedChain], degradations: list[str]
 ) -> None:
     """Record that an answer contained these chains, and count it."""
@@ -157,7 +159,7 @@ def get_topics(request: Request) -> Response:
 def _record_text_use_and_metrics(
     request: Request, access: TenantDb, use: UsedSources, answer: ContextTextOut, now: datetime
 ) -> None:
-    is_recorded = record_use(access, use, now)
+    is_recorded = record_used_sources(access, use, now)
     request.metrics |= {
         "SearchHits": use.count,
         "RecallsDegraded": int(bool(answer.degraded)),
@@ -178,7 +180,7 @@ ROUTES = {
         get_context,
         "read",
         {200: SessionContextOut},
-        query=ContextQuery,
+        query=SessionContextQuery,
         errors=(StateConflict,),
     ),
     f"POST {SESSION}/context/search": Route(
@@ -186,7 +188,7 @@ ROUTES = {
         "read",
         {200: SearchOut},
         query=ScopeIdQuery,
-        body=SearchRequest,
+        body=ChainSearchRequest,
         errors=(StateConflict,),
     ),
     f"GET {SESSION}/analysis/topics": Route(

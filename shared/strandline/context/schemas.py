@@ -55,7 +55,7 @@ class ContextTextRequest(QuestionTime):
     from the calibration of the embedding space."""
 
     @model_validator(mode="after")
-    def _check_question(self) -> Self:
+    def _require_query_with_as_of(self) -> Self:
         if self.as_of and self.query is None:
             raise ValueError("as_of needs a query: without one, a text shows the newest events")
         return self
@@ -71,7 +71,7 @@ class Citation(ResponseModel):
     """The `source_event_key` that it was sent with; null for a reader who did not write it."""
 
 
-class CutOut(ResponseModel):
+class LeftOutCountsOut(ResponseModel):
     """How much was left out because it does not fit the budget."""
 
     recent: int
@@ -96,7 +96,7 @@ class ContextTextOut(ResponseModel):
     in an embedding space without a calibration."""
     citations: list[Citation]
     """The citations, ordered by `n`."""
-    cut: CutOut
+    cut: LeftOutCountsOut
     degraded: list[str]
     """The limitations of this answer, empty if there are none. `no_query_vector`: it was searched
     by words alone. `not_calibrated`: `min_relevance` left nothing out, because the embedding space
@@ -107,7 +107,7 @@ class ContextTextOut(ResponseModel):
     space. It is not a credential."""
 
 
-class ContextQuery(ScopeIdQuery):
+class SessionContextQuery(ScopeIdQuery):
     """The query parameters of a session's context."""
 
     participants: Participants | None = None
@@ -139,13 +139,13 @@ class ContextQuery(ScopeIdQuery):
     UTF-8. Only with `format=text`."""
 
     @model_validator(mode="after")
-    def _check_budget(self) -> Self:
+    def _require_text_format_with_budget(self) -> Self:
         if self.budget is not None and self.format != "text":
             raise ValueError("budget limits a text; send format=text with it")
         return self
 
 
-class SearchRequest(RequestModel):
+class ChainSearchRequest(RequestModel):
     """A question for which to search the chains of a session's participants."""
 
     participants: Participants | None = None
@@ -167,7 +167,7 @@ class SearchRequest(RequestModel):
     By default 0.5, or 0 with `min_relevance`. It means the same in every embedding space."""
 
 
-class RecentOut(ResponseModel):
+class RecentEventOut(ResponseModel):
     """An event of short-term memory, and the number of events that it represents."""
 
     event: EventOut
@@ -187,7 +187,7 @@ class ContextOut(ResponseModel):
     known: float | None
     """The probability that these participants' events contain an answer, 0 to 1; null without a
     query, and in an embedding space without a calibration."""
-    recent: list[RecentOut]
+    recent: list[RecentEventOut]
     """Short-term memory, newest first: coalesced, within the window and the maximum age."""
     chains: list[ChainOut]
     """Chains of these participants: best first with a query, else newest first."""
@@ -236,7 +236,7 @@ class SearchOut(ResponseModel):
     space. It is not a credential."""
 
 
-class TopicOut(ResponseModel):
+class ShortTermTopicOut(ResponseModel):
     """A topic, and the recent events on it."""
 
     topic: str | None
@@ -259,4 +259,4 @@ class TopicsOut(ResponseModel):
     events."""
 
     session_id: str
-    topics: list[TopicOut]
+    topics: list[ShortTermTopicOut]

@@ -11,13 +11,13 @@ from uuid_utils.compat import uuid7
 from strandline.chains import store_recalls
 from strandline.context.schemas import (
     ChainHit,
+    ChainSearchRequest,
     ContextOut,
-    ContextQuery,
-    RecentOut,
+    RecentEventOut,
     SearchOut,
-    SearchRequest,
+    SessionContextQuery,
 )
-from strandline.context.short_term_memory import read_short_term
+from strandline.context.short_term_memory import read_short_term_events
 from strandline.db.database import TenantDb
 from strandline.embeddings.embedder import Embedder
 from strandline.graph.search.read_for_recall import NOTHING, read_relevant_graph
@@ -51,8 +51,8 @@ class ChainSearchResult:
     read_token: str
 
 
-def find_chains(
-    view: SessionReadContext, embedder: Embedder, query: ContextQuery, vector_timeout: float
+def find_relevant_or_latest_chains(
+    view: SessionReadContext, embedder: Embedder, query: SessionContextQuery, vector_timeout: float
 ) -> ChainSearchResult:
     """The chains of the view that are relevant to a question, or else the latest."""
     limit = _DEFAULT_QUERY_CHAINS if query.chains is None and query.query else query.chains
@@ -72,16 +72,16 @@ def find_chains(
     )
 
 
-def build_context(
-    view: SessionReadContext, embedder: Embedder, query: ContextQuery, vector_timeout: float
+def build_session_context(
+    view: SessionReadContext, embedder: Embedder, query: SessionContextQuery, vector_timeout: float
 ) -> tuple[ContextOut, list[MatchedChain]]:
     """Build a session's context: short-term memory, and chains: those relevant to a query, or else
     the latest. Also returns the chains that answer a query, to be recorded as used."""
     session = view.session
-    matches = find_chains(view, embedder, query, vector_timeout)
+    matches = find_relevant_or_latest_chains(view, embedder, query, vector_timeout)
     recent = [
-        RecentOut(event=log_read.to_event_out(row), count=count, chain_id=row.chain_id)
-        for row, count in read_short_term(view, query.limit)
+        RecentEventOut(event=log_read.to_event_out(row), count=count, chain_id=row.chain_id)
+        for row, count in read_short_term_events(view, query.limit)
     ]
     chains = [to_chain_out(row, view) for row in matches.chains]
     # Short-term memory comes first: chains are cut before it.
@@ -91,7 +91,7 @@ def build_context(
         scope_id=session.scope_id,
         participants=session.participants,
         known=matches.search.answer_probability if matches.search else None,
-        recent=filter_by_type(RecentOut, fitting_items),
+        recent=filter_by_type(RecentEventOut, fitting_items),
         chains=filter_by_type(ChainOut, fitting_items),
         degraded=(matches.search.list_degradations(query.min_relevance) if matches.search else [])
         + (["cut_by_size"] if len(fitting_items) < len(recent) + len(chains) else []),
@@ -160,7 +160,7 @@ def list_relevant_chains(
     relevance; 0 keeps every chain that contains an event found. With `share`, those whose odds are
     at least this share of the best chain's; by default half of them, or all with
     `min_relevance`."""
-    relevance = _select_answer_events(search, min_relevance)
+    relevance = _map_relevance_by_event_id(search, min_relevance)
     if not relevance:
         return ()
     rows = store_chains.list_relevant(
@@ -183,7 +183,9 @@ def _odds(relevance: float | None) -> float:
     return (relevance or 0.0) / max(1 - (relevance or 0.0), 1e-9)
 
 
-def _select_answer_events(search: SearchResult, min_relevance: float | None) -> dict[UUID, float]:
+def _map_relevance_by_event_id(
+    search: SearchResult, min_relevance: float | None
+) -> dict[UUID, float]:
     """The relevance of the events whose chains may answer the question, by id. A statement is in no
     chain."""
     events = [
@@ -210,8 +212,8 @@ def record_chain_use(view: SessionReadContext, answer_chains: Sequence[MatchedCh
     return True
 
 
-def search_session(
-    view: SessionReadContext, embedder: Embedder, request: SearchRequest, vector_timeout: float
+def search_session_chains_and_graph(
+    view: SessionReadContext, embedder: Embedder, request: ChainSearchRequest, vector_timeout: float
 ) -> tuple[SearchOut, list[MatchedChain]]:
     """Search the chains of the view for a question, best first, and read the graph's contents about
     it. Also returns the chains' rows."""

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from strandline.context.schemas import TopicOut, TopicsOut
+from strandline.context.schemas import ShortTermTopicOut, TopicsOut
 from strandline.db.database import TenantDb
 from strandline.llm.tasks import LlmTasks
 from strandline.llm.types import PromptEvent, TaskContext
@@ -45,20 +45,22 @@ def coalesce_by_execution(newest_first: Sequence[EventExecution]) -> list[tuple[
     return [(group.event_id, group.count) for group in groups]
 
 
-def read_short_term(
+def read_short_term_events(
     view: SessionReadContext, limit: int | None = None
 ) -> list[tuple[ShortTermEvent, int]]:
-    """The events of `list_short_term_counts`, each with the number of events it represents."""
-    counts = list_short_term_counts(view, limit)
+    """The events of `list_short_term_event_counts`, each with the number of events it represents."""
+    counts = list_short_term_event_counts(view, limit)
     rows = store.read_short_term(view.access, list(counts)) if counts else ()
     return [(row, counts[row.event_id]) for row in rows]
 
 
-def list_short_term_counts(view: SessionReadContext, limit: int | None = None) -> dict[UUID, int]:
+def list_short_term_event_counts(
+    view: SessionReadContext, limit: int | None = None
+) -> dict[UUID, int]:
     """The newest events of a session, or of all visible scopes, coalesced: the number of events
     that each represents, by id. At most `limit` and the tuned window, none older than the tuned
     age; newest first."""
-    return list_short_term_counts_of(
+    return list_short_term_event_counts_of_session(
         view.access,
         view.tuning,
         view.now,
@@ -67,7 +69,7 @@ def list_short_term_counts(view: SessionReadContext, limit: int | None = None) -
     )
 
 
-def list_short_term_counts_of(
+def list_short_term_event_counts_of_session(
     access: TenantDb,
     tuning: Tuning,
     now: datetime,
@@ -75,7 +77,7 @@ def list_short_term_counts_of(
     session: Session | None,
     limit: int | None = None,
 ) -> dict[UUID, int]:
-    """Like `list_short_term_counts`, for this session; None: for all visible scopes. Empty if the
+    """Like `list_short_term_event_counts`, for this session; None: for all visible scopes. Empty if the
     view is the whole tenant."""
     since = now - timedelta(seconds=tuning.window_seconds)
     recent_events = (
@@ -108,8 +110,8 @@ def list_short_term_topics(
         scope_id=str(view.session.scope_id),
         deadline=deadline,
     )
-    newest_first = [row for row, _ in read_short_term(view)]
-    open_topics = _tell_apart(
+    newest_first = [row for row, _ in read_short_term_events(view)]
+    open_topics = _group_events_into_topics(
         [row for row in reversed(newest_first) if row.chain_id is None],
         partial(llm.continues_by_heuristic, task),
     )
@@ -117,7 +119,7 @@ def list_short_term_topics(
     for row in newest_first:
         topic_id = row.chain_id or open_topics[row.event_id]
         rows_by_topic.setdefault(topic_id, []).insert(0, row)
-    topic_list: list[TopicOut] = []
+    topic_list: list[ShortTermTopicOut] = []
     for rows in rows_by_topic.values():
         chain_id = rows[0].chain_id
         topic, made_by, trust = rows[0].topic, rows[0].topic_by, rows[0].trust
@@ -126,7 +128,7 @@ def list_short_term_topics(
                 continue
             topic, made_by = _name_topic(llm, task, rows)
         topic_list.append(
-            TopicOut.model_validate(
+            ShortTermTopicOut.model_validate(
                 {"topic": topic, "summary": rows[0].summary, "made_by": made_by}
                 | {"chain_id": chain_id, "event_ids": [row.event_id for row in rows]}
                 | {"trust": trust or least_trusted(row.origin for row in rows)}
@@ -135,7 +137,7 @@ def list_short_term_topics(
     return TopicsOut(session_id=view.session.session_id, topics=topic_list)
 
 
-def _tell_apart(
+def _group_events_into_topics(
     oldest_first: Sequence[ShortTermEvent],
     continues: Callable[[Sequence[PromptEvent], PromptEvent, Sequence[PromptEvent]], bool],
 ) -> Mapping[UUID, UUID]:

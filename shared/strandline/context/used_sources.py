@@ -8,7 +8,7 @@ from uuid import UUID
 from uuid_utils.compat import uuid7
 
 from strandline.chains import store_recalls
-from strandline.context.layout import Layout
+from strandline.context.layout import LaidOutText
 from strandline.context.session_context import ChainSearchResult
 from strandline.db.database import TenantDb
 from strandline.observability import logger
@@ -33,7 +33,9 @@ class UsedSources:
         return len(self.chains) + len(self.event_ids)
 
 
-def to_use(matches: ChainSearchResult, layout: Layout, best: Sequence[UUID]) -> UsedSources:
+def select_used_sources(
+    matches: ChainSearchResult, layout: LaidOutText, best: Sequence[UUID]
+) -> UsedSources:
     """The shown chains, and the best of the shown events that contain words of the question or have
     a vector to compare it with."""
     assert matches.search is not None
@@ -51,7 +53,7 @@ def to_use(matches: ChainSearchResult, layout: Layout, best: Sequence[UUID]) -> 
     )
 
 
-def record_use(access: TenantDb, use: UsedSources, now: datetime) -> bool:
+def record_used_sources(access: TenantDb, use: UsedSources, now: datetime) -> bool:
     """Record that a text showed these events and chains, which keeps the chains warm: each counts
     once. A failure here does not affect the text, which is already built. Returns False if nothing
     was recorded."""

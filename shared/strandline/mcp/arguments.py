@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from strandline.context.fence import sanitize, sanitize_label
+from strandline.context.fence import sanitize_label, sanitize_to_one_line
 from strandline.errors import Invalid
 from strandline.mcp.argument_schemas import Schema
 from strandline.schemas import check_storable
@@ -51,7 +51,7 @@ def read_arguments(
     try:
         check_storable(arguments)
     except Invalid as error:
-        raise WrongArgument(sanitize(str(error))) from None
+        raise WrongArgument(sanitize_to_one_line(str(error))) from None
     given = {
         name: value
         for name, value in arguments.items()

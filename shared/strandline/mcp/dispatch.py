@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from strandline.config import McpToolset
-from strandline.context.fence import sanitize
+from strandline.context.fence import sanitize_to_one_line
 from strandline.errors import Invalid
 from strandline.mcp import (
     graph_tool_list,
@@ -109,7 +109,7 @@ def answer(message: Message, connection: RequestContext) -> Object:
     try:
         check_storable(checked)
     except Invalid as error:
-        raise ProtocolError(INVALID_PARAMS, sanitize(str(error))) from None
+        raise ProtocolError(INVALID_PARAMS, sanitize_to_one_line(str(error))) from None
     return method(message.params, connection)
 
 
@@ -205,7 +205,7 @@ def _explain(refusal: Refusal, tool: Tool | None = None) -> str:
     if argument and message.startswith(f"{field}:"):
         message = argument + message.removeprefix(str(field))
     # A message may name participants, which are stored text.
-    return f"{sanitize(message)} ({refusal.code}) {advice}".strip()
+    return f"{sanitize_to_one_line(message)} ({refusal.code}) {advice}".strip()
 
 
 def _list_resources(params: Object, connection: RequestContext) -> Object:

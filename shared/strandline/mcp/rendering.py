@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from strandline.context.fence import fence, sanitize, sanitize_label
+from strandline.context.fence import enclose_in_hashed_tags, sanitize_label, sanitize_to_one_line
 from strandline.mcp.answer_size import MAX_TOKENS, shorten_json, take_fitting_lines
 
 type Item = Mapping[str, Any]
@@ -27,7 +27,7 @@ def fence_lines(lines: Sequence[str], rest: str = _REST) -> str:
     """Lines as data, between two tags that nothing in them can close. Where they are too long for
     an answer, the first ones, and `rest`, the way to the others."""
     first_lines = take_fitting_lines(lines)
-    block = fence([_INTRODUCTION, *first_lines])
+    block = enclose_in_hashed_tags([_INTRODUCTION, *first_lines])
     if len(first_lines) == len(lines):
         return block
     return (
@@ -40,7 +40,7 @@ def fence_json(value: object, rest: str = _REST) -> str:
     """JSON as data on one line. Where it is too long for an answer it is cut, and `rest` tells the
     way to the whole."""
     line, note = shorten_json(value, escape_json)
-    block = fence([_INTRODUCTION, line])
+    block = enclose_in_hashed_tags([_INTRODUCTION, line])
     return f"{block}\nCut to {MAX_TOKENS:,} tokens: {note}. {rest}" if note else block
 
 
@@ -59,7 +59,7 @@ def _escape(match: re.Match[str]) -> str:
 
 def sanitize_text(text: str) -> str:
     """Stored text on one line, the beginning of a long one."""
-    safe_text = sanitize(text[: 2 * _TEXT_CHARS])
+    safe_text = sanitize_to_one_line(text[: 2 * _TEXT_CHARS])
     is_cut = len(safe_text) > _TEXT_CHARS or len(text) > 2 * _TEXT_CHARS
     return f"{safe_text[:_TEXT_CHARS]}…" if is_cut else safe_text
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from strandline.aws.blobs import is_text
-from strandline.context.fence import sanitize
+from strandline.context.fence import sanitize_to_one_line
 from strandline.mcp.answer_size import (
     MAX_TOKENS,
     TEXT_CHARS,
@@ -129,7 +129,7 @@ def read_event(context: ToolContext, arguments: Arguments) -> str:
     start = max(0, arguments.get("from", 0))
     rest = whole_text[start:]
     length = count_fitting_chars(rest, MAX_TOKENS - _LINE_TOKENS)
-    lines = [sanitize(line) for line in rest[:length].splitlines()]
+    lines = [sanitize_to_one_line(line) for line in rest[:length].splitlines()]
     head = event_line({**event, "content": ""})
     more = f"\nMore: from={start + length} of {len(whole_text)}" if length < len(rest) else ""
     return fence_lines([head, *(line for line in lines if line)]) + more + note

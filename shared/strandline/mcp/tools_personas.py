@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from strandline.context.fence import sanitize
+from strandline.context.fence import sanitize_to_one_line
 from strandline.mcp.answer_size import ask_for_fitting_page
 from strandline.mcp.argument_schemas import text, whole
 from strandline.mcp.arguments import Arguments, WrongArgument, pick
@@ -52,7 +52,9 @@ def _show(turn: dict[str, Any]) -> str:
         return f"It takes longer. Call `query` with turn_id={turn['turn_id']} in a while.{events}"
     if turn["state"] == "failed":
         return f"The language model gave no answer ({turn['reason']}).{events}"
-    block = fence_lines([sanitize(line) for line in turn["text"].splitlines() if line.strip()])
+    block = fence_lines(
+        [sanitize_to_one_line(line) for line in turn["text"].splitlines() if line.strip()]
+    )
     return block + citations_note(turn["citations"]) + events + limits_note(turn["degraded"])
 
 

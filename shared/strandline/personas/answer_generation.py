@@ -13,7 +13,7 @@ from uuid import UUID
 
 from strandline.config import PREFIX, get_settings
 from strandline.context.build import build_context_text
-from strandline.context.event_selection import SonaAnswerOptions
+from strandline.context.event_selection import AnswerTextOptions
 from strandline.context.layout import BYTES_PER_TOKEN
 from strandline.context.schemas import MIN_BUDGET, ContextTextOut, ContextTextRequest
 from strandline.context.used_sources import UsedSources
@@ -93,7 +93,7 @@ def recall_for(
         tuning=tuning,
         now=now,
         vector_timeout=settings.query_vector_seconds,
-        answering=SonaAnswerOptions(
+        answering=AnswerTextOptions(
             exclude={question.input_id} if question.input_id else (),
             weights=question.weights,
             sona=SonaInEmbeddingSpace(question.sona_id, embedder.space)

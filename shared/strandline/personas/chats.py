@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from strandline import participants
 from strandline.auth.principals import Principal
-from strandline.context.used_sources import record_use
+from strandline.context.used_sources import record_used_sources
 from strandline.db.database import Caller, TenantDb
 from strandline.errors import (
     Conflict,
@@ -232,7 +232,7 @@ def reply(
         if earlier_turn is None:
             raise Unavailable("The stored answer just changed. Try again.")
         return earlier_turn
-    record_use(access, recollection.use, datetime.now(UTC))
+    record_used_sources(access, recollection.use, datetime.now(UTC))
     return turn.model_copy(update={"answer_id": receipt.event_id})
 
 

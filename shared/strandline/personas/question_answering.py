@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from strandline.context.used_sources import record_use
+from strandline.context.used_sources import record_used_sources
 from strandline.db.database import TenantDb
 from strandline.llm.tasks import LlmTasks
 from strandline.llm.types import MemoryAnswer, ModelResult, TaskContext
@@ -35,7 +35,7 @@ def answer_query(
         result = ask_model(llm, task, question, recollection.context)
     finally:
         llm.store_call_records(access)
-    record_use(access, recollection.use, now)
+    record_used_sources(access, recollection.use, now)
     return to_turn("query", recollection, result)
 
 

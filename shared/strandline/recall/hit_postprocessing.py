@@ -261,8 +261,8 @@ def _select_ids_of_hits(event_ids: Iterable[UUID], hit_by_id: Mapping[UUID, Hit]
 def sort_hits_cited_first_then_by_time(
     hits: Sequence[Hit], events: Mapping[UUID, Event]
 ) -> list[Hit]:
-    """As `sort_cited_first_then_by_time`, where `events` are those that were read. An event that was
-    not read is a later statement, and comes last."""
+    """Like `sort_cited_first_then_by_time`, where `events` are those that were read. An event that
+    was not read is a later statement, and comes last."""
 
     def list_cited(event_id: UUID) -> list[UUID]:
         edges = events[event_id].edges if event_id in events else ()

@@ -83,8 +83,8 @@ def collapse_near_duplicates(
     question: str,
     limit: int,
 ) -> DeduplicatedEvents:
-    """Put near-duplicates of scored events in one place, best first; `limit` events are shown. Texts
-    are read only if one of these may have a near-duplicate, in one statement.
+    """Put near-duplicates of scored events in one place, best first; `limit` events are shown.
+    Texts are read only if one of these may have a near-duplicate, in one statement.
 
     What one speaker wrote is near-duplicate if it is equal but for upper case, white space and
     punctuation; what an agent or a tool wrote, also if it is equal but for numbers, times and ids.

@@ -7,11 +7,11 @@ from itertools import pairwise
 from uuid import UUID
 
 from strandline.context.lines import (
-    EventSource,
-    Line,
+    ContextLine,
+    EventLineSource,
     count_bytes,
     drop_repeated_sentences,
-    normalize_words,
+    join_lowercase_words,
 )
 from strandline.topics import outline_text
 from strandline.topics.answer_lines import (
@@ -112,9 +112,9 @@ class AnswerLayout:
             missing += self._heading_bytes(event.slot)
         return missing
 
-    def _add_event(self, event: ManifestEvent, line: Line[EventSource]) -> None:
+    def _add_event(self, event: ManifestEvent, line: ContextLine[EventLineSource]) -> None:
         self.events.append(event)
-        self._words[event.event_id] = normalize_words(line.text)
+        self._words[event.event_id] = join_lowercase_words(line.text)
         self._parts.add(("scope", event.scope_id))
         if event.slot is None:
             self._parts.add(("tail", event.scope_id))

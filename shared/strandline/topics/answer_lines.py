@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from strandline.context.lines import (
-    ChainSource,
-    EventSource,
-    Line,
+    ChainLineSource,
+    ContextLine,
+    EventLineSource,
     count_bytes,
-    event_line,
-    format_day,
-    topic_line,
+    format_weekday_and_date,
+    make_event_line,
+    make_topic_line,
 )
 from strandline.llm.heuristic.overview import describe_dates
 
@@ -25,9 +25,9 @@ CITATION_BYTES = len("[99]")
 class Texts:
     """The texts that the lines of a plan are rendered from."""
 
-    topics: Mapping[UUID, ChainSource]
+    topics: Mapping[UUID, ChainLineSource]
     """By slot."""
-    events: Mapping[UUID, EventSource]
+    events: Mapping[UUID, EventLineSource]
     """By event."""
     participants: Mapping[UUID, Sequence[str]]
     """By scope."""
@@ -42,17 +42,19 @@ class Lines:
 
     texts: Texts
     budget: int
-    _topics: dict[tuple[UUID, bool], Line[ChainSource]] = field(
-        default_factory=dict[tuple[UUID, bool], Line[ChainSource]]
+    _topics: dict[tuple[UUID, bool], ContextLine[ChainLineSource]] = field(
+        default_factory=dict[tuple[UUID, bool], ContextLine[ChainLineSource]]
     )
-    _events: dict[UUID, Line[EventSource]] = field(default_factory=dict[UUID, Line[EventSource]])
+    _events: dict[UUID, ContextLine[EventLineSource]] = field(
+        default_factory=dict[UUID, ContextLine[EventLineSource]]
+    )
 
     @property
     def budget_bytes(self) -> int:
         """The budget in bytes."""
         return self.budget * BYTES_PER_TOKEN
 
-    def topic(self, slot: UUID, *, has_summary: bool = True) -> Line[ChainSource]:
+    def topic(self, slot: UUID, *, has_summary: bool = True) -> ContextLine[ChainLineSource]:
         """A copy of a topic's line, with or without its summary."""
         key = slot, has_summary
         if key not in self._topics:
@@ -61,13 +63,13 @@ class Lines:
                 topic = topic._replace(summary="")
             elif not self.texts.keeps_summaries:
                 topic = _drop_repeated_name_and_dates(topic)
-            self._topics[key] = topic_line(topic, self.budget_bytes)
+            self._topics[key] = make_topic_line(topic, self.budget_bytes)
         return copy(self._topics[key])
 
-    def event(self, event_id: UUID) -> Line[EventSource]:
+    def event(self, event_id: UUID) -> ContextLine[EventLineSource]:
         """A copy of an event's line."""
         if event_id not in self._events:
-            self._events[event_id] = event_line(self.texts.events[event_id], self.budget_bytes)
+            self._events[event_id] = make_event_line(self.texts.events[event_id], self.budget_bytes)
         return copy(self._events[event_id])
 
     def common_day(self, slot: UUID | None) -> str | None:
@@ -76,11 +78,14 @@ class Lines:
         if slot is None:
             return None
         topic = self.texts.topics[slot]
-        days = {format_day(topic.started_at), format_day(topic.last_event_at)}
+        days = {
+            format_weekday_and_date(topic.started_at),
+            format_weekday_and_date(topic.last_event_at),
+        }
         return days.pop() if len(days) == 1 else None
 
 
-def _drop_repeated_name_and_dates(topic: ChainSource) -> ChainSource:
+def _drop_repeated_name_and_dates(topic: ChainLineSource) -> ChainLineSource:
     """Remove repetition from a topic's line: the summary of an inner topic begins with the name of
     one of its children and ends with the dates."""
     dates = describe_dates(topic.started_at, topic.last_event_at)
@@ -91,7 +96,7 @@ def _drop_repeated_name_and_dates(topic: ChainSource) -> ChainSource:
     return topic._replace(summary=summary)
 
 
-def format_event_prefix(line: Line[EventSource], day: str | None) -> str:
+def format_event_prefix(line: ContextLine[EventLineSource], day: str | None) -> str:
     """The text between an event's citation and its content, without the day of its topic. A name
     with a comma could be mistaken for a date, so the date stays before such a name."""
     date_prefix = f" {day}, "
@@ -101,7 +106,7 @@ def format_event_prefix(line: Line[EventSource], day: str | None) -> str:
     return line.start if "," in who else f" {who}"
 
 
-def event_bytes(line: Line[EventSource], depth: int, day: str | None) -> int:
+def event_bytes(line: ContextLine[EventLineSource], depth: int, day: str | None) -> int:
     """The size of an event's line in bytes."""
     start = format_event_prefix(line, day)
     return (
@@ -109,6 +114,6 @@ def event_bytes(line: Line[EventSource], depth: int, day: str | None) -> int:
     )
 
 
-def heading_bytes(line: Line[ChainSource], depth: int) -> int:
+def heading_bytes(line: ContextLine[ChainLineSource], depth: int) -> int:
     """The size of a topic's line in bytes, without its summary."""
     return depth * len(INDENT) + count_bytes(line.start) + 1

@@ -16,8 +16,8 @@ from pydantic import ValidationError
 from uuid_utils.compat import uuid7
 
 from strandline.chains import store_recalls
-from strandline.context.event_source_conversion import to_source
-from strandline.context.lines import ChainSource
+from strandline.context.event_source_conversion import to_event_line_source
+from strandline.context.lines import ChainLineSource
 from strandline.context.schemas import Citation
 from strandline.db.database import TenantDb
 from strandline.db.pipeline import RowQuery
@@ -70,14 +70,14 @@ class AnswerContents:
         """The texts of these nodes and events, for rendering lines."""
         return Texts(
             {node.slot: _to_topic(node.slot, self.nodes[node.node_id]) for node in nodes},
-            {e.event_id: to_source(self.events[e.event_id]) for e in events},
+            {e.event_id: to_event_line_source(self.events[e.event_id]) for e in events},
             self.participants,
             keeps_summaries,
         )
 
 
-def _to_topic(slot: UUID, node: NodeContent) -> ChainSource:
-    return ChainSource(
+def _to_topic(slot: UUID, node: NodeContent) -> ChainLineSource:
+    return ChainLineSource(
         chain_id=slot,
         started_at=node.started_at,
         last_event_at=node.last_event_at,

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from strandline.context.fence import FENCE_BYTES, fence, sanitize_label
-from strandline.context.lines import count_bytes, drop_repeated_sentences, normalize_words
+from strandline.context.fence import FENCE_BYTES, enclose_in_hashed_tags, sanitize_label
+from strandline.context.lines import count_bytes, drop_repeated_sentences, join_lowercase_words
 from strandline.participants import display_name
 from strandline.topics.answer_lines import BYTES_PER_TOKEN, INDENT, Lines, format_event_prefix
 from strandline.topics.answer_plan import AnswerManifest, CutCounts, ManifestNode
@@ -58,7 +58,7 @@ class RenderedOutline:
         self.events_below = group_by((event.slot, event) for event in plan.events)
         self.numbers: dict[UUID, int] = {}
         """The citation number of each event, in the order of the lines."""
-        self.text = fence(self._render())
+        self.text = enclose_in_hashed_tags(self._render())
 
     @property
     def tokens(self) -> int:
@@ -72,7 +72,7 @@ class RenderedOutline:
     def _drop_repeated_sentences(self) -> None:
         if self._texts.keeps_summaries:
             return
-        texts = [normalize_words(line.text) for line in self.event_lines.values()]
+        texts = [join_lowercase_words(line.text) for line in self.event_lines.values()]
         for line in self.topic_lines.values():
             line.text = drop_repeated_sentences(line.text, line.source.participants, texts)
             line.is_shortened = line.is_shortened and bool(line.text)

@@ -405,7 +405,7 @@ def test_context_text_viewer_fault_is_noticed(
     def list_others(*_: object, **__: object) -> dict[uuid.UUID, int]:
         return others
 
-    monkeypatch.setattr(build, "list_short_term_counts_of", list_others)
+    monkeypatch.setattr(build, "list_short_term_event_counts_of_session", list_others)
     for user in (ALICE, BOB):
         visible += lines(ask(gateway, gateway.key(user=user)), LATEST)
     assert visible == ["bob: Bob's own buoy."]

@@ -17,26 +17,26 @@ from hypothesis import strategies as st
 from strandline.context import fence as fence_module
 from strandline.context import layout as layout_module
 from strandline.context import lines as lines_module
-from strandline.context.fence import fence, sanitize, sanitize_label
-from strandline.context.layout import Sources, lay_out
+from strandline.context.fence import enclose_in_hashed_tags, sanitize_label, sanitize_to_one_line
+from strandline.context.layout import ContextLineSources, lay_out_within_budget
 from strandline.context.lines import (
-    ChainSource,
-    EventSource,
-    KnowledgeSource,
+    ChainLineSource,
+    EventLineSource,
+    KnowledgeLineSource,
     drop_repeated_sentences,
-    normalize_words,
+    join_lowercase_words,
 )
 from tests.context_block import HEADINGS, KNOWN_HEADING, VISIBLE, WEAK_HEADING, read_block
 from tests.strandline.context.attacks import ATTACKS, FRAGMENTS
 
 START = datetime(2026, 8, 3, 9, tzinfo=UTC)
 SCOPE = uuid.UUID(int=1)
-EMPTY = Sources(recent=[], topics=[], events=[], is_known=None)
+EMPTY = ContextLineSources(recent=[], topics=[], events=[], is_known=None)
 
 
-def event(n: int, text: str = "", **fields: Any) -> EventSource:
+def event(n: int, text: str = "", **fields: Any) -> EventLineSource:
     """An event n hours after START."""
-    event_source = EventSource(
+    event_source = EventLineSource(
         event_id=uuid.UUID(int=1000 + n),
         said_at=START + timedelta(hours=n),
         place=(START + timedelta(hours=n), SCOPE, n),
@@ -47,9 +47,9 @@ def event(n: int, text: str = "", **fields: Any) -> EventSource:
     return event_source._replace(**fields)
 
 
-def topic(n: int, *event_numbers: int, **fields: Any) -> ChainSource:
+def topic(n: int, *event_numbers: int, **fields: Any) -> ChainLineSource:
     """A chain of these events, n hours after START."""
-    topic_source = ChainSource(
+    topic_source = ChainLineSource(
         chain_id=uuid.UUID(int=2000 + n),
         started_at=START + timedelta(hours=n),
         last_event_at=START + timedelta(hours=n),
@@ -62,9 +62,9 @@ def topic(n: int, *event_numbers: int, **fields: Any) -> ChainSource:
     return topic_source._replace(**fields)
 
 
-def known_source(n: int, *event_numbers: int, **fields: Any) -> KnowledgeSource:
+def known_source(n: int, *event_numbers: int, **fields: Any) -> KnowledgeLineSource:
     """A fact that holds since n hours after START."""
-    known_source = KnowledgeSource(
+    known_source = KnowledgeLineSource(
         known_id=uuid.UUID(int=3000 + n),
         since=START + timedelta(hours=n),
         kind="fact",
@@ -80,13 +80,13 @@ def known_source(n: int, *event_numbers: int, **fields: Any) -> KnowledgeSource:
 
 
 def test_context_orders_parts_by_time_with_citations() -> None:
-    sources = Sources(
+    sources = ContextLineSources(
         recent=[event(9, speaker="agent:keel", origin="agent"), event(8)],
         topics=[topic(6, 6, 7), topic(1, 1, 2, 3)],
         events=[event(3), event(1), event(9), event(5, origin="tool", speaker=None)],
         is_known=True,
     )
-    layout = lay_out(sources, 1000)
+    layout = lay_out_within_budget(sources, 1000)
     assert layout.text.split("\n")[2:-1] == [
         "Latest events:",
         "[1] Mon 3 August 2026 17:00, mara: Number 8.",
@@ -102,32 +102,34 @@ def test_context_orders_parts_by_time_with_citations() -> None:
     assert [i.int - 1000 for i in layout.citations] == [8, 9, 1, 3, 5, 6]
     assert [i.int - 2000 for i in layout.chain_ids] == [6, 1]
     assert layout.cut == (0, 0, 0, 0)
-    assert layout.tokens == -(-len(layout.text.encode()) // 4)
+    assert layout.token_count == -(-len(layout.text.encode()) // 4)
 
 
 def test_context_keeps_log_order_at_equal_times() -> None:
     same = [event(n, said_at=START) for n in (3, 1, 2)]
-    lines = read_block(lay_out(replace(EMPTY, events=same, is_known=True), 500).text)
+    lines = read_block(lay_out_within_budget(replace(EMPTY, events=same, is_known=True), 500).text)
     text = lines.parts["Events about the question:"]
     assert [line[-2] for line in text] == ["1", "2", "3"]
 
 
 def test_context_marks_event_following_line_above() -> None:
     events = [event(n) for n in (7, 3, 2, 1, 5)]
-    text = lay_out(replace(EMPTY, events=events, is_known=True), 500).text
+    text = lay_out_within_budget(replace(EMPTY, events=events, is_known=True), 500).text
     lines = read_block(text).parts["Events about the question:"]
     assert [line.partition(" ")[0] for line in lines] == ["[1]", "[2]↳", "[3]↳", "[4]", "[5]"]
     other_scope = event(2, place=(event(2).said_at, uuid.UUID(int=77), 2))
     for other in (other_scope, event(2, session_id="other")):
-        text = lay_out(replace(EMPTY, events=[event(1), other], is_known=True), 500).text
+        text = lay_out_within_budget(
+            replace(EMPTY, events=[event(1), other], is_known=True), 500
+        ).text
         assert "↳" not in text
-    assert "↳" not in lay_out(replace(EMPTY, recent=events), 500).text
+    assert "↳" not in lay_out_within_budget(replace(EMPTY, recent=events), 500).text
 
 
 def test_context_shows_today_and_hour_of_next_event() -> None:
     events = [event(n, place=(START, SCOPE, place)) for place, n in enumerate((1, 2, 40, 41))]
     sources = replace(EMPTY, events=events, is_known=True, today=START + timedelta(days=9))
-    lines = lay_out(sources, 500).text.split("\n")[1:-1]
+    lines = lay_out_within_budget(sources, 500).text.split("\n")[1:-1]
     assert " Today is Wed 12 August 2026." in lines[0]
     assert lines[2:] == [
         "[1] Mon 3 August 2026 10:00, mara: Number 1.",
@@ -135,20 +137,23 @@ def test_context_shows_today_and_hour_of_next_event() -> None:
         "[3]↳ Wed 5 August 2026 01:00, mara: Number 40.",
         "[4]↳ 02:00, mara: Number 41.",
     ]
-    assert "Today" not in lay_out(replace(sources, today=None), 500).text
+    assert "Today" not in lay_out_within_budget(replace(sources, today=None), 500).text
 
 
 def test_context_says_if_nothing_is_known() -> None:
-    nothing, unknown = lay_out(EMPTY, 100).text, lay_out(replace(EMPTY, is_known=False), 100).text
+    nothing, unknown = (
+        lay_out_within_budget(EMPTY, 100).text,
+        lay_out_within_budget(replace(EMPTY, is_known=False), 100).text,
+    )
     assert read_block(nothing).parts == {"": ["Nothing was found."]}
     assert read_block(unknown).parts == {"": ["Nothing was found."]}
-    recent = lay_out(replace(EMPTY, recent=[event(1)], is_known=False), 200).text
+    recent = lay_out_within_budget(replace(EMPTY, recent=[event(1)], is_known=False), 200).text
     assert read_block(recent).parts[""] == ["No event clearly answers the question."]
-    assert "answers" not in lay_out(replace(EMPTY, recent=[event(1)]), 200).text
+    assert "answers" not in lay_out_within_budget(replace(EMPTY, recent=[event(1)]), 200).text
 
 
 def test_context_shows_facts_before_topics() -> None:
-    sources = Sources(
+    sources = ContextLineSources(
         recent=[event(9)],
         topics=[topic(1, 1)],
         events=[event(3)],
@@ -160,7 +165,7 @@ def test_context_shows_facts_before_topics() -> None:
             known_source(6, 3, is_stated=False),
         ],
     )
-    text = lay_out(sources, 1500).text
+    text = lay_out_within_budget(sources, 1500).text
     lines = text.split("\n")[1:-1]
     assert "What is known holds since its date" in lines[0]
     assert lines[1:] == [
@@ -177,43 +182,48 @@ def test_context_shows_facts_before_topics() -> None:
         "Events about the question:",
         "[2] Mon 3 August 2026 12:00, mara: Number 3.",
     ]
-    assert "What is known" not in lay_out(replace(sources, knowledge=[]), 1000).text
+    assert "What is known" not in lay_out_within_budget(replace(sources, knowledge=[]), 1000).text
     assert (
-        "Nothing was found" not in lay_out(replace(EMPTY, knowledge=[known_source(1, 1)]), 300).text
+        "Nothing was found"
+        not in lay_out_within_budget(replace(EMPTY, knowledge=[known_source(1, 1)]), 300).text
     )
 
 
 def test_context_gives_facts_sixteenth_of_budget() -> None:
     facts = [known_source(n, n, text=f"Fact {n} {'holds ' * 8}") for n in range(40)]
     for budget in (100, 200, 400, 1000, 4000):
-        layout = lay_out(replace(EMPTY, events=[event(50)], is_known=True, knowledge=facts), budget)
+        layout = lay_out_within_budget(
+            replace(EMPTY, events=[event(50)], is_known=True, knowledge=facts), budget
+        )
         lines = read_block(layout.text).parts.get(KNOWN_HEADING, [])
         assert (
             sum(len(line) + 1 for line in [KNOWN_HEADING, *lines]) <= budget * 4 // 16 or not lines
         )
         visible = [int(line.partition("Fact ")[2].partition(" ")[0]) for line in lines]
         assert visible == list(range(len(lines)))
-        assert layout.tokens <= budget
+        assert layout.token_count <= budget
         assert bool(lines) == (budget >= 1000), budget
     long = known_source(1, 1, text="word " * 3000)
-    layout = lay_out(replace(EMPTY, is_known=True, knowledge=[long]), 1000)
+    layout = lay_out_within_budget(replace(EMPTY, is_known=True, knowledge=[long]), 1000)
     (line,) = read_block(layout.text).parts[KNOWN_HEADING]
     assert (len(line) < 200, line.endswith("word… [1]"), layout.cut) == (True, True, (0, 0, 0, 1))
 
 
 def test_context_event_shows_number_it_stands_for() -> None:
     many = event(1, origin="tool", speaker="agent:keel", stands_for=30)
-    text = lay_out(replace(EMPTY, recent=[many]), 200).text
+    text = lay_out_within_budget(replace(EMPTY, recent=[many]), 200).text
     assert "[1] Mon 3 August 2026 10:00, keel (tool, newest of 30): Number 1." in text
 
 
 def test_context_topic_omits_sentences_of_events() -> None:
     summary = "mara: We buy six buoys. They are red. tomas: Six it is. They ship on Friday."
     events = event(1, "Listen: we buy six buoys!"), event(2, "Six it is.", speaker="user:tomas")
-    sources = Sources([], [topic(1, 1, 2, summary=summary)], events, True)
-    (line,) = read_block(lay_out(sources, 1000).text).parts["Topics:"]
+    sources = ContextLineSources([], [topic(1, 1, 2, summary=summary)], events, True)
+    (line,) = read_block(lay_out_within_budget(sources, 1000).text).parts["Topics:"]
     assert line.endswith("topic 1: mara: They are red. tomas: They ship on Friday. [1][2]")
-    (alone,) = read_block(lay_out(replace(sources, events=[]), 1000).text).parts["Topics:"]
+    (alone,) = read_block(lay_out_within_budget(replace(sources, events=[]), 1000).text).parts[
+        "Topics:"
+    ]
     assert alone.endswith(
         "We buy six buoys. They are red. tomas: Six it is. They ship on Friday. [1]"
     )
@@ -223,11 +233,11 @@ def test_context_omits_topic_without_new_content() -> None:
     events = [event(1, "We buy six buoys."), event(2, "Six it is.")]
     topics = [topic(1, 1, summary="mara: We buy six buoys."), topic(2, 2), topic(3, 2, summary="")]
     for sources in (
-        Sources([], topics, events, True),
-        Sources(events, topics, [], None),
-        Sources(events, topics, [], True),
+        ContextLineSources([], topics, events, True),
+        ContextLineSources(events, topics, [], None),
+        ContextLineSources(events, topics, [], True),
     ):
-        layout = lay_out(sources, 1000)
+        layout = lay_out_within_budget(sources, 1000)
         (line,) = read_block(layout.text).parts["Topics:"]
         assert line == "- Mon 3 August 2026, topic 2: mara: They spoke of matter 2. [2]"
         assert [i.int - 2000 for i in layout.chain_ids] == [2]
@@ -235,7 +245,10 @@ def test_context_omits_topic_without_new_content() -> None:
 
 
 def test_context_drops_sentence_found_in_one_event() -> None:
-    texts = [normalize_words("It goes out on Friday, they said"), normalize_words("at nine")]
+    texts = [
+        join_lowercase_words("It goes out on Friday, they said"),
+        join_lowercase_words("at nine"),
+    ]
     for sentence, rest in (
         ("goes out on FRIDAY!", ""),
         ("mara: out on Friday.", ""),
@@ -248,12 +261,14 @@ def test_context_drops_sentence_found_in_one_event() -> None:
 
 def test_context_topic_shows_days_and_trust() -> None:
     long = topic(1, 1, last_event_at=START + timedelta(days=2), trust="document")
-    (line,) = read_block(lay_out(replace(EMPTY, topics=[long]), 500).text).parts["Topics:"]
+    (line,) = read_block(lay_out_within_budget(replace(EMPTY, topics=[long]), 500).text).parts[
+        "Topics:"
+    ]
     assert line.startswith(
         "- Mon 3 August 2026 to Wed 5 August 2026, topic 1 (document): mara: They"
     )
     (line,) = read_block(
-        lay_out(replace(EMPTY, topics=[long._replace(topic=None)]), 500).text
+        lay_out_within_budget(replace(EMPTY, topics=[long._replace(topic=None)]), 500).text
     ).parts["Topics:"]
     assert line.startswith("- Mon 3 August 2026 to Wed 5 August 2026 (document): mara: They")
 
@@ -263,7 +278,7 @@ def test_context_topic_shows_days_and_trust() -> None:
 
 def test_context_counts_parts_left_out_for_length() -> None:
     long = "A sentence of some length, which says nothing. " * 4
-    sources = Sources(
+    sources = ContextLineSources(
         recent=[event(n, f"{n}: {long}") for n in range(40, 30, -1)],
         topics=[
             topic(n, n, summary=f"mara: {long.replace('sentence', f'matter {n}')}")
@@ -273,7 +288,7 @@ def test_context_counts_parts_left_out_for_length() -> None:
         is_known=True,
         more_events=5,
     )
-    layout = lay_out(sources, 1000)
+    layout = lay_out_within_budget(sources, 1000)
     block = read_block(layout.text)
     recent, topics, events = (block.parts[heading] for heading in HEADINGS)
     sizes = [sum(len(line) + 1 for line in lines) for lines in (recent, topics, events)]
@@ -286,29 +301,29 @@ def test_context_counts_parts_left_out_for_length() -> None:
     assert newest == ["40"]
     best = [int(line.partition("mara: ")[2].partition(":")[0]) for line in events]
     assert best == list(range(len(events)))
-    assert 950 < layout.tokens <= 1000
+    assert 950 < layout.token_count <= 1000
 
 
 def test_context_without_question_fills_with_recent() -> None:
     long = "A sentence of some length, which says nothing. " * 4
     recent = [event(n, f"{n}: {long}") for n in range(40, 20, -1)]
     topics = [topic(n, n, summary=f"mara: {n} {long}") for n in range(10)]
-    layout = lay_out(replace(EMPTY, recent=recent, topics=topics), 1000)
+    layout = lay_out_within_budget(replace(EMPTY, recent=recent, topics=topics), 1000)
     text, others = (read_block(layout.text).parts[heading] for heading in HEADINGS[:2])
     assert 2500 < sum(len(line) + 1 for line in text) <= 3100
     assert [line.partition("mara: ")[2][:2] for line in text] == [
         str(n) for n in range(41 - len(text), 41)
     ]
     assert layout.cut[:2] == (20 - len(text), 10 - len(others))
-    assert layout.tokens > 950
+    assert layout.token_count > 950
 
 
 def test_context_with_question_gives_recent_one_tenth() -> None:
     """Those that answer the question are shown, too, and none twice."""
     recent = [event(n, f"Latest {n}: {'word ' * 11}") for n in range(40, 20, -1)]
     for is_known, events in ((True, [recent[15], event(2)]), (False, [])):
-        sources = Sources(recent, [], events, is_known)
-        layout = lay_out(sources, 1000)
+        sources = ContextLineSources(recent, [], events, is_known)
+        layout = lay_out_within_budget(sources, 1000)
         parts = read_block(layout.text).parts
         latest = parts["Latest events:"]
         assert 300 < sum(len(line) + 1 for line in latest) <= 400
@@ -320,7 +335,7 @@ def test_context_with_question_gives_recent_one_tenth() -> None:
 
 def test_context_long_event_leaves_room_for_others() -> None:
     long, short = event(1, "word " * 20_000), event(2)
-    layout = lay_out(replace(EMPTY, events=[long, short], is_known=True), 400)
+    layout = lay_out_within_budget(replace(EMPTY, events=[long, short], is_known=True), 400)
     first, second = read_block(layout.text).parts["Events about the question:"]
     assert len(first) < 450
     assert first.endswith("word…")
@@ -328,34 +343,38 @@ def test_context_long_event_leaves_room_for_others() -> None:
 
 
 def test_context_marks_weak_matches() -> None:
-    weak = lay_out(replace(EMPTY, events=[event(1)], is_known=False), 300).text
+    weak = lay_out_within_budget(replace(EMPTY, events=[event(1)], is_known=False), 300).text
     parts = read_block(weak).parts
     assert parts[WEAK_HEADING] == ["[1] Mon 3 August 2026 10:00, mara: Number 1."]
     assert parts[""] == ["No event clearly answers the question."]
-    strong = lay_out(replace(EMPTY, events=[event(1)], is_known=True), 300).text
+    strong = lay_out_within_budget(replace(EMPTY, events=[event(1)], is_known=True), 300).text
     assert WEAK_HEADING not in read_block(strong).parts
 
 
 def test_context_tool_output_keeps_start_and_end() -> None:
     log = f"collected 900 items {'tests/x.py .... ' * 300} FAILED tests/test_rate.py 1 failed"
     output = event(2, log, origin="tool", speaker=None)
-    text = lay_out(replace(EMPTY, events=[event(1), output], is_known=True), 1000).text
+    text = lay_out_within_budget(
+        replace(EMPTY, events=[event(1), output], is_known=True), 1000
+    ).text
     line = read_block(text).parts["Events about the question:"][1]
     assert "(tool): collected 900 items" in line
     assert line.endswith("FAILED tests/test_rate.py 1 failed")
     assert len(line.partition("(tool): ")[2].encode()) <= 1000 * 4 // 20
-    first = lay_out(replace(EMPTY, events=[output, event(1)], is_known=True), 1000).text
+    first = lay_out_within_budget(
+        replace(EMPTY, events=[output, event(1)], is_known=True), 1000
+    ).text
     line = read_block(first).parts["Events about the question:"][1]
     assert 900 < len(line.encode()) <= 1000 + len("[2] Mon 3 August 2026 09:00, (tool): ")
     assert "1 failed" in line
     short = event(2, "1 failed", origin="tool", speaker=None)
-    text = lay_out(replace(EMPTY, events=[event(1), short], is_known=True), 1000).text
+    text = lay_out_within_budget(replace(EMPTY, events=[event(1), short], is_known=True), 1000).text
     assert read_block(text).parts["Events about the question:"][1].endswith("(tool): 1 failed")
 
 
 def test_context_cut_ends_after_sentence_or_word() -> None:
     def shown_text(text: str) -> str:
-        layout = lay_out(replace(EMPTY, events=[event(1, text)], is_known=True), 120)
+        layout = lay_out_within_budget(replace(EMPTY, events=[event(1, text)], is_known=True), 120)
         assert layout.cut == (0, 0, 0, 1)
         return layout.text.partition("mara: ")[2].partition("…")[0]
 
@@ -370,24 +389,24 @@ def test_context_cut_ends_after_sentence_or_word() -> None:
     [100, *(pytest.param(n, marks=pytest.mark.proof) for n in (101, 130, 200)), 1000],
 )
 def test_context_smallest_budget_holds_frame(budget: int) -> None:
-    crowd = Sources(
+    crowd = ContextLineSources(
         recent=[event(n, "x " * 9000, speaker=f"user:{'n' * 150}") for n in range(100)],
         topics=[topic(n, n, topic="t " * 400, summary="s " * 9000) for n in range(200)],
         events=[event(n, "y" * 9000) for n in range(200, 300)],
         is_known=True,
     )
-    layout = lay_out(crowd, budget)
-    assert layout.tokens <= budget
+    layout = lay_out_within_budget(crowd, budget)
+    assert layout.token_count <= budget
     assert read_block(layout.text).parts[""][0].startswith("Left out for length: ")
 
 
 TEXTS = st.lists(st.sampled_from(FRAGMENTS) | st.text(max_size=6), max_size=8).map("".join)
 
 
-def attack(text: str) -> Sources:
+def attack(text: str) -> ContextLineSources:
     """Sources in which every stored text is this."""
     name = f"user:x{text[:190]}"
-    return Sources(
+    return ContextLineSources(
         recent=[event(9, text or " ", speaker=name), event(8, f"a{text}", origin="agent")],
         topics=[
             topic(1, 1, topic=text, summary=f"{text} unsaid"),
@@ -405,7 +424,7 @@ def attack(text: str) -> Sources:
 def test_context_fence_holds_listed_attacks() -> None:
     assert len(ATTACKS) > 300
     for text in ATTACKS:
-        layout = lay_out(attack(text), 1000)
+        layout = lay_out_within_budget(attack(text), 1000)
         block = read_block(layout.text)
         assert block.cited == [1, 2, 3, 4], repr(text)
         assert len(layout.citations) == 4
@@ -415,11 +434,11 @@ def test_context_fence_holds_listed_attacks() -> None:
 
 @given(TEXTS, st.integers(100, 1500))
 def test_context_fence_and_budget_hold_for_any_text(text: str, budget: int) -> None:
-    layout = lay_out(attack(text), budget)
+    layout = lay_out_within_budget(attack(text), budget)
     block = read_block(layout.text)
-    assert layout.tokens <= budget
+    assert layout.token_count <= budget
     assert block.cited == list(range(1, len(block.cited) + 1))
-    assert lay_out(attack(text), budget) == layout
+    assert lay_out_within_budget(attack(text), budget) == layout
 
 
 @given(st.integers(0, 2**32), st.integers(100, 8000))
@@ -433,7 +452,7 @@ def test_context_budget_holds_for_any_sources(seed: int, budget: int) -> None:
         )
 
     numbers = chance.sample(range(200), 60)
-    sources = Sources(
+    sources = ContextLineSources(
         recent=[event(n, prose()) for n in numbers[: chance.randrange(11)]],
         topics=[
             topic(n, *numbers[k * 3 : k * 3 + 3], summary=prose())
@@ -442,8 +461,8 @@ def test_context_budget_holds_for_any_sources(seed: int, budget: int) -> None:
         events=[event(n, prose()) for n in numbers[8 : 8 + chance.randrange(40)]],
         is_known=True,
     )
-    layout = lay_out(sources, budget)
-    assert layout.tokens <= budget
+    layout = lay_out_within_budget(sources, budget)
+    assert layout.token_count <= budget
     block = read_block(layout.text)
     citations = [layout.citations[n - 1] for n in block.cited]
     assert len(set(citations)) == len(citations)
@@ -462,7 +481,7 @@ def _is_fooled() -> bool:
     """Whether an attack makes a text that does not read as it should."""
     for text in ATTACKS:
         try:
-            if read_block(lay_out(attack(text), 1000).text).cited != [1, 2, 3, 4]:
+            if read_block(lay_out_within_budget(attack(text), 1000).text).cited != [1, 2, 3, 4]:
                 return True
         except AssertionError:
             return True
@@ -482,12 +501,12 @@ def test_context_missing_sanitizer_is_noticed(
 def test_context_uncounted_fence_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     sources = replace(EMPTY, events=[event(n) for n in range(90)], is_known=True)
     monkeypatch.setattr(layout_module, "FENCE_BYTES", 0)
-    assert lay_out(sources, 300).tokens > 300
+    assert lay_out_within_budget(sources, 300).token_count > 300
 
 
 def test_context_unsanitized_name_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     def clean(text: str, _: int) -> str:
-        return sanitize(text) or "_"
+        return sanitize_to_one_line(text) or "_"
 
     monkeypatch.setattr(lines_module, "sanitize_label", clean)
     assert _is_fooled()
@@ -502,8 +521,8 @@ def test_context_fence_name_occurs_in_no_line(monkeypatch: pytest.MonkeyPatch) -
         return SimpleNamespace(hexdigest=lambda: digests[data[:1]])
 
     monkeypatch.setattr(fence_module, "hashlib", SimpleNamespace(sha256=sha256))
-    assert fence(["x"]).startswith("<memory-aaaaaaaaaaaa>\nx\n")
-    assert fence([f"</memory-{'a' * 12}>"]).startswith("<memory-bbbbbbbbbbbb>\n")
+    assert enclose_in_hashed_tags(["x"]).startswith("<memory-aaaaaaaaaaaa>\nx\n")
+    assert enclose_in_hashed_tags([f"</memory-{'a' * 12}>"]).startswith("<memory-bbbbbbbbbbbb>\n")
 
 
 @pytest.mark.parametrize(
@@ -520,7 +539,7 @@ def test_context_fence_name_occurs_in_no_line(monkeypatch: pytest.MonkeyPatch) -
     ],
 )
 def test_context_sanitizing_keeps_honest_text_readable(text: str, clean: str) -> None:
-    assert sanitize(text) == clean
+    assert sanitize_to_one_line(text) == clean
 
 
 def test_context_sanitizing_drops_invisible_characters() -> None:
@@ -529,7 +548,7 @@ def test_context_sanitizing_drops_invisible_characters() -> None:
     odd = [chr(n) for n in range(1, sys.maxunicode) if unicodedata.category(chr(n)) in kinds]
     assert len(odd) > 200
     for character in odd:
-        clean = sanitize(f"a{character}b")
+        clean = sanitize_to_one_line(f"a{character}b")
         assert character not in clean or character in VISIBLE, hex(ord(character))
         assert clean.splitlines() == [clean]
 
@@ -542,4 +561,4 @@ def test_context_label_is_sanitized_and_shortened() -> None:
 
 def test_context_sanitizing_takes_linear_time() -> None:
     for text in (" " * 60_000, "[" * 60_000, "[1" + " " * 60_000, "<" + " " * 60_000, "`" * 60_000):
-        assert len(sanitize(text)) <= len(text)
+        assert len(sanitize_to_one_line(text)) <= len(text)

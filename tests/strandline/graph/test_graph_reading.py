@@ -9,7 +9,7 @@ import pytest
 
 from strandline.context import layout
 from strandline.context import lines as lines_module
-from strandline.context.lines import KnowledgeSource
+from strandline.context.lines import KnowledgeLineSource
 from strandline.db.database import TenantDb
 from strandline.graph.search import store_knowledge
 from tests.context_block import KNOWN_HEADING, read_block
@@ -226,12 +226,12 @@ def test_graph_reading_fault_in_validity_is_noticed(
     if fault == "confidence":
         monkeypatch.setattr(store_knowledge, "MIN_CONFIDENCE", 0.0)
     elif fault == "trust":
-        draw: Callable[..., Any] = lines_module.knowledge_line
+        draw: Callable[..., Any] = lines_module.make_knowledge_line
 
-        def forget(source: KnowledgeSource, max_bytes: int) -> Any:
+        def forget(source: KnowledgeLineSource, max_bytes: int) -> Any:
             return draw(source._replace(trust="user"), max_bytes)
 
-        monkeypatch.setattr(layout, "knowledge_line", forget)
+        monkeypatch.setattr(layout, "make_knowledge_line", forget)
     else:
         scratch_db.rows("update graph_nodes set valid_to = null where name = 'Ada lives in Oslo'")
     assert set(node_names(graph, "What about Ada?", budget=2000)) != HOLDS

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from strandline.context.fence import sanitize
+from strandline.context.fence import sanitize_to_one_line
 from strandline.db.database import Caller
 from strandline.personas import store_memories
 from tests.chat_service import (
@@ -79,7 +79,7 @@ def test_chat_ten_turns_cite_shown_events(
         assert text not in "".join(lines.values()), "the message is no memory yet"
         for citation in turn["citations"]:
             view = event(front, key, citation["event_id"])
-            assert sanitize(view["content"])[:40] in lines[citation["n"]]
+            assert sanitize_to_one_line(view["content"])[:40] in lines[citation["n"]]
         reply = event(front, key, turn["answer_id"])
         assert (reply["role"], reply["speaker"], reply["content"]) == (
             "agent",

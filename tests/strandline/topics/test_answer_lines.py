@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from strandline.context.lines import ChainSource, EventSource, event_line
+from strandline.context.lines import ChainLineSource, EventLineSource, make_event_line
 from strandline.llm.heuristic.model import HeuristicModel
 from strandline.llm.types import TopicTreePart
 from strandline.topics.answer_lines import Lines, Texts, event_bytes, format_event_prefix
@@ -15,11 +15,13 @@ AT = datetime(2026, 8, 3, 9, tzinfo=UTC)
 SLOT, EVENT = UUID(int=1), UUID(int=2)
 
 
-def topic(summary: str, name: str | None = "pressure channel", days: int = 4) -> ChainSource:
-    return ChainSource(SLOT, AT, AT + timedelta(days=days), name, summary, "tool", [], ())
+def topic(summary: str, name: str | None = "pressure channel", days: int = 4) -> ChainLineSource:
+    return ChainLineSource(SLOT, AT, AT + timedelta(days=days), name, summary, "tool", [], ())
 
 
-def line_of(source: ChainSource, *, keeps_summaries: bool = False, has_summary: bool = True) -> str:
+def line_of(
+    source: ChainLineSource, *, keeps_summaries: bool = False, has_summary: bool = True
+) -> str:
     lines = Lines(Texts({SLOT: source}, {}, {}, keeps_summaries), 2000)
     line = lines.topic(SLOT, has_summary=has_summary)
     return f"{line.start} {line.shown_text}".strip()
@@ -56,9 +58,9 @@ def test_answer_line_keeps_other_summary_whole(summary: str, text: str) -> None:
     assert line_of(topic(summary)) == f"- Mon 3 August 2026 to Fri 7 August 2026{text}"
 
 
-def event(speaker: str = "user:alice", *, day: int = 3) -> EventSource:
+def event(speaker: str = "user:alice", *, day: int = 3) -> EventLineSource:
     said_at = AT.replace(day=day)
-    return EventSource(EVENT, said_at, (said_at, SLOT, 1), speaker, "user", "Red.")
+    return EventLineSource(EVENT, said_at, (said_at, SLOT, 1), speaker, "user", "Red.")
 
 
 def test_answer_line_of_event_omits_day_of_topic() -> None:
@@ -72,7 +74,10 @@ def test_answer_line_of_event_omits_day_of_topic() -> None:
     assert format_event_prefix(line, day) == " alice: "
     assert format_event_prefix(line, None) == " Mon 3 August 2026, alice: "
     assert event_bytes(line, 1, day) == len("  [12] alice: Red.\n")
-    assert format_event_prefix(event_line(event(day=4), 400), day) == " Tue 4 August 2026, alice: "
+    assert (
+        format_event_prefix(make_event_line(event(day=4), 400), day)
+        == " Tue 4 August 2026, alice: "
+    )
 
 
 def test_answer_line_topic_of_several_days_has_no_day() -> None:
@@ -82,7 +87,7 @@ def test_answer_line_topic_of_several_days_has_no_day() -> None:
 
 
 def test_answer_line_keeps_date_before_datelike_name() -> None:
-    line = event_line(event("user:Mon 4 May 2026, bob"), 400)
+    line = make_event_line(event("user:Mon 4 May 2026, bob"), 400)
     assert format_event_prefix(line, "Mon 3 August 2026") == line.start
 
 
