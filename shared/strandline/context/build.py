@@ -150,8 +150,8 @@ def _find_chains_and_knowledge(
 def build_session_context_text(
     view: SessionReadContext, embedder: Embedder, query: SessionContextQuery, vector_timeout: float
 ) -> tuple[ContextTextOut, UsedSources]:
-    """Build a session's context as text: what `build_session_context` finds, and the events that answer the
-    question. Also returns the events and chains that answer it."""
+    """Build a session's context as text: what `build_session_context` finds, and the events that
+    answer the question. Also returns the events and chains that answer it."""
     recent = list_short_term_event_counts(view, query.limit)
     matches = session_context.find_relevant_or_latest_chains(view, embedder, query, vector_timeout)
     knowledge: Sequence[KnowledgeLineSource] = ()

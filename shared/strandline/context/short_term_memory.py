@@ -48,7 +48,8 @@ def coalesce_by_execution(newest_first: Sequence[EventExecution]) -> list[tuple[
 def read_short_term_events(
     view: SessionReadContext, limit: int | None = None
 ) -> list[tuple[ShortTermEvent, int]]:
-    """The events of `list_short_term_event_counts`, each with the number of events it represents."""
+    """The events of `list_short_term_event_counts`, each with the number of events it
+    represents."""
     counts = list_short_term_event_counts(view, limit)
     rows = store.read_short_term(view.access, list(counts)) if counts else ()
     return [(row, counts[row.event_id]) for row in rows]
@@ -77,8 +78,8 @@ def list_short_term_event_counts_of_session(
     session: Session | None,
     limit: int | None = None,
 ) -> dict[UUID, int]:
-    """Like `list_short_term_event_counts`, for this session; None: for all visible scopes. Empty if the
-    view is the whole tenant."""
+    """Like `list_short_term_event_counts`, for this session; None: for all visible scopes. Empty if
+    the view is the whole tenant."""
     since = now - timedelta(seconds=tuning.window_seconds)
     recent_events = (
         store.list_recent(access, session.session_id, session.scope_id, since)
