@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from strandline.chains import store as chains_store
-from strandline.chains.heat import HeatState, compute_cold_at, compute_promote_until
+from strandline.chains.heat import HeatInputs, compute_cold_at, compute_promote_until
 from strandline.db.database import Caller
 from strandline.embeddings.embedder import Embedder
 from strandline.log import store_work
@@ -39,7 +39,7 @@ def add_chain(
     tenant, scope_id, who, session = events[0][3:]
     earlier = base.rows("select count(*) from chain_versions where chain_id = %s", chain_id_)[0][0]
     now = formed_at or datetime.now(UTC)
-    state = HeatState(importance, 0.5, 1.0, now)
+    state = HeatInputs(importance, 0.5, 1.0, now)
     summary = f"They talked about {topic}."
     fields: dict[str, Any] = {
         "version": earlier + 1,
@@ -85,7 +85,7 @@ def add_chain(
     access = gateway.database.connect_as(Caller.background(tenant))
     with access.transaction():
         version = chains_store.ChainVersionToStore(chain_id_, **(fields | more))
-        chains_store.add_version(access, version, links, space, vector)
+        chains_store.insert_chain_version(access, version, links, space, vector)
     return str(chain_id_)
 
 

@@ -5,15 +5,15 @@ from collections.abc import Callable, Iterable, Sequence
 from strandline.chains.segmentation import (
     Judge,
     Lane,
-    LaneStep,
+    LaneEvent,
+    LaneStepResult,
     SegmentationRules,
+    TopicComparisonVerdict,
     TopicEndJudgement,
     TopicRun,
-    TopicVerdict,
-    Turn,
-    add_turn,
-    compare_user_turns,
-    finish_lane,
+    compare_pending_with_last_user_message,
+    iterate_steps_adding_event,
+    iterate_steps_closing_lane,
 )
 
 type Continues = Callable[[Lane], bool]
@@ -21,13 +21,13 @@ type Continues = Callable[[Lane], bool]
 
 
 def segment(
-    turns: Iterable[Turn], rules: SegmentationRules, continues: Continues
+    turns: Iterable[LaneEvent], rules: SegmentationRules, continues: Continues
 ) -> tuple[list[TopicRun], dict[str, Lane]]:
     """Adds a scope's events. Gives the closed runs, and the lanes by session."""
     lanes, judge = dict[str, Lane](), _by_cosine(rules, continues)
     runs: list[TopicRun] = []
     for turn in turns:
-        runs += _take(lanes, turn.session_id, add_turn(lanes, turn, rules, judge))
+        runs += _take(lanes, turn.session_id, iterate_steps_adding_event(lanes, turn, rules, judge))
     return runs, lanes
 
 
@@ -39,11 +39,15 @@ def finish(
     return [
         run
         for session in list(lanes)
-        for run in _take(lanes, session, finish_lane(lanes, session, rules, judge, "idle"))
+        for run in _take(
+            lanes, session, iterate_steps_closing_lane(lanes, session, rules, judge, "idle")
+        )
     ]
 
 
-def _take(lanes: dict[str, Lane], session: str, steps: Iterable[LaneStep]) -> Sequence[TopicRun]:
+def _take(
+    lanes: dict[str, Lane], session: str, steps: Iterable[LaneStepResult]
+) -> Sequence[TopicRun]:
     runs: list[TopicRun] = []
     for step in steps:
         lanes[session] = step.lane
@@ -53,8 +57,10 @@ def _take(lanes: dict[str, Lane], session: str, steps: Iterable[LaneStep]) -> Se
 
 def _by_cosine(rules: SegmentationRules, continues: Continues) -> Judge:
     def judge(lane: Lane) -> TopicEndJudgement:
-        verdict = compare_user_turns(lane, rules).verdict
-        is_gray = verdict is TopicVerdict.GRAY
-        return TopicEndJudgement(not continues(lane) if is_gray else verdict is TopicVerdict.BREAK)
+        verdict = compare_pending_with_last_user_message(lane, rules).verdict
+        is_gray = verdict is TopicComparisonVerdict.GRAY
+        return TopicEndJudgement(
+            not continues(lane) if is_gray else verdict is TopicComparisonVerdict.BREAK
+        )
 
     return judge

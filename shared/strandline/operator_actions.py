@@ -137,7 +137,7 @@ def refold_chains(tenant: str, scope_id: UUID | None) -> int:
     """Delete the chains of a tenant, or of one of its scopes, and request a sweep, which folds them
     again from the log. Returns the number of scopes. Raises NotFound."""
     with _connect(tenant) as access:
-        scope_count = refold.refold(access, AuditContext("console refold"), scope_id)
+        scope_count = refold.drop_chains_to_refold(access, AuditContext("console refold"), scope_id)
     config, now = get_settings(), datetime.now(UTC)
     # If the request cannot be sent, a later sweep or the daily one does the work.
     JobQueue(config.job_queue_url, min_spacing_by_job(config.sweep_seconds)).request_run(

@@ -16,9 +16,9 @@ from uuid import UUID
 from strandline.chains import quality
 from strandline.chains.segmentation import (
     Lane,
+    LaneEvent,
     SegmentationRules,
     TopicRun,
-    Turn,
     read_workflow_ids,
 )
 from strandline.embeddings.embedder import Embedder
@@ -52,9 +52,9 @@ class Event(NamedTuple):
 
     key: str
     scope: tuple[str, ...]
-    turn: Turn
+    turn: LaneEvent
     prompt: PromptEvent
-    trait: quality.EventTraits
+    trait: quality.EventDensityTraits
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def _event(number: int, row: dict[str, Any]) -> Event:
     role, kind = row["role"], row.get("type", "message")
     text: str = row.get("content") or row.get("name") or ""
     metadata: dict[str, Any] = row.get("metadata", {})
-    turn = Turn(
+    turn = LaneEvent(
         event_id=UUID(int=number),
         seq=number,
         session_id=row["session_id"],
@@ -121,7 +121,7 @@ def _event(number: int, row: dict[str, Any]) -> Event:
     prompt_event = PromptEvent(
         number, row.get("speaker"), role, kind, text[:SHOWN_CHARACTERS], said_at
     )
-    trait = quality.EventTraits(kind, role, len(text), len(metadata), "mime_type" in row)
+    trait = quality.EventDensityTraits(kind, role, len(text), len(metadata), "mime_type" in row)
     return Event(row["source_event_key"], tuple(row["participants"]), turn, prompt_event, trait)
 
 
@@ -177,19 +177,19 @@ def fold(
         nonlocal request_count
         request_count += 1
         message, *after = [
-            events[one.seq].prompt for one in lane.pending_turns[: rules.lookahead + 1]
+            events[one.seq].prompt for one in lane.pending_events[: rules.lookahead + 1]
         ]
-        return ask([events[one.seq].prompt for one in lane.open_turns], message, after)
+        return ask([events[one.seq].prompt for one in lane.open_events], message, after)
 
     turns = (_with_vector(event.turn, known_values) for event in talk.events)
     closed, lanes = segment(turns, rules, continues)
     closed += finish(lanes, rules, continues)
     return FoldResult(
-        closed, [tuple(events[t.seq] for t in run.turns) for run in closed], request_count
+        closed, [tuple(events[t.seq] for t in run.events) for run in closed], request_count
     )
 
 
-def _with_vector(turn: Turn, known_values: dict[int, list[float]]) -> Turn:
+def _with_vector(turn: LaneEvent, known_values: dict[int, list[float]]) -> LaneEvent:
     return replace(turn, vector=known_values[turn.seq]) if turn.is_user_message else turn
 
 

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from strandline.chains.refold import refold
+from strandline.chains.refold import drop_chains_to_refold
 from strandline.db.database import Caller
 from strandline.errors import Unavailable
 from strandline.local.aws import LocalAws
@@ -166,7 +166,7 @@ class Race:
 
     def _drop_folded(self) -> None:
         access = self.gateway.database.connect_as(Caller.background(self.tenant))
-        refold(access, AuditContext("a test"), None)
+        drop_chains_to_refold(access, AuditContext("a test"), None)
 
     def _fold(self) -> None:
         fold_all(self.gateway, self.base)

@@ -30,9 +30,9 @@ from strandline.chains import (
 )
 from strandline.chains.fold_scope import close_idle_lanes, fold_scope
 from strandline.chains.fold_state import FoldOutcome, FoldState
-from strandline.chains.refold import drop_chains
+from strandline.chains.refold import drop_chains_of_scopes
 from strandline.chains.retry_enrichment import retry_enrichment
-from strandline.chains.segmentation import Turn
+from strandline.chains.segmentation import LaneEvent
 from strandline.db.database import Caller, Database, TenantDb
 from strandline.jobs.worker_resources import WorkerResources
 from strandline.local.aws import LocalAws, client
@@ -331,8 +331,10 @@ def use(base: ScratchDatabase, worker: WorkerResources, dice: random.Random) -> 
         sample = dice.sample(rows, min(len(rows), 3))
         at = datetime.now(UTC) + timedelta(days=dice.randrange(40))
         recall_id = UUID(int=dice.getrandbits(120) + number)
-        store_recalls.record_chains(access, recall_id, [(c, s, who) for c, s, who in sample], at)
-    fold_recalls_into_heat.fold(access, LATER, 1000, DEFAULTS)
+        store_recalls.record_recalled_chains(
+            access, recall_id, [(c, s, who) for c, s, who in sample], at
+        )
+    fold_recalls_into_heat.fold_tenant_recalls_into_heat(access, LATER, 1000, DEFAULTS)
     if dice.random() < 0.5:
         with access.transaction():
             store_archiving.archive_cold_chains(access, datetime.now(UTC) + timedelta(days=30), 2)
@@ -343,14 +345,14 @@ def replay(
 ) -> None:
     """All chains dropped and folded again: under other thresholds, by another model, in pieces."""
     set_tuning(base, flush_events=8, gap_minutes=5, quality="strict", ahead_events=5)
-    drop_chains(worker.database.connect_as(Caller.background("acme")), scopes)
+    drop_chains_of_scopes(worker.database.connect_as(Caller.background("acme")), scopes)
     assert hashes(base) == []
     other = replace(worker, llm=make_worker(*_parts(worker), RandomTasks(is_unrepeatable=True)).llm)
     base.rows("update scope_work set due_at = now() returning 1")
     for scope in scopes:  # dropped once more, on half the way
         with suppress(Kill), killing(dice.randrange(20, 200)):
             fold_scope(other, worker.database.connect_as(Caller.background("acme")), scope, LATER)
-    drop_chains(worker.database.connect_as(Caller.background("acme")), scopes)
+    drop_chains_of_scopes(worker.database.connect_as(Caller.background("acme")), scopes)
     while base.rows("select from scopes where folded_seq < last_seq"):
         access = worker.database.connect_as(Caller.background("acme"))
         for scope in scopes:
@@ -509,7 +511,7 @@ def test_fold_test_detects_missing_compare_and_swap(
         )
         return True
 
-    monkeypatch.setattr(store_fold_progress, "try_advance_fold", move)
+    monkeypatch.setattr(store_fold_progress, "try_advance_folded_seq", move)
     assert set(race(scratch_db, worker, scope)) - {"Unavailable"}
 
 
@@ -520,16 +522,16 @@ def test_fold_test_detects_topics_compared_across_lanes(
     """Teeth: the proof of interleaved sessions fails where a scope is one lane."""
     turn = fold.to_turn
 
-    def in_one_lane(log_turn: store_fold_progress.EventToFold) -> Turn:
+    def in_one_lane(log_turn: store_fold_progress.EventToFold) -> LaneEvent:
         return replace(turn(log_turn), session_id="")
 
-    monkeypatch.setattr(fold, "to_turn", in_one_lane)
-    original = fold.__dict__["_fold_event"]
+    monkeypatch.setattr(fold, "to_lane_event", in_one_lane)
+    original = fold.__dict__["_fold_event_into_lane"]
 
     def take(state: FoldState, log_turn: store_fold_progress.EventToFold) -> bool:
         return original(state, replace(log_turn, session_id=""))
 
-    monkeypatch.setattr(fold, "_fold_event", take)
+    monkeypatch.setattr(fold, "_fold_event_into_lane", take)
     with pytest.raises(AssertionError):
         test_fold_of_interleaved_sessions_equals_each_alone(server, aws, embedder)
 
@@ -548,14 +550,14 @@ def test_fold_poison_message_goes_to_dead_letter_queue(
         bodies.insert(4, "poison")
         entries = [{"Id": str(n), "MessageBody": body} for n, body in enumerate(bodies)]
         sqs.send_message_batch(QueueUrl=aws.work_queue_url, Entries=entries)
-        original = fold.fold_turns
+        original = fold.fold_events_into_chains
 
         def go(state: FoldState, turns: Any) -> FoldOutcome | None:
             if str(state.scope.scope_id) == scopes[0]:
                 raise ZeroDivisionError
             return original(state, turns)
 
-        monkeypatch.setattr("strandline.chains.fold_scope.fold_turns", go)
+        monkeypatch.setattr("strandline.chains.fold_scope.fold_events_into_chains", go)
         poller = QueuePoller(aws.work_queue_url, place.handler.lambda_handler)
         poller.start()
         dead: list[str] = []

@@ -83,7 +83,7 @@ class Ledger:
                 return original(access, *args)
 
             patch.setattr(TenantDb, name, call)
-        turns, spoken = store_fold_progress.read_turns, model_questions.read_prompt_events
+        turns, spoken = store_fold_progress.read_next_events, model_questions.read_prompt_events
 
         def look_at(access: TenantDb, scope: UUID, space: str, after: int, limit: int) -> Any:
             if not self.costs or after // STEP > self.costs[-1].folded // STEP:
@@ -94,7 +94,7 @@ class Ledger:
             self.unread += len(unread)
             return spoken(access, unread, known_ids)
 
-        patch.setattr(store_fold_progress, "read_turns", look_at)
+        patch.setattr(store_fold_progress, "read_next_events", look_at)
         patch.setattr(model_questions, "read_prompt_events", count)
 
     def flush_counts(self) -> int:

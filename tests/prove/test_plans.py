@@ -496,12 +496,16 @@ def around_recalls(crowd: LargeTenant) -> dict[str, Hot]:
     return {
         "record a recall": Hot(
             (WIDE,),
-            lambda a: store_recalls.record_chains(a, crowd.event_id, [arguments] * 50, now),
+            lambda a: store_recalls.record_recalled_chains(
+                a, crowd.event_id, [arguments] * 50, now
+            ),
             10,
         ),
         "record what a recall gave": Hot(
             (WIDE,),
-            lambda a: store_recalls.record_events(a, crowd.event_id, [crowd.event_id] * 100, now),
+            lambda a: store_recalls.record_recalled_events(
+                a, crowd.event_id, [crowd.event_id] * 100, now
+            ),
             200,
         ),
         "what was given": Hot(
@@ -510,14 +514,18 @@ def around_recalls(crowd: LargeTenant) -> dict[str, Hot]:
             500,
         ),
         "fold recalls": Hot(
-            (), lambda a: fold_recalls_into_heat.fold(a, now, 20, deployment), 200 + waiting
+            (),
+            lambda a: fold_recalls_into_heat.fold_tenant_recalls_into_heat(a, now, 20, deployment),
+            200 + waiting,
         ),
         "go through chains": Hot(
             (), lambda a: fold_recalls_into_heat.recompute_heat_times(a, 50, deployment), 4 * 50
         ),
         "old recalls": Hot(
             (),
-            lambda a: fold_recalls_into_heat.prune(a, now - fold_recalls_into_heat.RETENTION, 50),
+            lambda a: fold_recalls_into_heat.delete_old_recalls(
+                a, now - fold_recalls_into_heat.RETENTION, 50
+            ),
             3 * 50 + crowd.events // 30,
         ),
         "use of candidates": Hot((WIDE,), use_answer, 450 * 5),

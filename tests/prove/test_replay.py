@@ -14,7 +14,7 @@ import pytest
 from strandline.aws.blobs import BlobStore
 from strandline.background.missing_vectors import retry_refused_vectors
 from strandline.chains.fold_scope import close_idle_lanes, fold_scope
-from strandline.chains.refold import drop_chains
+from strandline.chains.refold import drop_chains_of_scopes
 from strandline.db.database import Caller, Database
 from strandline.errors import EmbeddingRefused
 from strandline.jobs.worker_resources import WorkerResources
@@ -143,7 +143,7 @@ class Life:
         """Drop every derived row but decisions, and derive all of it again, in builds of so many
         chain versions."""
         drop_index(self.base)
-        drop_chains(self.worker.database.connect_as(BACKGROUND), sorted(self.scopes))
+        drop_chains_of_scopes(self.worker.database.connect_as(BACKGROUND), sorted(self.scopes))
         for statement in DROP_VECTORS:
             self.base.rows(statement)
         assert read_tree(self.base) == self.base.rows(CHAINS) == []

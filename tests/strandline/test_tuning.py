@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from strandline.chains.heat import AccessState, HeatState, apply_recalls, compute_heat
+from strandline.chains.heat import HeatInputs, StrengthAndAccessTimes, apply_recalls, compute_heat
 from strandline.tuning import DEFAULTS, Tuning
 
 
@@ -38,8 +38,8 @@ def test_tuning_heat_table_in_docs_follows_formula(
     repository: Path, recalled: str, recall_days: range
 ) -> None:
     made_at = datetime(2026, 5, 1, tzinfo=UTC)
-    state = HeatState(importance=0.8, density=1.0, strength=1.0, accessed_at=made_at)
-    use = AccessState(state.strength, None, made_at)
+    state = HeatInputs(importance=0.8, density=1.0, strength=1.0, accessed_at=made_at)
+    use = StrengthAndAccessTimes(state.strength, None, made_at)
     heat: dict[int, str] = {}
     for day in range(15):
         now = made_at + timedelta(days=day)

@@ -8,7 +8,7 @@ from uuid import UUID
 from strandline.background.compute_event_vectors import compute_vectors, embed_texts
 from strandline.background.embed_scopes import BATCH
 from strandline.chains import store_decisions, store_summary_vectors
-from strandline.chains.decisions import give_up_vector
+from strandline.chains.decisions import make_vector_given_up_decision
 from strandline.chains.store_summary_vectors import SummaryVector
 from strandline.db.database import Caller, TenantDb
 from strandline.errors import EmbeddingRefused
@@ -27,7 +27,9 @@ def embed_chains(worker: WorkerResources, tenant: str, now: datetime) -> tuple[i
     """
     access = worker.database.connect_as(Caller.background(tenant))
     space, last_chain_id, embedded_count = worker.embedder.space, None, 0
-    while chains := store_summary_vectors.list_unindexed(access, space, last_chain_id, BATCH):
+    while chains := store_summary_vectors.list_chains_without_summary_vector(
+        access, space, last_chain_id, BATCH
+    ):
         if worker.is_out_of_time():
             return embedded_count, False
         vector_by_chain = embed_texts(worker, {chain.chain_id: chain.summary for chain in chains})
@@ -50,7 +52,7 @@ def _store_vectors(
     access: TenantDb, space: str, vectors: list[SummaryVector], now: datetime
 ) -> int:
     with access.transaction():
-        stored_count = store_summary_vectors.store_vectors(access, space, vectors)
+        stored_count = store_summary_vectors.insert_summary_vectors(access, space, vectors)
         store_failures.resolve_failures_by_reason(
             access, "enrich", "no_vector", [item.chain_id for item in vectors], now
         )
@@ -83,9 +85,12 @@ def _record_formed_without_vectors(
     it."""
     events = [vector.event for vector in vectors if vector.embedding and not vector.event.is_erased]
     if events:
-        store_decisions.add_new_decisions(
+        store_decisions.insert_new_decisions(
             access,
             scope_id,
             events[0].participants,
-            [give_up_vector(event.event_id, event.seq, "refused") for event in events],
+            [
+                make_vector_given_up_decision(event.event_id, event.seq, "refused")
+                for event in events
+            ],
         )

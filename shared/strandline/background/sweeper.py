@@ -170,7 +170,10 @@ def _fold_recalls(resources: JobResources, lease: Lease, now: datetime) -> int:
     ):
         continue
     return _run_batches(
-        lease, lambda: fold_recalls_into_heat.fold(lease.access, now, _ROWS_PER_COMMIT, tuning)
+        lease,
+        lambda: fold_recalls_into_heat.fold_tenant_recalls_into_heat(
+            lease.access, now, _ROWS_PER_COMMIT, tuning
+        ),
     )
 
 
@@ -200,7 +203,7 @@ def _prune_recalls(resources: JobResources, lease: Lease, now: datetime) -> int:
     del resources
     return _run_batches(
         lease,
-        lambda: fold_recalls_into_heat.prune(
+        lambda: fold_recalls_into_heat.delete_old_recalls(
             lease.access, now - fold_recalls_into_heat.RETENTION, _ROWS_PER_COMMIT
         ),
     )

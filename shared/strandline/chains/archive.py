@@ -49,7 +49,7 @@ def remove_uncited_payloads(resources: JobResources, lease: Lease, now: datetime
     while not lease.is_out_of_time():
         page = resources.blobs.list_payloads(lease.tenant, position)
         old_cids = [blob.cid for blob in page if blob.stored_at < now - grace]
-        removed_count += _remove_uncited_among(resources, lease, old_cids)
+        removed_count += _remove_uncited_payloads_of_page(resources, lease, old_cids)
         position = page[-1].cid if page else ""
         with lease.transaction():
             store_archiving.record_payload_scan(lease.access, position, now, grace)
@@ -58,7 +58,9 @@ def remove_uncited_payloads(resources: JobResources, lease: Lease, now: datetime
     return removed_count
 
 
-def _remove_uncited_among(resources: JobResources, lease: Lease, old_cids: Sequence[str]) -> int:
+def _remove_uncited_payloads_of_page(
+    resources: JobResources, lease: Lease, old_cids: Sequence[str]
+) -> int:
     """Remove those old payloads of a page that are safe to remove. Returns how many. The order
     keeps every citation valid: the removal is committed, then the bytes are deleted, and only then
     may an append store them again."""

@@ -31,7 +31,7 @@ from pydantic import BaseModel, ConfigDict
 
 
 @dataclass(frozen=True)
-class Decision:
+class FoldDecision:
     """One decision, and the event it is about."""
 
     event_id: UUID
@@ -44,9 +44,9 @@ class Decision:
     body: dict[str, Any]
 
 
-def give_up_vector(event_id: UUID, at_seq: int, reason: str) -> Decision:
+def make_vector_given_up_decision(event_id: UUID, at_seq: int, reason: str) -> FoldDecision:
     """Decide that a user message's vector is not waited for: it was refused, or it is late."""
-    return Decision(event_id, "vector_given_up", 0, at_seq, {"why": reason})
+    return FoldDecision(event_id, "vector_given_up", 0, at_seq, {"why": reason})
 
 
 class ChainContent(BaseModel):
@@ -85,7 +85,7 @@ ERASED = "erased"
 content is decided again (`blank_chains` in the database writes this)."""
 
 
-class RunEnrichment(NamedTuple):
+class RunContentAndVector(NamedTuple):
     """A run's decided content, and the vector of its summary in Postgres's text format. A rejected
     run has no vector."""
 

@@ -10,10 +10,10 @@ from typing import Any
 from uuid import UUID
 
 from strandline.chains import model_questions, quality, store
-from strandline.chains.decisions import ChainContent, RunEnrichment
+from strandline.chains.decisions import ChainContent, RunContentAndVector
 from strandline.chains.fold_settings import FoldSettings
 from strandline.chains.model_questions import RunEvent, to_prompt_event
-from strandline.chains.parallel_model_calls import describe_from_one_source
+from strandline.chains.parallel_model_calls import describe_run_with_one_model
 from strandline.chains.store import ChainHead, MergeTarget
 from strandline.db.database import TenantDb
 from strandline.errors import EmbeddingRefused, EmbeddingUnavailable
@@ -36,7 +36,7 @@ def decide_content_and_merge_target(
     may_merge: bool,
     new_echoes: Collection[UUID] = (),
     new_changes: Collection[UUID] = (),
-) -> RunEnrichment | None:
+) -> RunContentAndVector | None:
     """Decide the content of the chain that these events become; None if all of them were erased.
     With `may_merge`, it may be merged into an earlier chain. Echoes, both stored ones and
     `new_echoes`, are not evidence: a run of echoes alone has no importance and is never merged. A
@@ -63,13 +63,13 @@ def decide_content_and_merge_target(
     if may_merge and evidence and vector is not None and settings.space == worker.embedder.space:
         max_events = settings.merged_events - len(run_events)
         scope_id = UUID(task.subject)
-        merge_target = store.find_nearest(
+        merge_target = store.find_merge_target(
             access, scope_id, settings.space, vector, settings.merge, max_events
         )
     merged = None
     if merge_target is not None:
-        join = _RunToJoin(content, run_events, evidence, now, age < patience)
-        merged = _join_content(worker, access, task, settings, merge_target, join)
+        join = _MergeableRun(content, run_events, evidence, now, age < patience)
+        merged = _try_merge_run_into_chain(worker, access, task, settings, merge_target, join)
     if merged is not None:
         content, vector = (
             merged,
@@ -77,11 +77,11 @@ def decide_content_and_merge_target(
         )
         if bears_change:
             content = content.model_copy(update={"rejected": None})
-    return RunEnrichment(content, vector, is_new=True)
+    return RunContentAndVector(content, vector, is_new=True)
 
 
 @dataclass(frozen=True)
-class _RunToJoin:
+class _MergeableRun:
     """A run that may join an earlier chain."""
 
     content: ChainContent
@@ -91,19 +91,19 @@ class _RunToJoin:
     waits_for_model: bool
 
 
-def _join_content(
+def _try_merge_run_into_chain(
     worker: WorkerResources,
     access: TenantDb,
     task: TaskContext,
     settings: FoldSettings,
     target: MergeTarget,
-    run: _RunToJoin,
+    run: _MergeableRun,
 ) -> ChainContent | None:
     """The content of an earlier chain and a run as one, all of it by the model that described the
     run. None if that model fails now, or the whole is rejected: then the run stays a chain of its
     own."""
     if target.described_by == run.content.models["summarise"]["model"]:
-        merged = _merge_content(
+        merged = _merge_summaries_and_measures(
             worker, task, settings, target, run.content, len(run.evidence), run.waits_for_model
         )
         return merged if merged.fallback_reason is None else None
@@ -142,10 +142,10 @@ def _describe_and_judge_run(
     and the number of events are 0."""
     subject_events = evidence or run_events
     prompt_events = [to_prompt_event(worker, task.tenant, text) for text in subject_events]
-    summary, topic, entities = describe_from_one_source(
+    summary, topic, entities = describe_run_with_one_model(
         worker, task, prompt_events, waits_for_model=waits_for_model
     )
-    density = quality.compute_density([_to_traits(text) for text in evidence])
+    density = quality.compute_density([_to_density_traits(text) for text in evidence])
     coherence = quality.compute_coherence([json.loads(t.vector) for t in run_events if t.vector])
     importance = summary.value.importance if evidence else 0.0
     verdict = quality.judge_quality(
@@ -167,9 +167,9 @@ def _describe_and_judge_run(
         quality=verdict.quality,
         rejected=verdict.rejection_reason,
         models={
-            "summarise": _model_provenance(summary),
-            "topic": _model_provenance(topic),
-            "entities": _model_provenance(entities),
+            "summarise": _to_model_prompt_and_fallback(summary),
+            "topic": _to_model_prompt_and_fallback(topic),
+            "entities": _to_model_prompt_and_fallback(entities),
         },
     )
 
@@ -200,7 +200,7 @@ def embed_summary(
     return store_work.vector_to_text(vector)
 
 
-def _merge_content(
+def _merge_summaries_and_measures(
     worker: WorkerResources,
     task: TaskContext,
     settings: FoldSettings,
@@ -219,8 +219,8 @@ def _merge_content(
     )
     worker.require_final((merge_result,), waits_for_model=waits_for_model)
     event_counts = target.event_count, event_count
-    density = _weighted_mean_of_known((target.density, later.density), event_counts)
-    coherence = _weighted_mean_of_known((target.coherence, later.coherence), event_counts)
+    density = _weighted_mean_without_none((target.density, later.density), event_counts)
+    coherence = _weighted_mean_without_none((target.coherence, later.coherence), event_counts)
     assert density is not None, "both chains have a density"
     verdict = quality.judge_quality(
         settings.quality,
@@ -242,21 +242,23 @@ def _merge_content(
             "coherence": coherence,
             "quality": verdict.quality,
             "joins": target.chain_id,
-            "models": {**later.models, "merge": _model_provenance(merge_result)},
+            "models": {**later.models, "merge": _to_model_prompt_and_fallback(merge_result)},
         }
     )
 
 
-def _weighted_mean_of_known(values: Sequence[float | None], weights: Sequence[int]) -> float | None:
+def _weighted_mean_without_none(
+    values: Sequence[float | None], weights: Sequence[int]
+) -> float | None:
     pairs = [(v, w) for v, w in zip(values, weights, strict=True) if v is not None]
     return sum(v * w for v, w in pairs) / sum(w for _, w in pairs) if pairs else None
 
 
-def _to_traits(text: RunEvent) -> quality.EventTraits:
-    return quality.EventTraits(
+def _to_density_traits(text: RunEvent) -> quality.EventDensityTraits:
+    return quality.EventDensityTraits(
         text.type, text.role, text.chars, text.metadata_keys, text.blob_cid is not None
     )
 
 
-def _model_provenance(result: ModelResult[Any]) -> dict[str, str | None]:
+def _to_model_prompt_and_fallback(result: ModelResult[Any]) -> dict[str, str | None]:
     return {"model": result.model, "prompt": result.prompt, "fell_back": result.fallback_reason}

@@ -17,27 +17,27 @@ from strandline.chains import fold_writer, store, store_decisions
 from strandline.chains.decisions import (
     ERASED,
     ChainContent,
-    Decision,
-    RunEnrichment,
-    give_up_vector,
+    FoldDecision,
+    RunContentAndVector,
     make_placeholder_content,
+    make_vector_given_up_decision,
 )
 from strandline.chains.enrichment import decide_content_and_merge_target, embed_summary
 from strandline.chains.fold_settings import FoldSettings
 from strandline.chains.fold_state import FoldOutcome, FoldState
-from strandline.chains.judging import judge_topic, log_fold_failure
-from strandline.chains.lane_row_conversion import to_turn
-from strandline.chains.model_questions import make_task_context
+from strandline.chains.judging import judge_topic_end, log_fold_failure
+from strandline.chains.lane_row_conversion import to_lane_event
+from strandline.chains.model_questions import make_model_task_context
 from strandline.chains.segmentation import (
     Judge,
     Lane,
-    LaneStep,
+    LaneEvent,
+    LaneStepResult,
     TopicEndJudgement,
     TopicRun,
-    Turn,
-    add_turn,
-    finish_lane,
-    must_judge_before,
+    iterate_steps_adding_event,
+    iterate_steps_closing_lane,
+    must_judge_pending_before,
 )
 from strandline.chains.store_fold_progress import EventToFold
 from strandline.chains.versions import ChainVersionContent, EnrichedRun
@@ -45,7 +45,7 @@ from strandline.jobs.worker_resources import WorkDeferred
 from strandline.permanent_failures import is_permanent_failure
 
 
-def fold_turns(state: FoldState, turns: Sequence[EventToFold]) -> FoldOutcome | None:
+def fold_events_into_chains(state: FoldState, turns: Sequence[EventToFold]) -> FoldOutcome | None:
     """Fold the scope's next events, committing after each closed run and at the end. Returns why
     the fold must wait; None if it need not. Raises ConcurrentUpdate."""
     outcome = None
@@ -54,37 +54,41 @@ def fold_turns(state: FoldState, turns: Sequence[EventToFold]) -> FoldOutcome | 
         for turn in turns:
             if not is_ready or state.worker.is_out_of_time():
                 break
-            is_ready = _fold_event(state, turn) and _apply_due_decisions(state)
+            is_ready = _fold_event_into_lane(state, turn) and _apply_due_decisions(state)
         if not is_ready:
             outcome = FoldOutcome("waits_for_vector")
     except WorkDeferred as error:
         outcome = FoldOutcome("deferred", error.deferral)
-    fold_writer.drop_later_decisions(state)
-    fold_writer.commit(state)
+    fold_writer.drop_decisions_about_unfolded_events(state)
+    fold_writer.commit_fold_changes(state)
     if outcome is not None and outcome.deferral is not None:
         state.worker.llm.store_call_records(state.access)  # not used, but paid for
     return outcome
 
 
-def _fold_event(state: FoldState, event: EventToFold) -> bool:
+def _fold_event_into_lane(state: FoldState, event: EventToFold) -> bool:
     """Fold one event, and judge the events that were waiting for it. Returns False, or raises
     WorkDeferred, if that must wait; the event is then not folded."""
     if not event.is_in_lane:
         state.current_seq = event.seq
         return True
-    turn, is_settled = to_turn(event), event.seq <= state.scope.max_folded_seq
-    settings = _decide_settings(state, turn, is_settled)
+    turn, is_settled = to_lane_event(event), event.seq <= state.scope.max_folded_seq
+    settings = _choose_fold_settings(state, turn, is_settled)
     for kind, new_decisions in (("echo", state.new_echoes), ("slots", state.new_slots)):
         if turn.event_id in new_decisions and (turn.event_id, kind) not in state.stored_decisions:
             state.pending_decisions.append(new_decisions[turn.event_id])
     if event.is_refused and not event.is_given_up and not is_settled and turn.is_user_message:
-        state.pending_decisions.append(give_up_vector(turn.event_id, turn.seq, "refused"))
-    if must_judge_before(state.get_lane(turn.session_id), turn, settings.rules):
+        state.pending_decisions.append(
+            make_vector_given_up_decision(turn.event_id, turn.seq, "refused")
+        )
+    if must_judge_pending_before(
+        state.get_lane(turn.session_id), turn, settings.segmentation_rules
+    ):
         # Committed before this event is: a worker that folds it again must use these settings.
-        _record_settings(state, turn, settings, is_settled)
-    judge = _make_judge(state, settings, is_settled)
-    for step in add_turn(state.lanes, turn, settings.rules, judge):
-        _take_step(state, turn.session_id, step, settings)
+        _record_settings_decision(state, turn, settings, is_settled)
+    judge = _make_topic_end_judge(state, settings, is_settled)
+    for step in iterate_steps_adding_event(state.lanes, turn, settings.segmentation_rules, judge):
+        _apply_lane_step(state, turn.session_id, step, settings)
         if state.current_seq < turn.seq and not _apply_due_decisions(state):
             return False
     return state.current_seq == turn.seq
@@ -94,19 +98,21 @@ def _close_idle_lane(
     state: FoldState, session_id: str, settings: FoldSettings, is_settled: bool
 ) -> bool:
     """Judge the rest of an idle lane and close it. Returns False if that must wait."""
-    judge = _make_judge(state, settings, is_settled)
-    for step in finish_lane(state.lanes, session_id, settings.rules, judge, "idle"):
-        _take_step(state, session_id, step, settings)
-    return state.get_lane(session_id).last_turn is None
+    judge = _make_topic_end_judge(state, settings, is_settled)
+    for step in iterate_steps_closing_lane(
+        state.lanes, session_id, settings.segmentation_rules, judge, "idle"
+    ):
+        _apply_lane_step(state, session_id, step, settings)
+    return state.get_lane(session_id).last_event is None
 
 
-def _make_judge(state: FoldState, settings: FoldSettings, is_settled: bool) -> Judge:
+def _make_topic_end_judge(state: FoldState, settings: FoldSettings, is_settled: bool) -> Judge:
     """The judge of this fold's lanes. It may raise WorkDeferred."""
 
     def judge(lane: Lane) -> TopicEndJudgement | None:
-        if state.folded_seq_with(lane) == state.current_seq:  # one of many at this seq
+        if state.compute_folded_seq_with_lane(lane) == state.current_seq:  # one of many at this seq
             state.worker.require_time()
-        judgement = judge_topic(state, lane, settings, is_settled=is_settled)
+        judgement = judge_topic_end(state, lane, settings, is_settled=is_settled)
         if judgement is None or not judgement.is_costly:
             return judgement
         fold_writer.commit_model_decisions(state, judgement.new_decisions)
@@ -115,21 +121,23 @@ def _make_judge(state: FoldState, settings: FoldSettings, is_settled: bool) -> J
     return judge
 
 
-def _take_step(state: FoldState, session_id: str, step: LaneStep, settings: FoldSettings) -> None:
+def _apply_lane_step(
+    state: FoldState, session_id: str, step: LaneStepResult, settings: FoldSettings
+) -> None:
     """Set a lane's new state, and commit the run that the step closed. Raises WorkDeferred if the
     run's content must wait; nothing is changed then."""
-    run, at_seq = step.closed_run, state.folded_seq_with(step.lane)
-    enrichment = _decide_content(state, run, settings) if run else None
+    run, at_seq = step.closed_run, state.compute_folded_seq_with_lane(step.lane)
+    enrichment = _decide_or_restore_run_content(state, run, settings) if run else None
     if run is not None and enrichment is not None and enrichment.is_new:
         state.pending_decisions.append(_wrap_content_as_decision(state, run, enrichment, at_seq))
     state.current_seq = at_seq
     state.pending_decisions += step.new_decisions
     state.set_lane(session_id, step.lane)
     if run is not None:
-        _commit_run(state, run, enrichment)
+        _commit_run_or_placeholder(state, run, enrichment)
 
 
-def _decide_settings(state: FoldState, turn: Turn, is_settled: bool) -> FoldSettings:
+def _choose_fold_settings(state: FoldState, turn: LaneEvent, is_settled: bool) -> FoldSettings:
     """The settings for an event: the decided ones, or else the current ones, which are then
     recorded as a decision."""
     decision = state.stored_decisions.get((turn.event_id, "settings"))
@@ -138,16 +146,18 @@ def _decide_settings(state: FoldState, turn: Turn, is_settled: bool) -> FoldSett
     elif state.settings is None or not is_settled:
         current_settings = FoldSettings.from_tuning(state.worker.embedder.space, state.tuning)
         if current_settings != state.settings:
-            _record_settings(state, turn, current_settings, is_settled)
+            _record_settings_decision(state, turn, current_settings, is_settled)
         state.settings = current_settings
     return state.settings
 
 
-def _record_settings(
-    state: FoldState, turn: Turn, settings: FoldSettings, is_settled: bool
+def _record_settings_decision(
+    state: FoldState, turn: LaneEvent, settings: FoldSettings, is_settled: bool
 ) -> None:
     """Record that these settings hold from this event on, unless that is recorded already."""
-    decision = Decision(turn.event_id, "settings", 0, turn.seq, settings.model_dump(mode="json"))
+    decision = FoldDecision(
+        turn.event_id, "settings", 0, turn.seq, settings.model_dump(mode="json")
+    )
     is_stored = (turn.event_id, "settings") in state.stored_decisions
     if not is_settled and not is_stored and decision not in state.pending_decisions:
         state.pending_decisions.append(decision)
@@ -159,10 +169,10 @@ def _apply_due_decisions(state: FoldState) -> bool:
     for decision in state.decisions_by_seq.get(state.current_seq, ()):
         state.worker.require_time()
         if decision.kind == "reformed":
-            _replay_revision(state, decision)
+            _replay_stored_revision(state, decision)
             continue
         session_id = decision.body["session"]
-        last = state.get_lane(session_id).last_turn
+        last = state.get_lane(session_id).last_event
         if last is None or last.event_id != decision.event_id:
             continue
         assert state.settings is not None, "open events were folded under some settings"
@@ -173,25 +183,25 @@ def _apply_due_decisions(state: FoldState) -> bool:
     return True
 
 
-def _replay_revision(state: FoldState, decision: Decision) -> None:
+def _replay_stored_revision(state: FoldState, decision: FoldDecision) -> None:
     """In a replay, apply a stored `reformed` decision again."""
     chain_id, version = UUID(decision.body["chain_id"]), decision.body["version"]
-    head = store.read_head(state.access, chain_id)
+    head = store.read_chain_head(state.access, chain_id)
     if head is None or head.version != version - 1:
         return
-    enrichment = _replay_content(state, decision.body["formed"])
-    fold_writer.commit(state, ChainVersionContent(chain_id, version, enrichment))
+    enrichment = _restore_decided_content(state, decision.body["formed"])
+    fold_writer.commit_fold_changes(state, ChainVersionContent(chain_id, version, enrichment))
 
 
-def _replay_content(state: FoldState, decided_content: object) -> RunEnrichment:
+def _restore_decided_content(state: FoldState, decided_content: object) -> RunContentAndVector:
     """Restore content as it was decided. The vector of its summary is computed again."""
     content = ChainContent.model_validate(decided_content)
-    return RunEnrichment(content, embed_summary(state.worker, content, waits_for_model=True))
+    return RunContentAndVector(content, embed_summary(state.worker, content, waits_for_model=True))
 
 
-def _decide_content(
+def _decide_or_restore_run_content(
     state: FoldState, run: TopicRun, settings: FoldSettings
-) -> RunEnrichment | None:
+) -> RunContentAndVector | None:
     """The run's content, either as already decided or decided now. If deciding fails and would fail
     again on the same data, a placeholder. None if all events of the run were erased. Raises
     WorkDeferred.
@@ -199,13 +209,13 @@ def _decide_content(
     Content that lost its text to an erasure is decided again from the remaining events. The chain
     that the run was merged into stays the same.
     """
-    decision, joins = state.stored_decisions.get((run.turns[-1].event_id, "formed")), None
+    decision, joins = state.stored_decisions.get((run.events[-1].event_id, "formed")), None
     if decision is not None:
         if decision.body["rejected"] != ERASED:
-            return _replay_content(state, decision.body)
+            return _restore_decided_content(state, decision.body)
         joins = ChainContent.model_validate(decision.body).joins
     worker, access, scope = state.worker, state.access, state.scope
-    task = make_task_context(worker, access, scope.scope_id, scope.participants)
+    task = make_model_task_context(worker, access, scope.scope_id, scope.participants)
     earlier_ids = store.list_event_ids(access, joins) if joins else []
     try:
         enrichment = decide_content_and_merge_target(
@@ -213,7 +223,7 @@ def _decide_content(
             access,
             task,
             settings,
-            [*earlier_ids, *(turn.event_id for turn in run.turns)],
+            [*earlier_ids, *(turn.event_id for turn in run.events)],
             state.now,
             patience=state.model_patience,
             may_merge=decision is None,
@@ -223,44 +233,52 @@ def _decide_content(
     except Exception as error:
         if not is_permanent_failure(error):
             raise
-        enrichment = _make_placeholder(state, run, error)
+        enrichment = _log_failure_and_make_placeholder(state, run, error)
     if enrichment is None or joins is None:
         return enrichment
     return enrichment._replace(content=enrichment.content.model_copy(update={"joins": joins}))
 
 
-def _make_placeholder(state: FoldState, run: TopicRun, error: Exception) -> RunEnrichment:
+def _log_failure_and_make_placeholder(
+    state: FoldState, run: TopicRun, error: Exception
+) -> RunContentAndVector:
     log_fold_failure(state, "run not summarised", error)
-    content = make_placeholder_content(state.now, len(run.turns), error)
-    return RunEnrichment(content, None, is_new=True)
+    content = make_placeholder_content(state.now, len(run.events), error)
+    return RunContentAndVector(content, None, is_new=True)
 
 
 def _wrap_content_as_decision(
-    state: FoldState, run: TopicRun, enrichment: RunEnrichment, at_seq: int
-) -> Decision:
-    event_id = run.turns[-1].event_id
+    state: FoldState, run: TopicRun, enrichment: RunContentAndVector, at_seq: int
+) -> FoldDecision:
+    event_id = run.events[-1].event_id
     is_again = (event_id, "formed") in state.stored_decisions
-    attempt = store_decisions.count_attempts(state.access, event_id, "formed") if is_again else 0
+    attempt = (
+        store_decisions.count_decisions_about_event(state.access, event_id, "formed")
+        if is_again
+        else 0
+    )
     body = enrichment.content.model_dump(mode="json")
-    return Decision(event_id, "formed", attempt, at_seq, body)
+    return FoldDecision(event_id, "formed", attempt, at_seq, body)
 
 
-def _commit_run(state: FoldState, run: TopicRun, enrichment: RunEnrichment | None) -> None:
+def _commit_run_or_placeholder(
+    state: FoldState, run: TopicRun, enrichment: RunContentAndVector | None
+) -> None:
     """Commit a closed run. If the database permanently rejects its newly decided content, commit a
     placeholder instead. Raises ConcurrentUpdate."""
     try:
-        fold_writer.commit(state, enrichment and EnrichedRun(run, enrichment))
+        fold_writer.commit_fold_changes(state, enrichment and EnrichedRun(run, enrichment))
     except Exception as error:
         if enrichment is None or not enrichment.is_new or not is_permanent_failure(error):
             raise
-        last = run.turns[-1].event_id
+        last = run.events[-1].event_id
         state.pending_decisions = [
             decision
             for decision in state.pending_decisions
             if (decision.event_id, decision.kind) != (last, "formed")
         ]
-        placeholder = _make_placeholder(state, run, error)
+        placeholder = _log_failure_and_make_placeholder(state, run, error)
         state.pending_decisions.append(
             _wrap_content_as_decision(state, run, placeholder, state.current_seq)
         )
-        fold_writer.commit(state, EnrichedRun(run, placeholder))
+        fold_writer.commit_fold_changes(state, EnrichedRun(run, placeholder))

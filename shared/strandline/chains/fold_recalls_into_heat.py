@@ -19,7 +19,9 @@ def list_due_tenants(connection: Connection, deployment: Tuning, now: datetime) 
     )
 
 
-def fold(access: TenantDb, now: datetime, limit: int, tuning: Tuning) -> int:
+def fold_tenant_recalls_into_heat(
+    access: TenantDb, now: datetime, limit: int, tuning: Tuning
+) -> int:
     """Fold the recalls of at most `limit` chains of the caller's tenant into the chains' strength
     and heat times, in one transaction. Returns how many chains changed: 0 if no recall was waiting.
 
@@ -27,8 +29,12 @@ def fold(access: TenantDb, now: datetime, limit: int, tuning: Tuning) -> int:
     first, and a recall that is stored twice is one row.
     """
     with access.transaction():
-        chain_ids = store_recalls.lock_recalled_chains(access, limit)
-        return store_recalls.fold_recalls(access, chain_ids, now, tuning) if chain_ids else 0
+        chain_ids = store_recalls.lock_chains_with_unfolded_recalls(access, limit)
+        return (
+            store_recalls.fold_recalls_into_chains(access, chain_ids, now, tuning)
+            if chain_ids
+            else 0
+        )
 
 
 def recompute_heat_times(access: TenantDb, limit: int, tuning: Tuning) -> int:
@@ -37,21 +43,21 @@ def recompute_heat_times(access: TenantDb, limit: int, tuning: Tuning) -> int:
     all are done. Another change of the settings restarts the recomputation."""
     settings = tuning.heat_time_parameters()
     with access.transaction():
-        progress = store_recalls.lock_heat_progress(access, settings)
+        progress = store_recalls.lock_heat_recompute_progress(access, settings)
         if progress is None:
             return 0
         chain_ids = store_recalls.lock_chains_after(access, progress.after, limit)
         store_recalls.recompute_heat_times(access, chain_ids, tuning)
-        store_recalls.set_heat_progress(
+        store_recalls.set_heat_recompute_progress(
             access, settings, chain_ids[-1] if len(chain_ids) == limit else None
         )
         return len(chain_ids)
 
 
-def prune(access: TenantDb, before: datetime, limit: int) -> int:
+def delete_old_recalls(access: TenantDb, before: datetime, limit: int) -> int:
     """Remove recalls of the caller's tenant that were folded before `before` (now - RETENTION),
     older recalls whose chain no longer exists, and older records of recalled events: at most
     `limit` of each. Their effect on the chains is kept. Returns how many were removed."""
     with access.transaction():
-        recall_count = store_recalls.prune_recalls(access, before, limit)
-        return recall_count + store_recalls.prune_answers(access, before, limit)
+        recall_count = store_recalls.delete_old_recalls(access, before, limit)
+        return recall_count + store_recalls.delete_old_recall_answers(access, before, limit)

@@ -6,10 +6,10 @@ from datetime import datetime
 from uuid import UUID
 
 from strandline.chains import fold_writer, store_fold_progress
-from strandline.chains.decisions import Decision
-from strandline.chains.fold import fold_turns
-from strandline.chains.fold_state import FoldOutcome, load_state_and_turns
-from strandline.chains.lane_row_conversion import read_lanes
+from strandline.chains.decisions import FoldDecision
+from strandline.chains.fold import fold_events_into_chains
+from strandline.chains.fold_state import FoldOutcome, load_fold_state_and_next_events
+from strandline.chains.lane_row_conversion import read_open_lanes
 from strandline.chains.segmentation import Lane
 from strandline.db.database import Caller, TenantDb
 from strandline.errors import Unavailable
@@ -37,21 +37,21 @@ def fold_scope(
     """
     start = time.monotonic()
     try:
-        return _fold_with_retries(worker, access, scope_id, now)
+        return _fold_scope_with_retries(worker, access, scope_id, now)
     finally:
         worker.tally.fold_ms.append(round((time.monotonic() - start) * 1000, 1))
         worker.tally.counters.update(worker.llm.take_metrics())
 
 
-def _fold_with_retries(
+def _fold_scope_with_retries(
     worker: WorkerResources, access: TenantDb, scope_id: UUID, now: datetime
 ) -> FoldOutcome:
     conflicts = folded_events = 0
     slice_end = time.monotonic() + worker.slice_seconds
     while conflicts < _MAX_ATTEMPTS:
-        state, turns = load_state_and_turns(worker, access, scope_id, now)
+        state, turns = load_fold_state_and_next_events(worker, access, scope_id, now)
         try:
-            outcome = fold_turns(state, turns)
+            outcome = fold_events_into_chains(state, turns)
         except ConcurrentUpdate:
             has_moved = state.fold_no > state.scope.fold_no
             conflicts = 1 if has_moved else conflicts + 1
@@ -79,17 +79,19 @@ def close_idle_lanes(worker: WorkerResources, tenant: str, now: datetime) -> int
     access = worker.database.connect_as(Caller.background(tenant))
     closed_count, failed_scopes = 0, set[UUID]()
     after: store_fold_progress.ListedIdleLane | None = None
-    while page := store_fold_progress.list_idle(
+    while page := store_fold_progress.list_idle_lanes(
         access, now, after, sorted(failed_scopes), _IDLE_LANES_PER_PAGE
     ):
         after = page[-1]
-        for scope_id, session_ids in _batch_round_robin(page):
+        for scope_id, session_ids in _batch_lanes_by_scope_round_robin(page):
             if worker.is_out_of_time():
                 return closed_count
             if scope_id in failed_scopes:
                 continue
             try:
-                closed_count += _close_lanes(worker, access, scope_id, session_ids, now)
+                closed_count += _close_idle_lanes_of_scope(
+                    worker, access, scope_id, session_ids, now
+                )
             except Exception as error:
                 failed_scopes.add(scope_id)
                 worker.tally.failures += 1
@@ -98,7 +100,7 @@ def close_idle_lanes(worker: WorkerResources, tenant: str, now: datetime) -> int
     return closed_count
 
 
-def _batch_round_robin(
+def _batch_lanes_by_scope_round_robin(
     page: Sequence[store_fold_progress.IdleLane],
 ) -> Iterator[tuple[UUID, list[str]]]:
     """Batches of lanes by scope: up to _LANES_PER_SCOPE of each scope, then the next ones of
@@ -112,7 +114,7 @@ def _batch_round_robin(
                 yield scope_id, batch
 
 
-def _close_lanes(
+def _close_idle_lanes_of_scope(
     worker: WorkerResources,
     access: TenantDb,
     scope_id: UUID,
@@ -126,23 +128,25 @@ def _close_lanes(
         return 0
     if not fold_scope(worker, access, scope_id, now).is_finished:
         return 0
-    state, turns = load_state_and_turns(worker, access, scope_id, now)
+    state, turns = load_fold_state_and_next_events(worker, access, scope_id, now)
     if turns:
         return 0
     idle_sessions = [
         lane.session_id
-        for lane in store_fold_progress.list_idle_of_scope(access, scope_id, sessions, now)
+        for lane in store_fold_progress.list_idle_lanes_of_scope(access, scope_id, sessions, now)
     ]
-    lane_by_session = read_lanes(access, scope_id, worker.embedder.space, idle_sessions)
+    lane_by_session = read_open_lanes(access, scope_id, worker.embedder.space, idle_sessions)
     for position, session_id in enumerate(idle_sessions):
-        last = lane_by_session.get(session_id, Lane()).last_turn
+        last = lane_by_session.get(session_id, Lane()).last_event
         if last is None:  # all of it was erased
             state.set_lane(session_id, Lane())
             continue
         body = {"session": session_id, "fold": state.fold_no, "place": position}
-        state.pending_decisions.append(Decision(last.event_id, "idle", 0, state.current_seq, body))
+        state.pending_decisions.append(
+            FoldDecision(last.event_id, "idle", 0, state.current_seq, body)
+        )
     try:
-        fold_writer.commit(state)
+        fold_writer.commit_fold_changes(state)
     except ConcurrentUpdate:  # an event came, or another worker closed them
         return 0
     is_closed = fold_scope(worker, access, scope_id, now).is_finished

@@ -48,7 +48,7 @@ class FoldSettings(BaseModel):
         )
 
     @property
-    def rules(self) -> SegmentationRules:
+    def segmentation_rules(self) -> SegmentationRules:
         """The part of the settings that segmentation uses."""
         gap = timedelta(minutes=self.gap_minutes)
         return SegmentationRules(self.low, self.high, gap, self.flush_events, self.ahead_events)

@@ -7,13 +7,13 @@ from typing import Literal
 from uuid import UUID
 
 from strandline.chains import recall_echoes, store_decisions, store_fold_progress
-from strandline.chains.decisions import Decision
+from strandline.chains.decisions import FoldDecision
 from strandline.chains.fold_settings import FoldSettings
-from strandline.chains.lane_row_conversion import read_lanes
-from strandline.chains.recall_echoes import find_echoes
+from strandline.chains.lane_row_conversion import read_open_lanes
+from strandline.chains.recall_echoes import decide_which_events_are_echoes
 from strandline.chains.segmentation import Lane
-from strandline.chains.slot_decisions import decide_slots
-from strandline.chains.store_fold_progress import EventToFold, ScopeProgress
+from strandline.chains.slot_decisions import decide_self_statements
+from strandline.chains.store_fold_progress import EventToFold, ScopeFoldProgress
 from strandline.db.database import TenantDb
 from strandline.errors import NotFound
 from strandline.jobs.worker_resources import Deferral, WorkerResources
@@ -48,11 +48,11 @@ class FoldState:
 
     worker: WorkerResources
     access: TenantDb
-    scope: ScopeProgress
+    scope: ScopeFoldProgress
     now: datetime
-    stored_decisions: Mapping[tuple[UUID, str], Decision]
+    stored_decisions: Mapping[tuple[UUID, str], FoldDecision]
     """The stored decisions, by event and kind: the last attempt of each."""
-    decisions_by_seq: Mapping[int, Sequence[Decision]]
+    decisions_by_seq: Mapping[int, Sequence[FoldDecision]]
     """The stored `idle` and `reformed` decisions by the `folded_seq` at which they take effect, in
     order."""
     lanes: dict[str, Lane]
@@ -65,12 +65,12 @@ class FoldState:
     """The seq up to which events are folded, committed or not."""
     committed_seq: int
     """The value of `current_seq` in the database."""
-    new_echoes: Mapping[UUID, Decision] = field(default_factory=dict[UUID, Decision])
+    new_echoes: Mapping[UUID, FoldDecision] = field(default_factory=dict[UUID, FoldDecision])
     """The pending decisions about which of the next events are echoes, by event."""
-    new_slots: Mapping[UUID, Decision] = field(default_factory=dict[UUID, Decision])
+    new_slots: Mapping[UUID, FoldDecision] = field(default_factory=dict[UUID, FoldDecision])
     """The pending decisions about what the next events state of their speakers, by event."""
     changed_lanes: set[str] = field(default_factory=set[str])
-    pending_decisions: list[Decision] = field(default_factory=list[Decision])
+    pending_decisions: list[FoldDecision] = field(default_factory=list[FoldDecision])
     event_cache: dict[UUID, PromptEvent] = field(default_factory=dict[UUID, PromptEvent])
     """Events that are already loaded for model prompts."""
 
@@ -102,31 +102,38 @@ class FoldState:
         self.lanes[session_id] = lane
         self.changed_lanes.add(session_id)
 
-    def folded_seq_with(self, lane: Lane) -> int:
+    def compute_folded_seq_with_lane(self, lane: Lane) -> int:
         """The seq up to which events are folded once this lane is set: that of the lane's newest
         event, if that event has just been added."""
-        return max(self.current_seq, lane.last_turn.seq if lane.last_turn else 0)
+        return max(self.current_seq, lane.last_event.seq if lane.last_event else 0)
 
 
-def load_state_and_turns(
+def load_fold_state_and_next_events(
     worker: WorkerResources, access: TenantDb, scope_id: UUID, now: datetime
 ) -> tuple[FoldState, Sequence[EventToFold]]:
     """Load the state of a scope's fold, and the scope's next events. Raises NotFound."""
-    scope, space = store_fold_progress.read_progress(access, scope_id), worker.embedder.space
+    scope, space = (
+        store_fold_progress.read_scope_fold_progress(access, scope_id),
+        worker.embedder.space,
+    )
     if scope is None:
         raise NotFound
-    turns = store_fold_progress.read_turns(access, scope_id, space, scope.folded_seq, _BATCH)
+    turns = store_fold_progress.read_next_events(access, scope_id, space, scope.folded_seq, _BATCH)
     last_seq = turns[-1].seq if turns else scope.folded_seq
-    decisions = store_decisions.list_between(access, scope_id, scope.folded_seq, last_seq)
+    decisions = store_decisions.list_decisions_between_seqs(
+        access, scope_id, scope.folded_seq, last_seq
+    )
     sessions = {turn.session_id for turn in turns}
     sessions |= {item.body["session"] for item in decisions if item.kind == "idle"}
-    lanes = read_lanes(access, scope_id, space, sorted(sessions))
+    lanes = read_open_lanes(access, scope_id, space, sorted(sessions))
     # Decisions about open events may have taken effect at a lower seq: under a release or a tuning
     # that did not wait for later events, before an awaited event was erased, or at a retry.
     open_event_ids = [
-        turn.event_id for lane in lanes.values() for turn in (*lane.open_turns, *lane.pending_turns)
+        turn.event_id
+        for lane in lanes.values()
+        for turn in (*lane.open_events, *lane.pending_events)
     ]
-    earlier_decisions = store_decisions.list_about(
+    earlier_decisions = store_decisions.list_decisions_about_events(
         access, scope_id, open_event_ids, ("continues", "formed")
     )
     state = FoldState(
@@ -145,18 +152,18 @@ def load_state_and_turns(
         fold_no=scope.fold_no,
         current_seq=scope.folded_seq,
         committed_seq=scope.folded_seq,
-        new_echoes=(new_echoes := _decide_echoes(access, scope, turns)),
-        new_slots=_decide_slots(access, scope, turns, new_echoes),
+        new_echoes=(new_echoes := _decide_recall_echoes(access, scope, turns)),
+        new_slots=_decide_statements_about_speakers(access, scope, turns, new_echoes),
     )
     return state, turns
 
 
-def _decide_slots(
+def _decide_statements_about_speakers(
     access: TenantDb,
-    scope: ScopeProgress,
+    scope: ScopeFoldProgress,
     turns: Sequence[EventToFold],
-    echoes: Mapping[UUID, Decision],
-) -> Mapping[UUID, Decision]:
+    echoes: Mapping[UUID, FoldDecision],
+) -> Mapping[UUID, FoldDecision]:
     """Decide what the user messages that were never folded state of their speakers. An echo is no
     evidence of it."""
     new_ids = [
@@ -167,12 +174,12 @@ def _decide_slots(
         and (turn.role, turn.type) == ("user", "message")
         and turn.event_id not in echoes
     ]
-    return decide_slots(access, scope.scope_id, new_ids)
+    return decide_self_statements(access, scope.scope_id, new_ids)
 
 
-def _decide_echoes(
-    access: TenantDb, scope: ScopeProgress, turns: Sequence[EventToFold]
-) -> Mapping[UUID, Decision]:
+def _decide_recall_echoes(
+    access: TenantDb, scope: ScopeFoldProgress, turns: Sequence[EventToFold]
+) -> Mapping[UUID, FoldDecision]:
     """Decide which of the events that were never folded are echoes. If there were no recalls, this
     costs one index lookup."""
     new_turns = [turn for turn in turns if turn.seq > scope.max_folded_seq and turn.is_in_lane]
@@ -183,16 +190,18 @@ def _decide_echoes(
     )
     if not sources:
         return {}
-    return find_echoes(
+    return decide_which_events_are_echoes(
         recall_echoes.read_event_texts(access, [t.event_id for t in new_turns]), sources
     )
 
 
-def _group_timed_decisions_by_seq(decisions: Sequence[Decision]) -> dict[int, list[Decision]]:
+def _group_timed_decisions_by_seq(
+    decisions: Sequence[FoldDecision],
+) -> dict[int, list[FoldDecision]]:
     """Group the `idle` and `reformed` decisions by the seq at which they take effect, in the order
     in which they were made."""
     timed_decisions = [item for item in decisions if item.kind in ("idle", "reformed")]
-    decisions_by_seq: dict[int, list[Decision]] = {}
+    decisions_by_seq: dict[int, list[FoldDecision]] = {}
     for item in sorted(timed_decisions, key=lambda item: (item.body["fold"], item.body["place"])):
         decisions_by_seq.setdefault(item.at_seq, []).append(item)
     return decisions_by_seq

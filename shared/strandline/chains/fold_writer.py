@@ -3,17 +3,24 @@
 from collections.abc import Sequence
 
 from strandline.chains import store_decisions, store_fold_progress
-from strandline.chains.decisions import Decision
+from strandline.chains.decisions import FoldDecision
 from strandline.chains.fold_state import FoldState
 from strandline.chains.lane_row_conversion import to_lane_row
 from strandline.chains.store_fold_progress import LaneRow
-from strandline.chains.versions import ChainVersionContent, EnrichedRun, write_revision, write_run
+from strandline.chains.versions import (
+    ChainVersionContent,
+    EnrichedRun,
+    write_revision,
+    write_run_as_chain_version,
+)
 from strandline.jobs import store_failures
 from strandline.jobs.worker_resources import ConcurrentUpdate
 from strandline.log import store_work
 
 
-def commit(state: FoldState, version: EnrichedRun | ChainVersionContent | None = None) -> None:
+def commit_fold_changes(
+    state: FoldState, version: EnrichedRun | ChainVersionContent | None = None
+) -> None:
     """Commit everything since the last commit, and with it a closed run or a chain's new content,
     in one transaction. Raises ConcurrentUpdate; then nothing was committed."""
     has_changes = (
@@ -22,12 +29,12 @@ def commit(state: FoldState, version: EnrichedRun | ChainVersionContent | None =
     if version is None and not has_changes:
         return
     with state.access.transaction():
-        _advance_scope(state)
+        _advance_folded_seq_and_store_decisions(state)
         if isinstance(version, EnrichedRun):
-            write_run(state, version)
+            write_run_as_chain_version(state, version)
         elif version is not None:
             write_revision(state, version)
-        _save_lanes(state)
+        _save_changed_lanes(state)
         store_work.record_progress(state.access, state.scope.scope_id)
     state.worker.renew()
     state.worker.llm.store_call_records(state.access)
@@ -39,31 +46,31 @@ def commit(state: FoldState, version: EnrichedRun | ChainVersionContent | None =
     state.pending_decisions.clear()
 
 
-def commit_model_decisions(state: FoldState, new_decisions: Sequence[Decision]) -> None:
+def commit_model_decisions(state: FoldState, new_decisions: Sequence[FoldDecision]) -> None:
     """Commit the decisions made from a model's answer, before their effects on the event that they
     are about. Raises ConcurrentUpdate."""
     later_decisions = [item for item in state.pending_decisions if item.at_seq > state.current_seq]
-    drop_later_decisions(state)
+    drop_decisions_about_unfolded_events(state)
     state.pending_decisions += new_decisions
-    commit(state)
+    commit_fold_changes(state)
     state.pending_decisions = later_decisions
 
 
-def drop_later_decisions(state: FoldState) -> None:
+def drop_decisions_about_unfolded_events(state: FoldState) -> None:
     """Forget the pending decisions about an event that is not folded yet."""
     state.pending_decisions = [
         item for item in state.pending_decisions if item.at_seq <= state.current_seq
     ]
 
 
-def _advance_scope(state: FoldState) -> None:
+def _advance_folded_seq_and_store_decisions(state: FoldState) -> None:
     """Move the scope's `folded_seq` and store the pending decisions."""
     access, scope = state.access, state.scope
-    if not store_fold_progress.try_advance_fold(
+    if not store_fold_progress.try_advance_folded_seq(
         access, scope.scope_id, state.fold_no, state.current_seq
     ):
         raise ConcurrentUpdate
-    store_decisions.add_decisions(
+    store_decisions.insert_decisions(
         access, scope.scope_id, scope.participants, state.pending_decisions
     )
     _record_topic_fallback_failure(state)
@@ -91,14 +98,14 @@ def _record_topic_fallback_failure(state: FoldState) -> None:
         )
 
 
-def _save_lanes(state: FoldState) -> None:
+def _save_changed_lanes(state: FoldState) -> None:
     """Store the changed lanes, and delete those of them that are empty."""
     open_rows: list[LaneRow] = []
     closed_sessions: list[str] = []
     for session_id in sorted(state.changed_lanes):
         lane = state.lanes[session_id]
-        if lane.last_turn and state.settings:
-            open_rows.append(to_lane_row(session_id, lane, state.settings.rules))
+        if lane.last_event and state.settings:
+            open_rows.append(to_lane_row(session_id, lane, state.settings.segmentation_rules))
         else:
             closed_sessions.append(session_id)
     scope = state.scope

@@ -24,7 +24,7 @@ _CENTURY_HOURS = 876_600.0
 """A century: the maximum distance of a computed moment from the last access."""
 
 
-class HeatState(NamedTuple):
+class HeatInputs(NamedTuple):
     """The inputs of heat; the chain's columns of the same names."""
 
     importance: float
@@ -57,7 +57,7 @@ class HeatFactors(NamedTuple):
     """base · retention."""
 
 
-class AccessState(NamedTuple):
+class StrengthAndAccessTimes(NamedTuple):
     """The part of a chain's state that recalls change."""
 
     strength: float
@@ -66,9 +66,9 @@ class AccessState(NamedTuple):
     accessed_at: datetime
 
 
-def compute_factors(state: HeatState, now: datetime, tuning: Tuning) -> HeatFactors:
+def compute_heat_with_factors(state: HeatInputs, now: datetime, tuning: Tuning) -> HeatFactors:
     """A chain's heat at `now`, with every factor."""
-    initial = _initial_heat(state, tuning)
+    initial = _compute_initial_heat(state, tuning)
     hours = max(0.0, (now - state.accessed_at) / timedelta(hours=1))
     retention = exp(-min(_MAX_TIME_CONSTANTS, hours / (tuning.heat_hours * state.strength)))
     return HeatFactors(
@@ -85,12 +85,14 @@ def compute_factors(state: HeatState, now: datetime, tuning: Tuning) -> HeatFact
     )
 
 
-def compute_heat(state: HeatState, now: datetime, tuning: Tuning) -> float:
+def compute_heat(state: HeatInputs, now: datetime, tuning: Tuning) -> float:
     """A chain's heat at `now`, 0..1."""
-    return compute_factors(state, now, tuning).heat
+    return compute_heat_with_factors(state, now, tuning).heat
 
 
-def apply_recalls(state: AccessState, times: Iterable[datetime], tuning: Tuning) -> AccessState:
+def apply_recalls(
+    state: StrengthAndAccessTimes, times: Iterable[datetime], tuning: Tuning
+) -> StrengthAndAccessTimes:
     """Apply recalls at these times to a chain's state. A recall counts if it is at least one
     cooldown after the last one that counted.
 
@@ -105,40 +107,44 @@ def apply_recalls(state: AccessState, times: Iterable[datetime], tuning: Tuning)
         accessed_at = max(accessed_at, at)
         if boosted_at is None or (at > boosted_at and at - boosted_at >= cooldown):
             strength, boosted_at = min(MAX_STRENGTH, strength * tuning.heat_growth), at
-    return AccessState(strength, boosted_at, accessed_at)
+    return StrengthAndAccessTimes(strength, boosted_at, accessed_at)
 
 
-def compute_cold_at(state: HeatState, tuning: Tuning) -> datetime:
+def compute_cold_at(state: HeatInputs, tuning: Tuning) -> datetime:
     """The moment from which a chain that is not recalled before may be archived: not accessed for
     `archive_days`, and with heat below `freezing`.
 
     Both conditions are measured from the last access, which is never earlier than the chain's
     formation nor, by the server's clock, than its last event.
     """
-    hours_warm = _hours_above(state, tuning.freezing, tuning)
+    hours_warm = _compute_hours_heat_stays_above(state, tuning.freezing, tuning)
     return state.accessed_at + timedelta(hours=max(tuning.archive_days * 24, hours_warm))
 
 
-def compute_promote_until(state: HeatState, tuning: Tuning) -> datetime:
+def compute_promote_until(state: HeatInputs, tuning: Tuning) -> datetime:
     """The moment until which a chain that is not recalled is warm enough to be promoted: its heat
     is at least `promote` if and only if now ≤ this moment. It is a century before the last access
     for a chain that was never warm enough."""
-    return state.accessed_at + timedelta(hours=_hours_above(state, tuning.promote, tuning))
+    return state.accessed_at + timedelta(
+        hours=_compute_hours_heat_stays_above(state, tuning.promote, tuning)
+    )
 
 
-def _initial_heat(state: HeatState, tuning: Tuning) -> float:
-    importance_term = _multiply_or_zero(tuning.heat_importance, state.importance)
-    return min(1.0, importance_term + _multiply_or_zero(tuning.heat_density, state.density))
+def _compute_initial_heat(state: HeatInputs, tuning: Tuning) -> float:
+    importance_term = _multiply_without_underflow(tuning.heat_importance, state.importance)
+    return min(
+        1.0, importance_term + _multiply_without_underflow(tuning.heat_density, state.density)
+    )
 
 
-def _multiply_or_zero(weight: float, share: float) -> float:
+def _multiply_without_underflow(weight: float, share: float) -> float:
     return 0.0 if min(weight, share) < _NEGLIGIBLE else weight * share
 
 
-def _hours_above(state: HeatState, threshold: float, tuning: Tuning) -> float:
+def _compute_hours_heat_stays_above(state: HeatInputs, threshold: float, tuning: Tuning) -> float:
     """How many hours after its last access a chain's heat stays at least `threshold`: the formula
     solved for Δt, τ·S·ln(I/threshold). Minus a century if it never is, a century at most."""
-    initial = _initial_heat(state, tuning)
+    initial = _compute_initial_heat(state, tuning)
     if initial < threshold:
         return -_CENTURY_HOURS
     return min(_CENTURY_HOURS, tuning.heat_hours * state.strength * log(initial / threshold))

@@ -4,36 +4,41 @@ of two user messages, or by a model's answer. Nothing is written here."""
 from collections.abc import Mapping
 from datetime import timedelta
 
-from strandline.chains.decisions import FOLD_FAILED, Decision, give_up_vector
+from strandline.chains.decisions import FOLD_FAILED, FoldDecision, make_vector_given_up_decision
 from strandline.chains.fold_settings import FoldSettings
 from strandline.chains.fold_state import FoldState
-from strandline.chains.model_questions import ask_if_topic_continues, make_task_context
-from strandline.chains.segmentation import Lane, TopicEndJudgement, TopicVerdict, compare_user_turns
+from strandline.chains.model_questions import ask_if_topic_continues, make_model_task_context
+from strandline.chains.segmentation import (
+    Lane,
+    TopicComparisonVerdict,
+    TopicEndJudgement,
+    compare_pending_with_last_user_message,
+)
 from strandline.jobs.worker_resources import ConcurrentUpdate
 from strandline.llm.heuristic.model import HeuristicModel
 from strandline.observability import logger
 from strandline.permanent_failures import is_permanent_failure
 
 _VERDICT_METRICS = {
-    TopicVerdict.BREAK: "TopicBreaks",
-    TopicVerdict.GRAY: "TopicUndecided",
-    TopicVerdict.CONTINUE: "TopicContinuations",
+    TopicComparisonVerdict.BREAK: "TopicBreaks",
+    TopicComparisonVerdict.GRAY: "TopicUndecided",
+    TopicComparisonVerdict.CONTINUE: "TopicContinuations",
 }
 """The metric that counts each verdict of a comparison."""
 
 
-def judge_topic(
+def judge_topic_end(
     state: FoldState, lane: Lane, settings: FoldSettings, *, is_settled: bool
 ) -> TopicEndJudgement | None:
     """Judge a lane's first pending event; None while that must wait for a vector. `is_settled`: it
     was decided before. If judging fails and would fail again on the same data, the topic continues.
     Raises WorkDeferred while the model should still be waited for."""
-    turn = lane.pending_turns[0]
+    turn = lane.pending_events[0]
     decision = state.stored_decisions.get((turn.event_id, "continues"))
     if decision is not None or is_settled:
         return TopicEndJudgement(decision is not None and not decision.body["continues"])
     try:
-        return _judge_anew(state, lane, settings)
+        return _judge_by_cosine_or_model(state, lane, settings)
     except Exception as error:
         if not is_permanent_failure(error):
             raise
@@ -44,7 +49,7 @@ def judge_topic(
             "fell_back": FOLD_FAILED,
             "error": type(error).__name__,
         }
-        return TopicEndJudgement(False, [_make_continuation_decision(state, lane, body)])
+        return TopicEndJudgement(False, [_make_topic_continues_decision(state, lane, body)])
 
 
 def log_fold_failure(state: FoldState, message: str, error: Exception) -> None:
@@ -54,60 +59,69 @@ def log_fold_failure(state: FoldState, message: str, error: Exception) -> None:
     logger.warning(message, extra=log_fields)
 
 
-def _judge_anew(state: FoldState, lane: Lane, settings: FoldSettings) -> TopicEndJudgement | None:
-    comparison = compare_user_turns(lane, settings.rules)
-    verdict, give_ups = comparison.verdict, list[Decision]()
+def _judge_by_cosine_or_model(
+    state: FoldState, lane: Lane, settings: FoldSettings
+) -> TopicEndJudgement | None:
+    comparison = compare_pending_with_last_user_message(lane, settings.segmentation_rules)
+    verdict, give_ups = comparison.verdict, list[FoldDecision]()
     if comparison.cosine is not None:
         state.worker.tally.cosines.append(round(comparison.cosine, 4))
-    if verdict is TopicVerdict.WAIT:
-        give_ups = _make_give_up_decisions(state, lane, timedelta(hours=settings.vector_hours))
+    if verdict is TopicComparisonVerdict.WAIT:
+        give_ups = _give_up_overdue_vectors(state, lane, timedelta(hours=settings.vector_hours))
         if not give_ups:
             return None
-        verdict = TopicVerdict.BLIND
+        verdict = TopicComparisonVerdict.BLIND
     if verdict in _VERDICT_METRICS:
         state.worker.tally.counters[_VERDICT_METRICS[verdict]] += 1
-    if verdict is TopicVerdict.GRAY:
-        return _judge_by_model(state, lane, settings, comparison.cosine)
-    if verdict is TopicVerdict.BREAK:
+    if verdict is TopicComparisonVerdict.GRAY:
+        return _ask_model_if_topic_ends(state, lane, settings, comparison.cosine)
+    if verdict is TopicComparisonVerdict.BREAK:
         body = {"continues": False, "by": "cosine", "cosine": comparison.cosine}
-        return TopicEndJudgement(True, [_make_continuation_decision(state, lane, body)])
+        return TopicEndJudgement(True, [_make_topic_continues_decision(state, lane, body)])
     return TopicEndJudgement(False, give_ups)
 
 
-def _make_continuation_decision(
+def _make_topic_continues_decision(
     state: FoldState, lane: Lane, body: Mapping[str, object]
-) -> Decision:
-    message = lane.pending_turns[0].event_id
-    return Decision(message, "continues", 0, state.folded_seq_with(lane), dict(body))
+) -> FoldDecision:
+    message = lane.pending_events[0].event_id
+    return FoldDecision(
+        message, "continues", 0, state.compute_folded_seq_with_lane(lane), dict(body)
+    )
 
 
-def _make_give_up_decisions(state: FoldState, lane: Lane, patience: timedelta) -> list[Decision]:
+def _give_up_overdue_vectors(
+    state: FoldState, lane: Lane, patience: timedelta
+) -> list[FoldDecision]:
     """Give up on the missing vectors if they are overdue; an empty list while at least one of them
     may still come."""
-    assert lane.last_user_turn is not None, "only a comparison of two user messages waits"
-    turns = lane.last_user_turn, lane.pending_turns[0]
+    assert lane.last_user_message is not None, "only a comparison of two user messages waits"
+    turns = lane.last_user_message, lane.pending_events[0]
     missing_turns = [turn for turn in turns if turn.vector is None and not turn.vector_given_up]
     if any(state.now - turn.recorded_at < patience for turn in missing_turns):
         return []
     return [
-        give_up_vector(turn.event_id, state.folded_seq_with(lane), "late") for turn in missing_turns
+        make_vector_given_up_decision(
+            turn.event_id, state.compute_folded_seq_with_lane(lane), "late"
+        )
+        for turn in missing_turns
     ]
 
 
-def _judge_by_model(
+def _ask_model_if_topic_ends(
     state: FoldState, lane: Lane, settings: FoldSettings, cosine: float | None
 ) -> TopicEndJudgement:
     scope = state.scope
-    message, *after = lane.pending_turns[: settings.ahead_events + 1]
+    message, *after = lane.pending_events[: settings.ahead_events + 1]
     result = ask_if_topic_continues(
         state.worker,
         state.access,
-        make_task_context(state.worker, state.access, scope.scope_id, scope.participants),
-        [turn.event_id for turn in lane.open_turns],
+        make_model_task_context(state.worker, state.access, scope.scope_id, scope.participants),
+        [turn.event_id for turn in lane.open_events],
         message.event_id,
         [turn.event_id for turn in after],
         state.event_cache,
-        waits_for_model=state.now - lane.pending_turns[-1].recorded_at < state.model_patience,
+        waits_for_model=state.now - lane.pending_events[-1].recorded_at < state.model_patience,
     )
     if result is None:  # erased meanwhile
         raise ConcurrentUpdate
@@ -121,6 +135,6 @@ def _judge_by_model(
     }
     return TopicEndJudgement(
         not result.value.continues,
-        [_make_continuation_decision(state, lane, body)],
+        [_make_topic_continues_decision(state, lane, body)],
         is_costly=result.model != HeuristicModel.name or result.fallback_reason is not None,
     )

@@ -7,37 +7,37 @@ from dataclasses import replace
 from uuid import UUID
 
 from strandline.chains import store_fold_progress
-from strandline.chains.segmentation import Lane, SegmentationRules, Turn, read_workflow_ids
+from strandline.chains.segmentation import Lane, LaneEvent, SegmentationRules, read_workflow_ids
 from strandline.chains.store_fold_progress import EventToFold, LaneRow
 from strandline.db.database import TenantDb
 
 
-def read_lanes(
+def read_open_lanes(
     access: TenantDb, scope_id: UUID, space: str, sessions: Sequence[str]
 ) -> dict[str, Lane]:
     """The open lanes of these sessions, by session id. A session without open events is left
     out."""
     lane_by_session: dict[str, Lane] = {}
-    user_turn_by_session: dict[str, Turn] = {}
-    for event in store_fold_progress.read_open_turns(access, scope_id, space, sessions):
-        turn = to_turn(event)
+    user_turn_by_session: dict[str, LaneEvent] = {}
+    for event in store_fold_progress.read_open_lane_events(access, scope_id, space, sessions):
+        turn = to_lane_event(event)
         if event.is_user:
             user_turn_by_session[turn.session_id] = turn
         if event.is_open:
             lane = lane_by_session.get(turn.session_id, Lane())
-            judged_lane = replace(lane, open_turns=(*lane.open_turns, turn))
+            judged_lane = replace(lane, open_events=(*lane.open_events, turn))
             lane_by_session[turn.session_id] = (
-                lane.with_turn(turn) if event.is_ahead else judged_lane
+                lane.with_pending_event(turn) if event.is_ahead else judged_lane
             )
     return {
-        name: replace(lane, last_user_turn=user_turn_by_session.get(name))
+        name: replace(lane, last_user_message=user_turn_by_session.get(name))
         for name, lane in lane_by_session.items()
     }
 
 
-def to_turn(event: EventToFold) -> Turn:
+def to_lane_event(event: EventToFold) -> LaneEvent:
     """Convert a logged event to the pure segmentation's turn."""
-    return Turn(
+    return LaneEvent(
         event_id=event.event_id,
         seq=event.seq,
         session_id=event.session_id,
@@ -53,13 +53,13 @@ def to_turn(event: EventToFold) -> Turn:
 
 def to_lane_row(session_id: str, lane: Lane, rules: SegmentationRules) -> LaneRow:
     """Convert a lane with open events to its row; it becomes idle one gap after its last event."""
-    assert lane.last_turn is not None
-    first = (*lane.open_turns[:1], *lane.pending_turns[:1])[0]
+    assert lane.last_event is not None
+    first = (*lane.open_events[:1], *lane.pending_events[:1])[0]
     return LaneRow(
         session_id,
-        folded_seq=lane.last_turn.seq,
+        folded_seq=lane.last_event.seq,
         open_after_seq=first.seq - 1,
-        judged_seq=lane.pending_turns[0].seq - 1 if lane.pending_turns else lane.last_turn.seq,
-        user_event_id=lane.last_user_turn and lane.last_user_turn.event_id,
-        idle_at=lane.last_turn.recorded_at + rules.gap,
+        judged_seq=lane.pending_events[0].seq - 1 if lane.pending_events else lane.last_event.seq,
+        user_event_id=lane.last_user_message and lane.last_user_message.event_id,
+        idle_at=lane.last_event.recorded_at + rules.gap,
     )

@@ -111,7 +111,7 @@ def read_prompt_events(
     return present, {row.event_id for row in rows if row.is_erased}
 
 
-def make_task_context(
+def make_model_task_context(
     worker: WorkerResources, access: TenantDb, scope_id: UUID, participants: Sequence[str]
 ) -> TaskContext:
     """The context of model calls that a scope's fold makes."""

@@ -22,7 +22,7 @@ type Description = tuple[ModelResult[Summary], ModelResult[Topic], ModelResult[E
 """What models say of a run."""
 
 
-def describe_from_one_source(
+def describe_run_with_one_model(
     worker: WorkerResources,
     task: TaskContext,
     events: Sequence[PromptEvent],
@@ -36,39 +36,41 @@ def describe_from_one_source(
     summarise = partial(llm.summarise, task, events)
     name_topic = partial(llm.topic, task, events)
     list_entities = partial(llm.entities, task, events)
-    results = run_in_parallel(worker, summarise, name_topic, list_entities)
+    results = run_three_calls_in_parallel(worker, summarise, name_topic, list_entities)
     worker.require_final(results, waits_for_model=waits_for_model)
-    if _is_mixed(worker, results) and any(r.fallback_reason == _BREAKER_OPEN for r in results):
+    if _are_results_from_both_models(worker, results) and any(
+        r.fallback_reason == _BREAKER_OPEN for r in results
+    ):
         # The one that tested the model found it well: the others are asked now.
-        results = run_in_parallel(
+        results = run_three_calls_in_parallel(
             worker,
-            _keep_or_ask(results[0], summarise),
-            _keep_or_ask(results[1], name_topic),
-            _keep_or_ask(results[2], list_entities),
+            _keep_result_or_ask_again(results[0], summarise),
+            _keep_result_or_ask_again(results[1], name_topic),
+            _keep_result_or_ask_again(results[2], list_entities),
         )
         worker.require_final(results, waits_for_model=waits_for_model)
     reasons = [result.fallback_reason for result in results if result.fallback_reason]
-    if _is_mixed(worker, results):
+    if _are_results_from_both_models(worker, results):
         return llm.describe_by_heuristic(task, events, reasons[0])
     return results
 
 
-def _is_mixed(worker: WorkerResources, results: Description) -> bool:
+def _are_results_from_both_models(worker: WorkerResources, results: Description) -> bool:
     return worker.llm.has_model and len({r.fallback_reason is None for r in results}) > 1
 
 
-def _keep_or_ask[Value: BaseModel](
+def _keep_result_or_ask_again[Value: BaseModel](
     result: ModelResult[Value], ask: Callable[[], ModelResult[Value]]
 ) -> Callable[[], ModelResult[Value]]:
     """A call that gives the model's result again, or asks once more."""
-    return partial(_give, result) if result.fallback_reason is None else ask
+    return partial(_return_value, result) if result.fallback_reason is None else ask
 
 
-def _give[Value](value: Value) -> Value:
+def _return_value[Value](value: Value) -> Value:
     return value
 
 
-def run_in_parallel[A, B, C](
+def run_three_calls_in_parallel[A, B, C](
     worker: WorkerResources,
     first_call: Callable[[], A],
     second_call: Callable[[], B],

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 type Mode = Literal["strict", "balanced", "permissive"]
 
 
-class EventTraits(NamedTuple):
+class EventDensityTraits(NamedTuple):
     """The properties of an event that density uses: its form, not its words."""
 
     type: str
@@ -30,7 +30,7 @@ class QualityVerdict(NamedTuple):
     rejection_reason: str | None
 
 
-class Gate(NamedTuple):
+class QualityGate(NamedTuple):
     """The minimum values that a mode requires."""
 
     quality: float
@@ -63,14 +63,14 @@ FULL_METADATA_KEYS = 2
 IMPORTANCE_SHARE, DENSITY_SHARE, COHERENCE_SHARE = 0.4, 0.35, 0.25
 """Weights of the quality's parts. A run whose coherence is unknown is judged by the other two."""
 
-GATES: Mapping[Mode, Gate] = {
-    "strict": Gate(quality=0.4, density=0.3, events=2, min_importance=0.4),
-    "balanced": Gate(quality=0.25, density=0.15, events=1, min_importance=0.2),
-    "permissive": Gate(quality=0.1, density=0.0, events=1, min_importance=0.1),
+GATES: Mapping[Mode, QualityGate] = {
+    "strict": QualityGate(quality=0.4, density=0.3, events=2, min_importance=0.4),
+    "balanced": QualityGate(quality=0.25, density=0.15, events=1, min_importance=0.2),
+    "permissive": QualityGate(quality=0.1, density=0.0, events=1, min_importance=0.1),
 }
 
 
-def compute_density(traits: Sequence[EventTraits]) -> float:
+def compute_density(traits: Sequence[EventDensityTraits]) -> float:
     """How rich a run is in kinds of events, text, metadata and payloads, from 0 to 1; 0 for no
     events."""
     if not traits:
@@ -91,10 +91,10 @@ def compute_density(traits: Sequence[EventTraits]) -> float:
 def compute_coherence(vectors: Sequence[Sequence[float]]) -> float | None:
     """The mean cosine similarity of a run's vectors to their centroid, from 0 to 1. None for fewer
     than two vectors of non-zero length: a single vector cannot be compared."""
-    units = [unit for vector in vectors if (unit := _normalize(vector))]
+    units = [unit for vector in vectors if (unit := _scale_to_unit_length(vector))]
     if len(units) < 2:
         return None
-    centre = _normalize([sum(values) for values in zip(*units, strict=True)])
+    centre = _scale_to_unit_length([sum(values) for values in zip(*units, strict=True)])
     if not centre:
         return 0.0
     return min(1.0, max(0.0, sum(math.sumprod(unit, centre) for unit in units) / len(units)))
@@ -131,7 +131,7 @@ def judge_quality(
     return QualityVerdict(quality, f"{mode}: {', '.join(shortfalls)}" if shortfalls else None)
 
 
-def _normalize(vector: Sequence[float]) -> list[float]:
+def _scale_to_unit_length(vector: Sequence[float]) -> list[float]:
     """The vector scaled to length 1; empty for a vector of length 0."""
     length = math.hypot(*vector)
     return [value / length for value in vector] if length else []

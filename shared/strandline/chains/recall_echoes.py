@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from strandline.chains.decisions import Decision
+from strandline.chains.decisions import FoldDecision
 from strandline.db.database import TenantDb
 from strandline.participants import drop_agents
 
@@ -52,15 +52,15 @@ class RecalledText:
     text: str
 
 
-def hash_trigrams(text: str) -> set[int]:
+def hash_word_trigrams(text: str) -> set[int]:
     """The hashes of all sequences of three words. They are valid only in this process."""
     words = _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
     return {hash(triple) for triple in zip(words, words[1:], words[2:], strict=False)}
 
 
-def find_echoes(
+def decide_which_events_are_echoes(
     texts: Sequence[EventText], sources: Sequence[RecalledText]
-) -> dict[UUID, Decision]:
+) -> dict[UUID, FoldDecision]:
     """Decide which events are echoes. Returns the decisions by event.
 
     The answer of a user's recall counts as given to this user and to unbound writers; that of an
@@ -68,18 +68,18 @@ def find_echoes(
     """
     places: Mapping[int, list[int]] = defaultdict(list)
     for n, source in enumerate(sources):
-        for triple in hash_trigrams(source.text):
+        for triple in hash_word_trigrams(source.text):
             places[triple].append(n)
-    decisions: dict[UUID, Decision] = {}
+    decisions: dict[UUID, FoldDecision] = {}
     for item in texts:
         numbers = {n for n, source in enumerate(sources) if _was_given_to_writer(source, item)}
-        own = hash_trigrams(item.text) if numbers else set[int]()
+        own = hash_word_trigrams(item.text) if numbers else set[int]()
         if len(own) < MIN_TRIPLES:
             continue
         share = sum(any(n in numbers for n in places.get(triple, ())) for triple in own) / len(own)
         if share > MIN_SHARE:
             body = {"share": round(share, 4)}
-            decisions[item.event_id] = Decision(item.event_id, "echo", 0, item.seq, body)
+            decisions[item.event_id] = FoldDecision(item.event_id, "echo", 0, item.seq, body)
     return decisions
 
 

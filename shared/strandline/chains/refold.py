@@ -30,7 +30,7 @@ class DroppedChainState:
     archived_at: datetime | None
 
 
-def read_dropped_state(access: TenantDb, chain_id: UUID) -> DroppedChainState | None:
+def read_dropped_chain_state(access: TenantDb, chain_id: UUID) -> DroppedChainState | None:
     """Read the kept effect of recalls on a chain that was dropped and is not yet refolded to its
     last version; else None."""
     rows = access.fetch(
@@ -42,7 +42,7 @@ def read_dropped_state(access: TenantDb, chain_id: UUID) -> DroppedChainState | 
     return rows[0] if rows else None
 
 
-def drop_chains(access: TenantDb, scope_ids: Sequence[UUID]) -> None:
+def drop_chains_of_scopes(access: TenantDb, scope_ids: Sequence[UUID]) -> None:
     """Delete the folded rows of these scopes and have them refolded. The refold produces the same
     chains, because decisions are kept, with the same strength and heat, because the effect of
     recalls is kept. `fold_no` is raised, so that a running fold notices."""
@@ -80,7 +80,9 @@ _DROP_STATEMENTS = (
 )
 
 
-def refold(access: TenantDb, audit_context: AuditContext, scope_id: UUID | None) -> int:
+def drop_chains_to_refold(
+    access: TenantDb, audit_context: AuditContext, scope_id: UUID | None
+) -> int:
     """Drop all folded rows of the caller's tenant, or of one scope of it. Returns the number of
     scopes. The scopes become due, and the next sweep folds them again; until then their chains are
     missing. Nothing is lost, even if this is interrupted. Raises NotFound for an unknown scope."""
@@ -96,7 +98,7 @@ def refold(access: TenantDb, audit_context: AuditContext, scope_id: UUID | None)
         else store_scopes.list_ids_after(access, None, _SCOPES_PER_TRANSACTION)
     )
     while page:
-        drop_chains(access, page)
+        drop_chains_of_scopes(access, page)
         dropped_count += len(page)
         page = (
             []

@@ -5,12 +5,12 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from strandline.chains import fold_writer, store, store_decisions
-from strandline.chains.decisions import Decision, RunEnrichment
+from strandline.chains.decisions import FoldDecision, RunContentAndVector
 from strandline.chains.enrichment import decide_content_and_merge_target
 from strandline.chains.fold_scope import fold_scope
 from strandline.chains.fold_settings import FoldSettings
-from strandline.chains.fold_state import FoldState, load_state_and_turns
-from strandline.chains.model_questions import make_task_context
+from strandline.chains.fold_state import FoldState, load_fold_state_and_next_events
+from strandline.chains.model_questions import make_model_task_context
 from strandline.chains.versions import ChainVersionContent
 from strandline.db.database import Caller, TenantDb
 from strandline.errors import NotFound, Unavailable
@@ -29,12 +29,12 @@ def retry_enrichment(worker: WorkerResources, tenant: str, chain_id: UUID, now: 
     """
     access = worker.database.connect_as(Caller.background(tenant))
     for _ in range(_MAX_ATTEMPTS):
-        head = store.read_head(access, chain_id)
+        head = store.read_chain_head(access, chain_id)
         if head is None:
             raise NotFound
         fold_scope(worker, access, head.scope_id, now)
         try:
-            return _renew_enrichment(worker, access, head.scope_id, chain_id, now)
+            return _enrich_chain_again(worker, access, head.scope_id, chain_id, now)
         except ConcurrentUpdate:
             continue
         except WorkDeferred as error:
@@ -45,18 +45,20 @@ def retry_enrichment(worker: WorkerResources, tenant: str, chain_id: UUID, now: 
     raise Unavailable("Other workers are folding this chain's scope. Try again.")
 
 
-def _renew_enrichment(
+def _enrich_chain_again(
     worker: WorkerResources, access: TenantDb, scope_id: UUID, chain_id: UUID, now: datetime
 ) -> int:
-    state, _ = load_state_and_turns(worker, access, scope_id, now)
-    head = store.read_head(access, chain_id)  # read after fold_no, which each change increments
+    state, _ = load_fold_state_and_next_events(worker, access, scope_id, now)
+    head = store.read_chain_head(
+        access, chain_id
+    )  # read after fold_no, which each change increments
     if head is None:
         raise NotFound
     if state.current_seq < state.scope.max_folded_seq:
         raise Unavailable("This chain's scope is being folded again. Try again later.")
     settings = state.settings or FoldSettings.from_tuning(worker.embedder.space, state.tuning)
     retry_worker = replace(worker, job="retry")
-    task = make_task_context(retry_worker, access, scope_id, state.scope.participants)
+    task = make_model_task_context(retry_worker, access, scope_id, state.scope.participants)
     event_ids = store.list_event_ids(access, chain_id)
     enrichment = decide_content_and_merge_target(
         retry_worker,
@@ -75,7 +77,9 @@ def _renew_enrichment(
             access, state, chain_id, event_ids[-1], head.version + 1, enrichment
         )
     )
-    fold_writer.commit(state, ChainVersionContent(chain_id, head.version + 1, enrichment))
+    fold_writer.commit_fold_changes(
+        state, ChainVersionContent(chain_id, head.version + 1, enrichment)
+    )
     return head.version + 1
 
 
@@ -85,8 +89,8 @@ def _make_revision_decision(
     chain_id: UUID,
     last_event_id: UUID,
     version: int,
-    enrichment: RunEnrichment,
-) -> Decision:
+    enrichment: RunContentAndVector,
+) -> FoldDecision:
     body = {
         "chain_id": str(chain_id),
         "version": version,
@@ -94,5 +98,5 @@ def _make_revision_decision(
         "fold": state.fold_no,
         "place": 0,
     }
-    attempt = store_decisions.count_attempts(access, last_event_id, "reformed")
-    return Decision(last_event_id, "reformed", attempt, state.current_seq, body)
+    attempt = store_decisions.count_decisions_about_event(access, last_event_id, "reformed")
+    return FoldDecision(last_event_id, "reformed", attempt, state.current_seq, body)

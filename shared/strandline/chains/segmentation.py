@@ -14,14 +14,14 @@ from enum import Enum
 from typing import Literal
 from uuid import UUID
 
-from strandline.chains.decisions import Decision
+from strandline.chains.decisions import FoldDecision
 
 type CloseReason = Literal["break", "force", "gap", "idle"]
 """Why a run was closed: topic break, forced by length, a gap, or an idle lane."""
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class LaneEvent:
     """The properties of an event that segmentation uses."""
 
     event_id: UUID
@@ -66,37 +66,37 @@ class SegmentationRules:
 class Lane:
     """The open events of a session in a scope, in order."""
 
-    open_turns: tuple[Turn, ...] = ()
+    open_events: tuple[LaneEvent, ...] = ()
     """The judged events of the current topic."""
-    pending_turns: tuple[Turn, ...] = ()
+    pending_events: tuple[LaneEvent, ...] = ()
     """The events after the judged ones, which are not judged yet."""
-    last_user_turn: Turn | None = None
+    last_user_message: LaneEvent | None = None
     """The latest judged user message, with which the next one is compared. It may be in a closed
     run already, if the older half was closed by force."""
 
     @property
-    def last_turn(self) -> Turn | None:
+    def last_event(self) -> LaneEvent | None:
         """The lane's latest event; None for an empty lane."""
         return (
-            (*self.open_turns[-1:], *self.pending_turns[-1:])[-1]
-            if self.open_turns or self.pending_turns
+            (*self.open_events[-1:], *self.pending_events[-1:])[-1]
+            if self.open_events or self.pending_events
             else None
         )
 
-    def with_turn(self, turn: Turn) -> "Lane":
+    def with_pending_event(self, event: LaneEvent) -> "Lane":
         """The lane with its next event added as pending."""
-        return replace(self, pending_turns=(*self.pending_turns, turn))
+        return replace(self, pending_events=(*self.pending_events, event))
 
 
 @dataclass(frozen=True, slots=True)
 class TopicRun:
     """Consecutive events of a lane on one topic, and why the run was closed."""
 
-    turns: tuple[Turn, ...]
+    events: tuple[LaneEvent, ...]
     closed_by: CloseReason
 
 
-class TopicVerdict(Enum):
+class TopicComparisonVerdict(Enum):
     """The result of comparing two user messages."""
 
     ALONE = "alone"
@@ -119,60 +119,63 @@ class TopicVerdict(Enum):
 class TopicComparisonResult:
     """A verdict, and the cosine similarity that it is based on, if any."""
 
-    verdict: TopicVerdict
+    verdict: TopicComparisonVerdict
     cosine: float | None = None
 
 
-def compare_user_turns(lane: Lane, rules: SegmentationRules) -> TopicComparisonResult:
+def compare_pending_with_last_user_message(
+    lane: Lane, rules: SegmentationRules
+) -> TopicComparisonResult:
     """Compare the lane's first pending event with its latest user message."""
-    previous, turn = lane.last_user_turn, lane.pending_turns[0]
-    if not turn.is_user_message or previous is None or not lane.open_turns:
-        return TopicComparisonResult(TopicVerdict.ALONE)
-    if previous.flow_ids & turn.flow_ids:
-        return TopicComparisonResult(TopicVerdict.FLOW)
-    if previous.vector_given_up or turn.vector_given_up:
-        return TopicComparisonResult(TopicVerdict.BLIND)
-    if previous.vector is None or turn.vector is None:
-        return TopicComparisonResult(TopicVerdict.WAIT)
-    similarity = cosine_similarity(previous.vector, turn.vector)
+    previous, event = lane.last_user_message, lane.pending_events[0]
+    if not event.is_user_message or previous is None or not lane.open_events:
+        return TopicComparisonResult(TopicComparisonVerdict.ALONE)
+    if previous.flow_ids & event.flow_ids:
+        return TopicComparisonResult(TopicComparisonVerdict.FLOW)
+    if previous.vector_given_up or event.vector_given_up:
+        return TopicComparisonResult(TopicComparisonVerdict.BLIND)
+    if previous.vector is None or event.vector is None:
+        return TopicComparisonResult(TopicComparisonVerdict.WAIT)
+    similarity = cosine_similarity(previous.vector, event.vector)
     if similarity >= rules.high:
-        return TopicComparisonResult(TopicVerdict.CONTINUE, similarity)
+        return TopicComparisonResult(TopicComparisonVerdict.CONTINUE, similarity)
     return TopicComparisonResult(
-        TopicVerdict.BREAK if similarity < rules.low else TopicVerdict.GRAY, similarity
+        TopicComparisonVerdict.BREAK if similarity < rules.low else TopicComparisonVerdict.GRAY,
+        similarity,
     )
 
 
-def move_pending_turn(
+def move_pending_event_into_topic(
     lane: Lane, rules: SegmentationRules, *, breaks: bool
 ) -> tuple[Lane, TopicRun | None]:
     """Move the lane's first pending event into its topic. Returns the new lane and the run that
     this closed, if any. `breaks`: whether the topic ended before that event, by
-    `compare_user_turns` or by a model's answer. One event closes at most one run: after a break the
-    event is alone, and `max_open_events` is larger than that."""
-    turn, *pending_turns = lane.pending_turns
-    closed_run = TopicRun(lane.open_turns, "break") if breaks and lane.open_turns else None
-    open_turns = (turn,) if breaks else (*lane.open_turns, turn)
-    if closed_run is None and len(open_turns) >= rules.max_open_events:
-        half = len(open_turns) // 2
-        closed_run, open_turns = TopicRun(open_turns[:half], "force"), open_turns[half:]
+    `compare_pending_with_last_user_message` or by a model's answer. One event closes at most one
+    run: after a break the event is alone, and `max_open_events` is larger than that."""
+    event, *pending_events = lane.pending_events
+    closed_run = TopicRun(lane.open_events, "break") if breaks and lane.open_events else None
+    open_events = (event,) if breaks else (*lane.open_events, event)
+    if closed_run is None and len(open_events) >= rules.max_open_events:
+        half = len(open_events) // 2
+        closed_run, open_events = TopicRun(open_events[:half], "force"), open_events[half:]
     return Lane(
-        open_turns,
-        tuple(pending_turns),
-        turn if turn.is_user_message else None if breaks else lane.last_user_turn,
+        open_events,
+        tuple(pending_events),
+        event if event.is_user_message else None if breaks else lane.last_user_message,
     ), closed_run
 
 
 def close_lane(lane: Lane, closed_by: CloseReason) -> tuple[Lane, TopicRun | None]:
     """Close a lane whose events are all judged. Returns an empty lane and its open events as a run,
     if any. The next event is compared with nothing."""
-    assert not lane.pending_turns, "closing the lane would lose its pending events"
-    return Lane(), TopicRun(lane.open_turns, closed_by) if lane.open_turns else None
+    assert not lane.pending_events, "closing the lane would lose its pending events"
+    return Lane(), TopicRun(lane.open_events, closed_by) if lane.open_events else None
 
 
-def is_after_gap(lane: Lane, turn: Turn, rules: SegmentationRules) -> bool:
+def is_after_gap(lane: Lane, event: LaneEvent, rules: SegmentationRules) -> bool:
     """Whether there is a gap between the lane's last event and this one. If the clock goes
     backwards, there is no gap."""
-    return lane.last_turn is not None and turn.said_at - lane.last_turn.said_at > rules.gap
+    return lane.last_event is not None and event.said_at - lane.last_event.said_at > rules.gap
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,93 +184,97 @@ class TopicEndJudgement:
     out."""
 
     ends_topic: bool
-    new_decisions: Sequence[Decision] = ()
+    new_decisions: Sequence[FoldDecision] = ()
     is_costly: bool = False
     """Whether a model was called. If so, the decisions are committed before they are used, because
     the next step may be deferred. The heuristic model gives the same answer again at no cost."""
 
 
 @dataclass(frozen=True, slots=True)
-class LaneStep:
+class LaneStepResult:
     """A lane after one step, the run that the step closed, if any, and the decisions behind it."""
 
     lane: Lane
     closed_run: TopicRun | None = None
-    new_decisions: Sequence[Decision] = ()
+    new_decisions: Sequence[FoldDecision] = ()
 
 
 type Judge = Callable[[Lane], TopicEndJudgement | None]
 """Judges a lane's first pending event. Returns None if no verdict is possible yet."""
 
 
-def add_turn(
-    lanes: Mapping[str, Lane], turn: Turn, rules: SegmentationRules, judge: Judge
-) -> Iterator[LaneStep]:
+def iterate_steps_adding_event(
+    lanes: Mapping[str, Lane], event: LaneEvent, rules: SegmentationRules, judge: Judge
+) -> Iterator[LaneStepResult]:
     """The steps that add an event to its lane. `lanes` holds the open lanes by session id: the
     caller stores each step's lane there before it takes the next step.
 
     Only the last step's lane contains the event. If `judge` returns None, the steps end before the
     step that needs the verdict.
     """
-    while must_judge_before(lane := lanes.get(turn.session_id, Lane()), turn, rules):
-        step = _judge_step(lane, rules, judge)
+    while must_judge_pending_before(lane := lanes.get(event.session_id, Lane()), event, rules):
+        step = _judge_first_pending_event(lane, rules, judge)
         if step is None:
             return
         yield step
-    if is_after_gap(lane, turn, rules):
-        yield _restart_after_gap(lane, turn, rules)
+    if is_after_gap(lane, event, rules):
+        yield _restart_lane_after_gap(lane, event, rules)
         return
-    lane = lane.with_turn(turn)
-    is_due = len(lane.pending_turns) > rules.lookahead
-    step = _judge_step(lane, rules, judge) if is_due else LaneStep(lane)
+    lane = lane.with_pending_event(event)
+    is_due = len(lane.pending_events) > rules.lookahead
+    step = _judge_first_pending_event(lane, rules, judge) if is_due else LaneStepResult(lane)
     if step is not None:
         yield step
 
 
-def finish_lane(
+def iterate_steps_closing_lane(
     lanes: Mapping[str, Lane],
     session_id: str,
     rules: SegmentationRules,
     judge: Judge,
     closed_by: CloseReason,
-) -> Iterator[LaneStep]:
+) -> Iterator[LaneStepResult]:
     """The steps that judge a lane to its end, without waiting for further events, and close it.
-    `lanes` and `judge` are as for `add_turn`; the last step's lane is empty."""
-    while (lane := lanes.get(session_id, Lane())).pending_turns:
-        step = _judge_step(lane, rules, judge)
+    `lanes` and `judge` are as for `iterate_steps_adding_event`; the last step's lane is empty."""
+    while (lane := lanes.get(session_id, Lane())).pending_events:
+        step = _judge_first_pending_event(lane, rules, judge)
         if step is None:
             return
         yield step
-    yield LaneStep(*close_lane(lane, closed_by))
+    yield LaneStepResult(*close_lane(lane, closed_by))
 
 
-def must_judge_before(lane: Lane, turn: Turn, rules: SegmentationRules) -> bool:
-    """Whether the lane's first pending event must be judged before `turn` is added. No event waits
+def must_judge_pending_before(lane: Lane, event: LaneEvent, rules: SegmentationRules) -> bool:
+    """Whether the lane's first pending event must be judged before `event` is added. No event waits
     across a gap, nor for more events than `rules` allow, which may have changed."""
-    max_pending = 0 if is_after_gap(lane, turn, rules) else rules.lookahead
-    return len(lane.pending_turns) > max_pending
+    max_pending = 0 if is_after_gap(lane, event, rules) else rules.lookahead
+    return len(lane.pending_events) > max_pending
 
 
-def _judge_step(lane: Lane, rules: SegmentationRules, judge: Judge) -> LaneStep | None:
+def _judge_first_pending_event(
+    lane: Lane, rules: SegmentationRules, judge: Judge
+) -> LaneStepResult | None:
     """Judge the lane's first pending event; None if that must wait."""
     judgement = judge(lane)
     if judgement is None:
         return None
     if any(decision.kind == "vector_given_up" for decision in judgement.new_decisions):
-        turn, *later_turns = lane.pending_turns
-        turn = replace(turn, vector_given_up=turn.vector is None)
-        lane = replace(lane, pending_turns=(turn, *later_turns))
-    lane, closed_run = move_pending_turn(lane, rules, breaks=judgement.ends_topic)
-    return LaneStep(lane, closed_run, judgement.new_decisions)
+        event, *later_events = lane.pending_events
+        event = replace(event, vector_given_up=event.vector is None)
+        lane = replace(lane, pending_events=(event, *later_events))
+    lane, closed_run = move_pending_event_into_topic(lane, rules, breaks=judgement.ends_topic)
+    return LaneStepResult(lane, closed_run, judgement.new_decisions)
 
 
-def _restart_after_gap(lane: Lane, turn: Turn, rules: SegmentationRules) -> LaneStep:
+def _restart_lane_after_gap(
+    lane: Lane, event: LaneEvent, rules: SegmentationRules
+) -> LaneStepResult:
     """Close a lane whose events are all judged, and start it again with the event after the gap."""
     lane, closed_run = close_lane(lane, "gap")
-    lane = lane.with_turn(turn)
+    lane = lane.with_pending_event(event)
     if not rules.lookahead:
-        lane, _ = move_pending_turn(lane, rules, breaks=False)
-    return LaneStep(lane, closed_run)
+        lane, _ = move_pending_event_into_topic(lane, rules, breaks=False)
+    return LaneStepResult(lane, closed_run)
 
 
 def read_workflow_ids(metadata: dict[str, object]) -> frozenset[str]:

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from strandline.chains.decisions import Decision
+from strandline.chains.decisions import FoldDecision
 from strandline.db.database import TenantDb
 from strandline.llm.heuristic.slots import (
     MAX_CHARACTERS,
@@ -33,7 +33,7 @@ newest."""
 
 
 @dataclass(frozen=True)
-class SlotEvent:
+class UserMessageWithStatements:
     """A user message."""
 
     event_id: UUID
@@ -48,12 +48,14 @@ class SlotEvent:
     """What it states, as the fold decided; None if it is not folded yet."""
 
 
-def read_spoken(access: TenantDb, event_ids: Sequence[UUID]) -> Sequence[SlotEvent]:
+def read_user_messages(
+    access: TenantDb, event_ids: Sequence[UUID]
+) -> Sequence[UserMessageWithStatements]:
     """Those of these events that are messages of users with a text, by seq."""
     if not event_ids:
         return []
     return access.fetch(
-        SlotEvent,
+        UserMessageWithStatements,
         """
         select e.event_id, e.scope_id, e.seq, e.speaker, e.origin,
             coalesce(e.occurred_at, e.recorded_at) as said_at, e.recorded_at,
@@ -68,14 +70,14 @@ def read_spoken(access: TenantDb, event_ids: Sequence[UUID]) -> Sequence[SlotEve
     )
 
 
-def list_events(
+def list_messages_with_self_statements(
     access: TenantDb, subjects: Sequence[str], scope_id: UUID | None
-) -> Sequence[SlotEvent]:
+) -> Sequence[UserMessageWithStatements]:
     """The visible messages in which these people state something of themselves, in no order; and
     the newest messages of anybody that are not folded yet. With `scope_id` only the folded ones of
     this scope."""
     return access.fetch(
-        SlotEvent,
+        UserMessageWithStatements,
         """
         with told as (
             select d.event_id, d.body -> 'statements' as statements
@@ -123,82 +125,82 @@ def list_events(
     )
 
 
-class SaidStatement(NamedTuple):
+class StatementInMessage(NamedTuple):
     """A statement, and the event that makes it."""
 
-    event: SlotEvent
+    event: UserMessageWithStatements
     statement: SlotStatement
     is_end: bool = False
     """Whether what it is later than surely holds no longer, rather than perhaps."""
 
     @property
-    def may_be_change(self) -> bool:
+    def is_possible_change(self) -> bool:
         """Whether it has a cue, but names no change."""
         return self.statement.is_change and not self.statement.is_explicit
 
-    def is_after(self, said_at: datetime) -> bool:
+    def was_said_after(self, said_at: datetime) -> bool:
         """Whether it was said after this time."""
         return self.event.said_at > said_at
 
 
-def name_subject(speaker: str) -> str:
+def normalize_subject_name(speaker: str) -> str:
     """The compared form of a participant's name, as statements and facts have it."""
     return name_speaker(speaker).casefold()
 
 
-def decide_slots(
+def decide_self_statements(
     access: TenantDb, scope_id: UUID, event_ids: Sequence[UUID]
-) -> Mapping[UUID, Decision]:
+) -> Mapping[UUID, FoldDecision]:
     """Decide what these user messages of a scope, never folded before, state of their speakers, by
     event. A message bears a change if it names one, or has a cue and fills a slot that the scope
     has seen filled otherwise."""
     statements = [
-        SaidStatement(event, statement)
-        for event in read_spoken(access, event_ids)
-        for statement in _read_event(event)
+        StatementInMessage(event, statement)
+        for event in read_user_messages(access, event_ids)
+        for statement in _read_statements_of_message(event)
     ]
-    unclear = {one.statement.subject for one in statements if one.may_be_change}
-    earlier = [*list_said(access, unclear, scope_id), *statements] if unclear else []
-    decisions: dict[UUID, Decision] = {}
+    unclear = {one.statement.subject for one in statements if one.is_possible_change}
+    earlier = [*list_self_statements(access, unclear, scope_id), *statements] if unclear else []
+    decisions: dict[UUID, FoldDecision] = {}
     for event in {one.event.event_id: one.event for one in statements}.values():
         own = [one for one in statements if one.event is event]
         body = {
-            "subject": name_subject(event.speaker),
+            "subject": normalize_subject_name(event.speaker),
             "is_change": any(_bears_change(one, earlier) for one in own),
             "statements": [one.statement._asdict() for one in own],
         }
-        decisions[event.event_id] = Decision(event.event_id, KIND, 0, event.seq, body)
+        decisions[event.event_id] = FoldDecision(event.event_id, KIND, 0, event.seq, body)
     return decisions
 
 
-def _bears_change(statement: SaidStatement, earlier: Sequence[SaidStatement]) -> bool:
-    if not statement.may_be_change:
+def _bears_change(statement: StatementInMessage, earlier: Sequence[StatementInMessage]) -> bool:
+    if not statement.is_possible_change:
         return statement.statement.is_explicit
     return any(
-        statement.is_after(one.event.said_at)
+        statement.was_said_after(one.event.said_at)
         and compare(one.statement, statement.statement) in ("ends", "doubts")
         for one in earlier
     )
 
 
-def list_said(
+def list_self_statements(
     access: TenantDb, subjects: Iterable[str], scope_id: UUID | None = None
-) -> list[SaidStatement]:
+) -> list[StatementInMessage]:
     """What these people stated of themselves in view, newest first: by the folds' decisions, and in
     what is not folded yet. With `scope_id` only what is folded of this scope. One SQL statement."""
     names = sorted(set(subjects))
     if not names:
         return []
     statements = [
-        SaidStatement(event, statement)
-        for event in list_events(access, names, scope_id)
-        for statement in _read_event(event)
+        StatementInMessage(event, statement)
+        for event in list_messages_with_self_statements(access, names, scope_id)
+        for statement in _read_statements_of_message(event)
         if statement.subject in names
     ]
     return sorted(statements, key=lambda one: (one.event.said_at, one.event.seq), reverse=True)
 
 
-def _read_event(event: SlotEvent) -> Sequence[SlotStatement]:
+def _read_statements_of_message(event: UserMessageWithStatements) -> Sequence[SlotStatement]:
     if event.statements is None:
         return read_slots(event.text, name_speaker(event.speaker))
     return [SlotStatement(**fields) for fields in event.statements]
@@ -216,20 +218,22 @@ class EarlierText(NamedTuple):
 
 def find_later_statements(
     access: TenantDb, texts: Iterable[EarlierText], as_of: datetime | None = None
-) -> Mapping[UUID, SaidStatement]:
+) -> Mapping[UUID, StatementInMessage]:
     """The newest visible statement that ends or puts in doubt what a text states, by text, also for
     the events of such statements; with `as_of`, the newest that was said by then. One SQL
     statement, and none if no text fills a slot."""
-    slots = [(text, slot) for text in texts for slot in _read_text(text) if slot.value]
+    slots = [
+        (text, slot) for text in texts for slot in _read_statements_of_text(text) if slot.value
+    ]
     statements = [
         one
-        for one in list_said(access, {slot.subject for _, slot in slots})
-        if as_of is None or not one.is_after(as_of)
+        for one in list_self_statements(access, {slot.subject for _, slot in slots})
+        if as_of is None or not one.was_said_after(as_of)
     ]
-    found: dict[UUID, SaidStatement] = {}
+    found: dict[UUID, StatementInMessage] = {}
     text_ids = {text.text_id for text, _ in slots}
     for text, slot in slots:  # grows: what is found may have been changed again
-        later = [one for one in statements if one.is_after(text.said_at)]
+        later = [one for one in statements if one.was_said_after(text.said_at)]
         verdict, place = judge(slot, [one.statement for one in later]) or ("restates", 0)
         if verdict != "restates":
             first = found.get(text.text_id)
@@ -238,12 +242,12 @@ def find_later_statements(
             found[text.text_id] = newest
             if newest.event.event_id not in text_ids:
                 text_ids.add(newest.event.event_id)
-                slots += _list_slots(newest.event, statements)
+                slots += _list_slot_statements_of_message(newest.event, statements)
     return found
 
 
-def _list_slots(
-    event: SlotEvent, statements: Iterable[SaidStatement]
+def _list_slot_statements_of_message(
+    event: UserMessageWithStatements, statements: Iterable[StatementInMessage]
 ) -> list[tuple[EarlierText, SlotStatement]]:
     """What an event states that fills a slot."""
     text = EarlierText(event.event_id, event.speaker, event.said_at, event.text)
@@ -251,7 +255,7 @@ def _list_slots(
     return [(text, statement) for statement in own if statement.value]
 
 
-def put_later_first(
+def put_each_after_its_change(
     text_ids: Iterable[UUID], later: Mapping[UUID, UUID], visible: Container[UUID]
 ) -> list[UUID]:
     """The texts, each once and directly after the visible one that may have changed what it
@@ -265,7 +269,7 @@ def put_later_first(
     return list(dict.fromkeys(ordered))
 
 
-def _read_text(text: EarlierText) -> Sequence[SlotStatement]:
+def _read_statements_of_text(text: EarlierText) -> Sequence[SlotStatement]:
     if text.speaker is not None and text.speaker.startswith("user:"):
         return read_slots(text.text, name_speaker(text.speaker))
     fact = read_fact(text.text)

@@ -86,7 +86,7 @@ _SELECT_NEAREST = """
 """
 
 
-def find_nearest(
+def find_merge_target(
     access: TenantDb,
     scope_id: UUID,
     space: str,
@@ -112,7 +112,7 @@ def find_nearest(
     return rows[0] if rows else None
 
 
-def read_head(access: TenantDb, chain_id: UUID) -> ChainHead | None:
+def read_chain_head(access: TenantDb, chain_id: UUID) -> ChainHead | None:
     """Read a chain's head, or None. In a transaction, the row is locked until its end, and recalls
     wait."""
     rows = access.fetch(
@@ -186,7 +186,7 @@ class ChainVersionToStore:
     promote_until: datetime
 
 
-def add_version(
+def insert_chain_version(
     access: TenantDb,
     version: ChainVersionToStore,
     links: Sequence[ChainEvent],

@@ -108,10 +108,10 @@ def record_payload_scan(access: TenantDb, position: str, now: datetime, grace: t
         {"position": position, "now": now},
     )
     if not position:
-        _clear_due_time(access, now, grace)
+        _clear_payload_scan_due_time(access, now, grace)
 
 
-def _clear_due_time(access: TenantDb, now: datetime, grace: timedelta) -> None:
+def _clear_payload_scan_due_time(access: TenantDb, now: datetime, grace: timedelta) -> None:
     """Record that a scan has covered all appends before `grace`. The quota's row is locked first: a
     concurrent append records itself after this, and in another hour."""
     access.execute("select from quotas where quota = 'appends' for no key update", {})

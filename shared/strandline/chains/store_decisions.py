@@ -7,14 +7,16 @@ from uuid import UUID
 
 from uuid_utils.compat import uuid7
 
-from strandline.chains.decisions import Decision
+from strandline.chains.decisions import FoldDecision
 from strandline.db.database import TenantDb
 
 
-def list_between(access: TenantDb, scope_id: UUID, first: int, last: int) -> Sequence[Decision]:
+def list_decisions_between_seqs(
+    access: TenantDb, scope_id: UUID, first: int, last: int
+) -> Sequence[FoldDecision]:
     """List a scope's decisions that take effect between two seqs, both included."""
     return access.fetch(
-        Decision,
+        FoldDecision,
         """
         select event_id, kind, attempt, at_seq, body from decisions
         where scope_id = %(scope_id)s and at_seq between %(first)s and %(last)s
@@ -24,14 +26,14 @@ def list_between(access: TenantDb, scope_id: UUID, first: int, last: int) -> Seq
     )
 
 
-def list_about(
+def list_decisions_about_events(
     access: TenantDb, scope_id: UUID, event_ids: Sequence[UUID], kinds: Sequence[str]
-) -> Sequence[Decision]:
+) -> Sequence[FoldDecision]:
     """List a scope's decisions of these kinds about these events."""
     if not event_ids:
         return []
     return access.fetch(
-        Decision,
+        FoldDecision,
         """
         select event_id, kind, attempt, at_seq, body from decisions
         where scope_id = %(scope_id)s and event_id = any (%(event_ids)s)
@@ -42,8 +44,8 @@ def list_about(
     )
 
 
-def add_decisions(
-    access: TenantDb, scope_id: UUID, participants: Sequence[str], decisions: Sequence[Decision]
+def insert_decisions(
+    access: TenantDb, scope_id: UUID, participants: Sequence[str], decisions: Sequence[FoldDecision]
 ) -> None:
     """Store decisions, in the transaction of the fold that makes them. The compare-and-swap of
     `fold_no` ensures that no other worker has stored the same decisions before."""
@@ -79,13 +81,16 @@ def add_decisions(
     )
 
 
-def add_new_decisions(
-    access: TenantDb, scope_id: UUID, participants: Sequence[str], decisions: Sequence[Decision]
+def insert_new_decisions(
+    access: TenantDb, scope_id: UUID, participants: Sequence[str], decisions: Sequence[FoldDecision]
 ) -> None:
     """Store those of these decisions that are not stored yet. In a transaction."""
     event_ids, kinds = [d.event_id for d in decisions], sorted({d.kind for d in decisions})
-    existing = {(d.event_id, d.kind) for d in list_about(access, scope_id, event_ids, kinds)}
-    add_decisions(
+    existing = {
+        (d.event_id, d.kind)
+        for d in list_decisions_about_events(access, scope_id, event_ids, kinds)
+    }
+    insert_decisions(
         access,
         scope_id,
         participants,
@@ -98,7 +103,7 @@ class _Count:
     n: int
 
 
-def count_attempts(access: TenantDb, event_id: UUID, kind: str) -> int:
+def count_decisions_about_event(access: TenantDb, event_id: UUID, kind: str) -> int:
     """How many decisions of this kind were stored about an event."""
     (row,) = access.fetch(
         _Count,

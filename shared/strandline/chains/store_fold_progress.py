@@ -12,7 +12,7 @@ from strandline.db.database import TenantDb
 
 
 @dataclass(frozen=True)
-class ScopeProgress:
+class ScopeFoldProgress:
     """How far a scope is folded, read at one moment."""
 
     scope_id: UUID
@@ -29,10 +29,10 @@ class ScopeProgress:
     """The body of the latest `settings` decision."""
 
 
-def read_progress(access: TenantDb, scope_id: UUID) -> ScopeProgress | None:
+def read_scope_fold_progress(access: TenantDb, scope_id: UUID) -> ScopeFoldProgress | None:
     """A scope's progress; None for a scope that does not exist."""
     rows = access.fetch(
-        ScopeProgress,
+        ScopeFoldProgress,
         """
         select s.scope_id, s.participants, s.fold_no, s.folded_seq, s.max_folded_seq, s.last_seq,
             t.tuning, (
@@ -46,7 +46,7 @@ def read_progress(access: TenantDb, scope_id: UUID) -> ScopeProgress | None:
     return rows[0] if rows else None
 
 
-def try_advance_fold(access: TenantDb, scope_id: UUID, fold_no: int, folded_seq: int) -> bool:
+def try_advance_folded_seq(access: TenantDb, scope_id: UUID, fold_no: int, folded_seq: int) -> bool:
     """Move a scope's `folded_seq` if its `fold_no` is unchanged since it was read. Returns whether
     it was unchanged. This is the first statement of a fold's transaction: until it ends, no other
     worker folds or appends to this scope."""
@@ -90,7 +90,7 @@ class EventToFold:
         return not self.is_erased and self.type != "statement"
 
 
-def read_turns(
+def read_next_events(
     access: TenantDb, scope_id: UUID, space: str, after: int, limit: int
 ) -> Sequence[EventToFold]:
     """The next `limit` events of a scope after a seq."""
@@ -131,7 +131,7 @@ class LaneEventRow(EventToFold):
     """Whether it is the message with which the next user message is compared."""
 
 
-def read_open_turns(
+def read_open_lane_events(
     access: TenantDb, scope_id: UUID, space: str, sessions: Sequence[str]
 ) -> Sequence[LaneEventRow]:
     """The open events of these lanes, by seq, without erased events and statements."""
@@ -198,7 +198,7 @@ def save_lanes(
         "scope_id": scope_id,
         "participants": list(participants),
         "session_ids": list(closed_sessions),
-        "rows": json.dumps([_to_row(lane) for lane in lanes]),
+        "rows": json.dumps([_to_lane_json(lane) for lane in lanes]),
     }
     if lanes:
         access.execute(
@@ -222,7 +222,7 @@ def save_lanes(
         )
 
 
-def _to_row(lane: LaneRow) -> dict[str, object]:
+def _to_lane_json(lane: LaneRow) -> dict[str, object]:
     return {
         "session_id": lane.session_id,
         "folded_seq": lane.folded_seq,
@@ -250,7 +250,7 @@ class ListedIdleLane(IdleLane):
     idle_at: datetime
 
 
-def list_idle(
+def list_idle_lanes(
     access: TenantDb,
     now: datetime,
     after: ListedIdleLane | None,
@@ -281,7 +281,7 @@ def list_idle(
     )
 
 
-def list_idle_of_scope(
+def list_idle_lanes_of_scope(
     access: TenantDb, scope_id: UUID, sessions: Sequence[str], now: datetime
 ) -> Sequence[IdleLane]:
     """List those of a scope's lanes that are still idle."""

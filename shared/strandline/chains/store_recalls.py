@@ -15,7 +15,7 @@ from strandline.tenants.store_tuning import fetch_tenant_ids
 from strandline.tuning import Tuning
 
 
-def record_chains(
+def record_recalled_chains(
     access: TenantDb,
     recall_id: UUID,
     chains: Sequence[tuple[UUID, UUID, Sequence[str]]],
@@ -48,7 +48,7 @@ def record_chains(
     return len(new_rows)
 
 
-def record_events(
+def record_recalled_events(
     access: TenantDb,
     recall_id: UUID,
     event_ids: Sequence[UUID],
@@ -56,10 +56,13 @@ def record_events(
     answer_event_ids: Sequence[UUID] | None = None,
 ) -> int:
     """Store that one recall returned these events, as a use of the chains that hold them; otherwise
-    like `record_chains`. Echoes do not count as a use. `answer_event_ids` are all events of the
-    answer, by default `event_ids`: an event that repeats their text is an echo (chains/echoes). The
-    use of the events themselves is folded later from the rows stored here (recall/importance)."""
-    query = make_insert_query(access, recall_id, event_ids, now, answer_event_ids, is_durable=False)
+    like `record_recalled_chains`. Echoes do not count as a use. `answer_event_ids` are all events
+    of the answer, by default `event_ids`: an event that repeats their text is an echo
+    (chains/echoes). The use of the events themselves is folded later from the rows stored here
+    (recall/importance)."""
+    query = make_recalled_events_insert(
+        access, recall_id, event_ids, now, answer_event_ids, is_durable=False
+    )
     return len(access.fetch(query.row_type, query.statement, query.params))
 
 
@@ -90,7 +93,7 @@ _INSERT_USE = """
 """
 
 
-def make_insert_query(
+def make_recalled_events_insert(
     access: TenantDb,
     recall_id: UUID,
     event_ids: Sequence[UUID],
@@ -99,8 +102,8 @@ def make_insert_query(
     *,
     is_durable: bool = True,
 ) -> RowQuery[Any]:
-    """The query that stores what `record_events` describes. With `is_durable`, it commits with the
-    server's setting; this is needed together with a statement that must not be lost."""
+    """The query that stores what `record_recalled_events` describes. With `is_durable`, it commits
+    with the server's setting; this is needed together with a statement that must not be lost."""
     viewer = access.caller.viewer
     return RowQuery(
         _ChainId,
@@ -123,7 +126,7 @@ class _ChainId:
     chain_id: UUID
 
 
-def lock_recalled_chains(access: TenantDb, limit: int) -> list[UUID]:
+def lock_chains_with_unfolded_recalls(access: TenantDb, limit: int) -> list[UUID]:
     """Lock up to `limit` chains with recalls to fold, ordered by id. In a transaction. A second
     worker waits, and then finds the recalls folded."""
     rows = access.fetch(
@@ -140,7 +143,9 @@ def lock_recalled_chains(access: TenantDb, limit: int) -> list[UUID]:
     return [row.chain_id for row in rows]
 
 
-def fold_recalls(access: TenantDb, chain_ids: Sequence[UUID], now: datetime, tuning: Tuning) -> int:
+def fold_recalls_into_chains(
+    access: TenantDb, chain_ids: Sequence[UUID], now: datetime, tuning: Tuning
+) -> int:
     """Fold the unfolded recalls of these chains, which the caller has locked; each row once.
     Returns how many chains changed. `tuning` is the tenant's."""
     return access.execute(
@@ -180,7 +185,7 @@ class HeatRecomputeProgress:
     """The last recomputed chain."""
 
 
-def lock_heat_progress(
+def lock_heat_recompute_progress(
     access: TenantDb, settings: Mapping[str, object]
 ) -> HeatRecomputeProgress | None:
     """Lock the progress of the caller's tenant until the transaction ends; None if all chains are
@@ -224,7 +229,9 @@ def recompute_heat_times(access: TenantDb, chain_ids: Sequence[UUID], tuning: Tu
     )
 
 
-def set_heat_progress(access: TenantDb, settings: Mapping[str, object], after: UUID | None) -> None:
+def set_heat_recompute_progress(
+    access: TenantDb, settings: Mapping[str, object], after: UUID | None
+) -> None:
     """Record that the chains up to this one are computed with these settings; None: all are."""
     access.execute(
         "update tenants set applied_heat_settings = %(settings)s::jsonb,"
@@ -234,7 +241,7 @@ def set_heat_progress(access: TenantDb, settings: Mapping[str, object], after: U
     )
 
 
-def prune_recalls(access: TenantDb, before: datetime, limit: int) -> int:
+def delete_old_recalls(access: TenantDb, before: datetime, limit: int) -> int:
     """Remove recalls that were folded before this moment, and older unfolded ones whose chain no
     longer exists; at most `limit` of each. Returns how many."""
     return access.execute(
@@ -259,7 +266,7 @@ def prune_recalls(access: TenantDb, before: datetime, limit: int) -> int:
     )
 
 
-def prune_answers(access: TenantDb, before: datetime, limit: int) -> int:
+def delete_old_recall_answers(access: TenantDb, before: datetime, limit: int) -> int:
     """Remove at most `limit` records of recalled events from before this moment. Returns how
     many."""
     return access.execute(

@@ -17,7 +17,7 @@ class ChainWithoutVector:
     summary: str
 
 
-def list_unindexed(
+def list_chains_without_summary_vector(
     access: TenantDb, space: str, after: UUID | None, limit: int
 ) -> Sequence[ChainWithoutVector]:
     """List the next active chains after `after`, by id, whose summary has no vector in this
@@ -48,7 +48,7 @@ class SummaryVector:
     vector: str
 
 
-def store_vectors(access: TenantDb, space: str, vectors: Sequence[SummaryVector]) -> int:
+def insert_summary_vectors(access: TenantDb, space: str, vectors: Sequence[SummaryVector]) -> int:
     """Store these vectors, except for chains that have a newer version or are no longer active.
     Returns how many were stored. In a transaction: the chains are locked until it ends."""
     return access.execute(

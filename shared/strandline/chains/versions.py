@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from strandline.chains import heat, refold, store
-from strandline.chains.decisions import ChainContent, RunEnrichment
+from strandline.chains.decisions import ChainContent, RunContentAndVector
 from strandline.chains.fold_state import FoldState
 from strandline.chains.segmentation import TopicRun
 from strandline.chains.store import ChainEvent, ChainHead, ChainVersionToStore
@@ -24,7 +24,7 @@ class EnrichedRun(NamedTuple):
     """A closed run, and the content of the chain that it becomes."""
 
     run: TopicRun
-    enrichment: RunEnrichment
+    enrichment: RunContentAndVector
 
 
 class ChainVersionContent(NamedTuple):
@@ -32,20 +32,24 @@ class ChainVersionContent(NamedTuple):
 
     chain_id: UUID
     version: int
-    enrichment: RunEnrichment
+    enrichment: RunContentAndVector
 
 
-def write_run(state: FoldState, enriched_run: EnrichedRun) -> None:
+def write_run_as_chain_version(state: FoldState, enriched_run: EnrichedRun) -> None:
     """Write a run as a new chain, or as a new version of the chain that it is merged into."""
     run, enrichment = enriched_run
     content, counts = enrichment.content, state.worker.tally.counters
-    target = store.read_head(state.access, content.joins) if content.joins else None
-    base = _first_head(state, run, content) if target is None else _next_head(target, run)
-    version = _make_version(state, content, base, run.turns[0].session_id)
-    version, enrichment = _restore_dropped_state(state, version, enrichment)
-    links = [ChainEvent(turn.event_id, turn.seq) for turn in run.turns]
+    target = store.read_chain_head(state.access, content.joins) if content.joins else None
+    base = (
+        _make_head_of_new_chain(state, run, content)
+        if target is None
+        else _make_head_after_merge(target, run)
+    )
+    version = _make_version_to_store(state, content, base, run.events[0].session_id)
+    version, enrichment = _restore_recall_and_archive_state(state, version, enrichment)
+    links = [ChainEvent(turn.event_id, turn.seq) for turn in run.events]
     earlier_ids = store.list_event_ids(state.access, version.chain_id) if target else []
-    _store_version(
+    _hash_and_store_version(
         state, version, links, [*earlier_ids, *(link.event_id for link in links)], enrichment
     )
     metric = "ChainsFormed" if target is None else "ChainsMerged"
@@ -56,20 +60,22 @@ def write_revision(state: FoldState, revision: ChainVersionContent) -> None:
     """Write a chain's next version, with the same events. Raises NotFound for a chain that no
     longer exists, and ConcurrentUpdate if its next version is not the decided one."""
     chain_id, enrichment = revision.chain_id, revision.enrichment
-    head = store.read_head(state.access, chain_id)
+    head = store.read_chain_head(state.access, chain_id)
     if head is None:
         raise NotFound
     if head.version + 1 != revision.version:
         raise ConcurrentUpdate
     next_head = replace(head, version=revision.version, closed_by="retry")
-    version = _make_version(
+    version = _make_version_to_store(
         state, enrichment.content, next_head, head.session_id, accessed_at=head.accessed_at
     )
     if head.status == "archived":
         version = replace(version, status="archived", archived_at=version.formed_at)
         enrichment = enrichment._replace(vector=None)
-    version, enrichment = _restore_dropped_state(state, version, enrichment)
-    _store_version(state, version, [], store.list_event_ids(state.access, chain_id), enrichment)
+    version, enrichment = _restore_recall_and_archive_state(state, version, enrichment)
+    _hash_and_store_version(
+        state, version, [], store.list_event_ids(state.access, chain_id), enrichment
+    )
 
 
 def make_chain_id(tenant: str, scope_id: UUID, first_event_id: UUID) -> UUID:
@@ -81,9 +87,9 @@ def make_chain_id(tenant: str, scope_id: UUID, first_event_id: UUID) -> UUID:
     return to_uuid8(digest)
 
 
-def _first_head(state: FoldState, run: TopicRun, content: ChainContent) -> ChainHead:
+def _make_head_of_new_chain(state: FoldState, run: TopicRun, content: ChainContent) -> ChainHead:
     """The head of a new chain of this run, without content."""
-    first, last, times = run.turns[0], run.turns[-1], [turn.said_at for turn in run.turns]
+    first, last, times = run.events[0], run.events[-1], [turn.said_at for turn in run.events]
     scope_id = state.scope.scope_id
     return ChainHead(
         chain_id=make_chain_id(state.access.caller.tenant, scope_id, first.event_id),
@@ -97,7 +103,7 @@ def _first_head(state: FoldState, run: TopicRun, content: ChainContent) -> Chain
         merged=False,
         first_seq=first.seq,
         last_seq=last.seq,
-        event_count=len(run.turns),
+        event_count=len(run.events),
         started_at=min(times),
         last_event_at=max(times),
         topic=None,
@@ -109,36 +115,36 @@ def _first_head(state: FoldState, run: TopicRun, content: ChainContent) -> Chain
     )
 
 
-def _next_head(head: ChainHead, run: TopicRun) -> ChainHead:
+def _make_head_after_merge(head: ChainHead, run: TopicRun) -> ChainHead:
     """A chain's head after a later run is merged in."""
-    times = [turn.said_at for turn in run.turns]
+    times = [turn.said_at for turn in run.events]
     return replace(
         head,
         version=head.version + 1,
         closed_by=run.closed_by,
         merged=True,
-        first_seq=min(head.first_seq, run.turns[0].seq),
-        last_seq=max(head.last_seq, run.turns[-1].seq),
-        event_count=head.event_count + len(run.turns),
+        first_seq=min(head.first_seq, run.events[0].seq),
+        last_seq=max(head.last_seq, run.events[-1].seq),
+        event_count=head.event_count + len(run.events),
         started_at=min(head.started_at, *times),
         last_event_at=max(head.last_event_at, *times),
     )
 
 
-def _restore_dropped_state(
-    state: FoldState, version: ChainVersionToStore, enrichment: RunEnrichment
-) -> tuple[ChainVersionToStore, RunEnrichment]:
+def _restore_recall_and_archive_state(
+    state: FoldState, version: ChainVersionToStore, enrichment: RunContentAndVector
+) -> tuple[ChainVersionToStore, RunContentAndVector]:
     """In a replay, restore the effect of recalls and archiving on a chain: its strength, and its
     archived status once its last version is refolded. Until then, the chain is listed with the
     status of the version at hand."""
     use = None
     if state.current_seq <= state.scope.max_folded_seq:
-        use = refold.read_dropped_state(state.access, version.chain_id)
+        use = refold.read_dropped_chain_state(state.access, version.chain_id)
     if use is None:
         return version, enrichment
     if version.version == 1:
         last_access = max(version.accessed_at, use.accessed_at)
-        heat_state = heat.HeatState(version.importance, version.density, use.strength, last_access)
+        heat_state = heat.HeatInputs(version.importance, version.density, use.strength, last_access)
         version = replace(
             version,
             strength=use.strength,
@@ -153,7 +159,7 @@ def _restore_dropped_state(
     return version, enrichment
 
 
-def _make_version(
+def _make_version_to_store(
     state: FoldState,
     content: ChainContent,
     base: ChainHead,
@@ -163,7 +169,7 @@ def _make_version(
     """Build the version that holds this content. Its heat starts at the content's `at`, by the
     server's clock, or at `accessed_at` if given."""
     last_access = accessed_at or max(base.accessed_at, content.at)
-    heat_state = heat.HeatState(content.importance, content.density, base.strength, last_access)
+    heat_state = heat.HeatInputs(content.importance, content.density, base.strength, last_access)
     assert state.settings is not None, "a fold has decided its settings"
     return ChainVersionToStore(
         chain_id=base.chain_id,
@@ -203,15 +209,15 @@ def _make_version(
     )
 
 
-def _store_version(
+def _hash_and_store_version(
     state: FoldState,
     version: ChainVersionToStore,
     links: Sequence[ChainEvent],
     event_ids: Sequence[UUID],
-    enrichment: RunEnrichment,
+    enrichment: RunContentAndVector,
 ) -> None:
-    hashed_version = replace(version, content_hash=_hash_content(version, event_ids))
-    store.add_version(
+    hashed_version = replace(version, content_hash=_hash_version_content(version, event_ids))
+    store.insert_chain_version(
         state.access, hashed_version, links, state.worker.embedder.space, enrichment.vector
     )
     listed_without_vector = enrichment.vector is None and hashed_version.status == "active"
@@ -239,7 +245,7 @@ _UNHASHED_FIELDS = frozenset(
 )
 
 
-def _hash_content(version: ChainVersionToStore, event_ids: Sequence[UUID]) -> bytes:
+def _hash_version_content(version: ChainVersionToStore, event_ids: Sequence[UUID]) -> bytes:
     """SHA-256 over all visible fields of a version, and the ids of its events by seq."""
     fields: dict[str, Any] = {
         name: value for name, value in vars(version).items() if name not in _UNHASHED_FIELDS

@@ -6,7 +6,7 @@ from datetime import datetime
 from functools import partial
 from uuid import UUID
 
-from strandline.chains.slot_decisions import SaidStatement
+from strandline.chains.slot_decisions import StatementInMessage
 from strandline.context import session_context
 from strandline.context.event_arrangement import (
     add_neighbours,
@@ -239,7 +239,7 @@ def _find_changing_statements(
     event_ids: Sequence[UUID],
     events: Mapping[UUID, Event],
     request: ContextTextOptions,
-) -> Mapping[UUID, SaidStatement]:
+) -> Mapping[UUID, StatementInMessage]:
     """The later statements that may have changed what these events state; of one session, as far as
     they are among the events."""
     later = find_statements_changing_events(access, event_ids, events, request.as_of)

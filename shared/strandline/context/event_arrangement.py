@@ -6,9 +6,9 @@ from uuid import UUID
 
 from strandline.chains.slot_decisions import (
     EarlierText,
-    SaidStatement,
+    StatementInMessage,
     find_later_statements,
-    put_later_first,
+    put_each_after_its_change,
 )
 from strandline.db.database import TenantDb
 from strandline.graph.search.store_knowledge import list_statements_of_ended_facts
@@ -36,7 +36,7 @@ def find_statements_changing_events(
     event_ids: Sequence[UUID],
     events: Mapping[UUID, Event],
     as_of: datetime | None,
-) -> Mapping[UUID, SaidStatement]:
+) -> Mapping[UUID, StatementInMessage]:
     """The newest visible statement, by `as_of`, that may have changed what one of the first of
     these events states, by event."""
     shown = [events[event_id] for event_id in event_ids[:_MAX_EVENTS] if event_id in events]
@@ -59,7 +59,7 @@ def put_events_after_their_changes(
     access: TenantDb,
     event_ids: Sequence[UUID],
     events: dict[UUID, Event],
-    later: Mapping[UUID, SaidStatement],
+    later: Mapping[UUID, StatementInMessage],
 ) -> list[UUID]:
     """The events in their order of preference, without statements that repeat one before them. Each
     is directly after the one of `later` that may have changed what it states, so that a budget cuts
@@ -83,13 +83,13 @@ def _insert_changing_statements(
     access: TenantDb,
     event_ids: Sequence[UUID],
     events: dict[UUID, Event],
-    later: Mapping[UUID, SaidStatement],
+    later: Mapping[UUID, StatementInMessage],
 ) -> list[UUID]:
     changed_by = {one: said.event.event_id for one, said in later.items()}
     missing = set(changed_by.values()) - events.keys()
     if missing:
         events.update(read_visible_events(access, sorted(missing)))
-    return put_later_first(event_ids, changed_by, events)
+    return put_each_after_its_change(event_ids, changed_by, events)
 
 
 def add_neighbours(

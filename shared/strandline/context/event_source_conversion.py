@@ -5,7 +5,7 @@ from datetime import timedelta
 from types import MappingProxyType
 from uuid import UUID
 
-from strandline.chains.slot_decisions import SaidStatement
+from strandline.chains.slot_decisions import StatementInMessage
 from strandline.context.lines import ChainLineSource, EventLineSource, LaterStatementMark
 from strandline.log.store import Event
 from strandline.sessions.store_chains import MatchedChain
@@ -19,7 +19,7 @@ def to_event_line_source(
     stands_for: int = 1,
     *,
     ended: Collection[UUID] = (),
-    later: Mapping[UUID, SaidStatement] = MappingProxyType({}),
+    later: Mapping[UUID, StatementInMessage] = MappingProxyType({}),
     similar: Mapping[UUID, Collection[UUID]] = MappingProxyType({}),
     notes_late: bool = False,
 ) -> EventLineSource:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from statistics import fmean
 from textwrap import shorten
 
-from strandline.chains.slot_decisions import EarlierText, SaidStatement, find_later_statements
+from strandline.chains.slot_decisions import EarlierText, StatementInMessage, find_later_statements
 from strandline.context.lines import KnowledgeLineSource, format_weekday_and_date
 from strandline.db.database import TenantDb
 from strandline.graph.nodes.identity import format_node_id
@@ -64,7 +64,7 @@ def find_knowledge(
 
 
 def _merge_with_later_statement(
-    source: KnowledgeLineSource, statement: SaidStatement
+    source: KnowledgeLineSource, statement: StatementInMessage
 ) -> KnowledgeLineSource:
     """One line of both, so that neither is shown without the other."""
     event, earlier = (

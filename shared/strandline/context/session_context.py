@@ -205,7 +205,7 @@ def record_chain_use(view: SessionReadContext, answer_chains: Sequence[MatchedCh
     if not used_chains:
         return True
     try:
-        store_recalls.record_chains(view.access, uuid7(), used_chains, view.now)
+        store_recalls.record_recalled_chains(view.access, uuid7(), used_chains, view.now)
     except Exception as error:  # without the record the chain only cools sooner
         logger.warning("recall not recorded", extra={"error": type(error).__name__})
         return False

@@ -61,9 +61,9 @@ def record_used_sources(access: TenantDb, use: UsedSources, now: datetime) -> bo
     used_chains = [(row.chain_id, row.scope_id, row.participants) for row in use.chains]
     try:
         if used_chains:
-            store_recalls.record_chains(access, recall_id, used_chains, now)
+            store_recalls.record_recalled_chains(access, recall_id, used_chains, now)
         if use.event_ids:
-            store_recalls.record_events(access, recall_id, use.event_ids, now)
+            store_recalls.record_recalled_events(access, recall_id, use.event_ids, now)
     except Exception as error:  # without the record the chain only cools sooner
         logger.warning("recall not recorded", extra={"error": type(error).__name__})
         return False

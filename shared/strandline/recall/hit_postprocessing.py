@@ -9,7 +9,11 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 from uuid import UUID
 
-from strandline.chains.slot_decisions import EarlierText, find_later_statements, put_later_first
+from strandline.chains.slot_decisions import (
+    EarlierText,
+    find_later_statements,
+    put_each_after_its_change,
+)
 from strandline.db.database import TenantDb
 from strandline.log.read import to_event_out
 from strandline.log.store import Event
@@ -167,7 +171,7 @@ def put_superseding_events_before_hits(
         if newer is not None and comes_later and _LATER not in newer.why:
             why = [*newer.why, _LATER]
             hit_by_id[newer_id] = newer.model_copy(update={"why": why})
-    ordered = put_later_first(places, later, hit_by_id)
+    ordered = put_each_after_its_change(places, later, hit_by_id)
     shown_hits = [hit_by_id[event_id] for event_id in ordered][: request.limit]
     joined_ids = {hit.event_id for hit in shown_hits}
     return [*shown_hits, *(hit for hit in cited_hits if hit.event_id not in joined_ids)]

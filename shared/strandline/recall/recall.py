@@ -330,7 +330,7 @@ def record_use_of_hits(access: TenantDb, answer: RecallAnswer, now: datetime) ->
     try:
         if answer.hits:
             event_ids = [hit.event_id for hit in answer.hits]
-            store_recalls.record_events(access, uuid7(), used_events, now, event_ids)
+            store_recalls.record_recalled_events(access, uuid7(), used_events, now, event_ids)
     except Exception as error:  # without the record the chain only cools sooner
         logger.warning("recall not recorded", extra={"error": type(error).__name__})
         return False

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from uuid import UUID
 
-from strandline.chains.heat import HeatState, compute_factors, compute_heat
+from strandline.chains.heat import HeatInputs, compute_heat, compute_heat_with_factors
 from strandline.cursors import Cursors, Position
 from strandline.db.database import SnapshotRead, TenantDb
 from strandline.log.read import fit_to_page
@@ -73,8 +73,8 @@ def to_chain_out(chain: ChainView, view: SessionReadContext) -> ChainOut:
     )
 
 
-def _heat_state(chain: ChainView) -> HeatState:
-    return HeatState(chain.importance, chain.density, chain.strength, chain.accessed_at)
+def _heat_state(chain: ChainView) -> HeatInputs:
+    return HeatInputs(chain.importance, chain.density, chain.strength, chain.accessed_at)
 
 
 def list_segments(view: SessionReadContext, query: SegmentsQuery) -> SegmentPage:
@@ -97,7 +97,10 @@ def list_heat(view: SessionReadContext, query: ChainsPageQuery) -> HeatPage:
     result = _read_chains(view, query, _STATUSES[None], cursors)
     page = [
         HeatOut.model_validate(
-            {**vars(row), **compute_factors(_heat_state(row), view.now, view.tuning)._asdict()}
+            {
+                **vars(row),
+                **compute_heat_with_factors(_heat_state(row), view.now, view.tuning)._asdict(),
+            }
         )
         for row in result.rows[: query.limit]
     ]

@@ -207,7 +207,9 @@ def store_answer(
         return store_repeatable_answers.make_insert_query(access, answer)
 
     def query_use() -> RowQuery[Any]:
-        return store_recalls.make_insert_query(access, uuid7(), used_events, plan.answered_at)
+        return store_recalls.make_recalled_events_insert(
+            access, uuid7(), used_events, plan.answered_at
+        )
 
     if not used_events:
         return AnswerStorageOutcome(token, _try_run(access, query_answer), is_use_recorded=True)

@@ -142,7 +142,9 @@ def _store_growth(builder: BuildContext, scope: BuildScope, tree: GrownTree | No
             access, scope.scope_id, scope.participants, builder.space, tree.nodes
         )
         store_growth.add_leaf_events(access, scope.scope_id, scope.participants, tree.events)
-        store_decisions.add_new_decisions(access, scope.scope_id, scope.participants, tree.give_ups)
+        store_decisions.insert_new_decisions(
+            access, scope.scope_id, scope.participants, tree.give_ups
+        )
     stage = None if tree is None else tree.stage
     if not store_builds.end_scope(access, builder.job_id, scope.scope_id, state, tree=stage):
         raise BuildOvertaken

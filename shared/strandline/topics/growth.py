@@ -10,7 +10,7 @@ from itertools import takewhile
 from typing import Any
 from uuid import UUID
 
-from strandline.chains.decisions import Decision, give_up_vector
+from strandline.chains.decisions import FoldDecision, make_vector_given_up_decision
 from strandline.derived_ids import to_uuid8
 from strandline.errors import StrandlineError
 from strandline.topics import build_limits, hashes, store_growth, store_tail
@@ -49,7 +49,7 @@ class GrownTree:
     is_changed: bool
     nodes: Sequence[Node]
     events: Sequence[LeafEvent]
-    give_ups: Sequence[Decision]
+    give_ups: Sequence[FoldDecision]
     summaries: int
     """How many summaries were written."""
     leaves: int
@@ -84,7 +84,7 @@ class _Growth:
         default_factory=dict[UUID, Sequence[LeafEvent]]
     )
     """The events of new leaves, by slot."""
-    give_ups: dict[UUID, Decision] = field(default_factory=dict[UUID, Decision])
+    give_ups: dict[UUID, FoldDecision] = field(default_factory=dict[UUID, FoldDecision])
     position: int = 0
     leaf_count: int = 0
     is_cut: bool = False
@@ -200,7 +200,9 @@ class _Growth:
         self.leaf_events[version.chain_id] = events
         for event in events:
             if not event.has_row and not event.is_given_up:
-                decision = give_up_vector(event.event_id, self.scope.mark_seq, "late")
+                decision = make_vector_given_up_decision(
+                    event.event_id, self.scope.mark_seq, "late"
+                )
                 self.give_ups[event.event_id] = decision
         leaf = NewLeaf(version.chain_id, version.version, node.node_id, vector, predecessor)
         self.tree.insert(leaf)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 from strandline import participants
-from strandline.chains.heat import HeatState, compute_cold_at, compute_promote_until
+from strandline.chains.heat import HeatInputs, compute_cold_at, compute_promote_until
 from strandline.tuning import DEFAULTS
 from tests.support import ScratchDatabase
 
@@ -41,7 +41,7 @@ from given, who
 
 def insert_chains(
     base: ScratchDatabase,
-    states: Sequence[HeatState],
+    states: Sequence[HeatInputs],
     tenant: str = "acme",
     members: Sequence[str] = ("agent:helper", "user:alice"),
 ) -> list[tuple[UUID, UUID, Sequence[str]]]:

@@ -4,7 +4,7 @@ to be."""
 import itertools
 from typing import Any
 
-from strandline.chains.refold import drop_chains
+from strandline.chains.refold import drop_chains_of_scopes
 from strandline.chains.retry_enrichment import retry_enrichment
 from strandline.db.database import Caller
 from strandline.jobs.worker_resources import WorkerResources
@@ -96,7 +96,7 @@ def test_chain_trust_of_merge_is_lower_one(
     before = scratch_db.rows(versions)
     assert before == [(1, False, "user"), (2, True, "tool"), (3, True, "tool")]
     digest = hashes(scratch_db)
-    drop_chains(worker.database.connect_as(Caller.background("acme")), [scope])
+    drop_chains_of_scopes(worker.database.connect_as(Caller.background("acme")), [scope])
     process_due(worker)
     assert (scratch_db.rows(versions), hashes(scratch_db)) == (before, digest)
 

@@ -137,7 +137,7 @@ def test_close_idle_alternates_between_scopes(
         turns.append(scope_id)
         return 0
 
-    monkeypatch.setattr(chains_fold_scope, "_close_lanes", closed)
+    monkeypatch.setattr(chains_fold_scope, "_close_idle_lanes_of_scope", closed)
     chains_fold_scope.close_idle_lanes(worker, "acme", LATER)
     assert turns[:2] == [many, other]
     assert turns.count(many) == 6  # of 20 at most, of 101
@@ -151,13 +151,13 @@ def test_close_idle_skips_scopes_not_fully_folded(
     access = worker.database.connect_as(Caller.background("acme"))
     space = worker.embedder.space
     scratch_db.rows("update tenants set swept_space = %s, swept_at = %s", space, LATER)
-    idle = store_fold_progress.list_idle(access, LATER, None, [], 9)
+    idle = store_fold_progress.list_idle_lanes(access, LATER, None, [], 9)
     assert [lane.scope_id for lane in idle] == [scope]
-    assert store_fold_progress.list_idle(access, LATER, idle[0], [], 9) == []
-    assert store_fold_progress.list_idle(access, LATER, None, [scope], 9) == []
+    assert store_fold_progress.list_idle_lanes(access, LATER, idle[0], [], 9) == []
+    assert store_fold_progress.list_idle_lanes(access, LATER, None, [scope], 9) == []
     assert store_sweeps.list_tenants_to_sweep(worker.database.connection(), space, LATER) == [
         "acme"
     ]
     scratch_db.rows("update scopes set last_seq = last_seq + 1")
-    assert store_fold_progress.list_idle(access, LATER, None, [], 9) == []
+    assert store_fold_progress.list_idle_lanes(access, LATER, None, [], 9) == []
     assert store_sweeps.list_tenants_to_sweep(worker.database.connection(), space, LATER) == []

@@ -1,6 +1,6 @@
 """A merged chain whose text an erasure took, folded again: it is described again, and stays."""
 
-from strandline.chains.refold import drop_chains
+from strandline.chains.refold import drop_chains_of_scopes
 from strandline.db.database import Caller
 from strandline.jobs.worker_resources import WorkerResources
 from tests.strandline.chains.trusted_chains import embedder, fold, say, worker
@@ -26,7 +26,7 @@ def test_erased_merge_is_described_again_and_kept(
     assert gateway.call("DELETE", f"/api/v1/events/{event_id}", key=key).status == 200
     assert scratch_db.rows(VERSIONS) == [(1, False, 3, False), (2, True, 5, False)]
     for _ in range(2):
-        drop_chains(worker.database.connect_as(Caller.background("acme")), [scope])
+        drop_chains_of_scopes(worker.database.connect_as(Caller.background("acme")), [scope])
         process_due(worker)
         assert scratch_db.rows(VERSIONS) == [(1, False, 3, True), (2, True, 5, True)]
     attempts = "select attempt from decisions where kind = 'formed' order by at_seq, attempt"

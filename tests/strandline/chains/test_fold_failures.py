@@ -14,7 +14,7 @@ from strandline.aws.blobs import BlobStore
 from strandline.background import process_events
 from strandline.background.missing_vectors import retry_refused_vectors
 from strandline.chains import decisions, enrichment, judging
-from strandline.chains.refold import drop_chains
+from strandline.chains.refold import drop_chains_of_scopes
 from strandline.chains.retry_enrichment import retry_enrichment
 from strandline.db.database import Caller, Database
 from strandline.errors import EmbeddingRefused, EmbeddingUnavailable, PayloadMissing, Unavailable
@@ -169,7 +169,7 @@ def test_fold_failure_of_heuristic_is_replaced_by_retry(
     after = dump_state(scope.base, "versions", "chains", "links", "lanes")
     assert after["versions"] != before["versions"], "it is said again"
     assert [row for row in after["versions"] if '"fell_back": "heuristic_failed"' in row]
-    drop_chains(worker.database.connect_as(Caller.background("acme")), [scope.id])
+    drop_chains_of_scopes(worker.database.connect_as(Caller.background("acme")), [scope.id])
     process_due(worker)
     replay = dump_state(scope.base, "versions", "chains", "links", "lanes")
     assert replay == after, "a replay says what failed, and then what the retry said"
@@ -187,7 +187,7 @@ def test_fold_failure_of_judgement_continues_topic(
     query = "select body ->> 'continues', body ->> 'model' from decisions where kind = 'continues'"
     assert ("true", "plain/2") in scope.base.rows(query)
     before = dump_state(scope.base)
-    drop_chains(worker.database.connect_as(Caller.background("acme")), [scope.id])
+    drop_chains_of_scopes(worker.database.connect_as(Caller.background("acme")), [scope.id])
     process_due(worker)
     assert dump_state(scope.base) == before
 
@@ -199,7 +199,7 @@ def test_fold_failure_outside_models_is_decided(
         raise ZeroDivisionError
 
     with monkeypatch.context() as faults:
-        faults.setattr(judging, "compare_user_turns", fail)
+        faults.setattr(judging, "compare_pending_with_last_user_message", fail)
         faults.setattr(enrichment.quality, "compute_density", fail)
         scope.say(*TALK, *TALK)
         process_due(worker)
@@ -218,7 +218,7 @@ def test_fold_failure_outside_models_is_decided(
     )
     assert set(models) == {"summarise", "topic", "entities"}
     before = dump_state(scope.base)
-    drop_chains(worker.database.connect_as(Caller.background("acme")), [scope.id])
+    drop_chains_of_scopes(worker.database.connect_as(Caller.background("acme")), [scope.id])
     process_due(worker)
     assert dump_state(scope.base) == before
 

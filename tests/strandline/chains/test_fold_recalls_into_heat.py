@@ -14,14 +14,14 @@ import pytest
 from strandline.chains import fold_recalls_into_heat, store_recalls
 from strandline.chains.fold_recalls_into_heat import (
     RETENTION,
-    fold,
+    delete_old_recalls,
+    fold_tenant_recalls_into_heat,
     list_due_tenants,
-    prune,
     recompute_heat_times,
 )
 from strandline.chains.heat import (
-    AccessState,
-    HeatState,
+    HeatInputs,
+    StrengthAndAccessTimes,
     apply_recalls,
     compute_cold_at,
     compute_promote_until,
@@ -34,7 +34,7 @@ from tests.support import ScratchDatabase
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 NOW = CREATED_AT + 30 * DAY
-WARM = HeatState(0.9, 0.5, 1.0, CREATED_AT)
+WARM = HeatInputs(0.9, 0.5, 1.0, CREATED_AT)
 
 
 @pytest.fixture
@@ -51,13 +51,13 @@ def acme(database: Database) -> TenantDb:
     return database.connect_as(Caller.background("acme"))
 
 
-def uses(base: ScratchDatabase, tenant: str = "acme") -> dict[UUID, AccessState]:
+def uses(base: ScratchDatabase, tenant: str = "acme") -> dict[UUID, StrengthAndAccessTimes]:
     """What recalls made of each chain so far."""
     rows = base.rows(
         "select chain_id, strength, boosted_at, accessed_at from chains where tenant_id = %s",
         tenant,
     )
-    return {chain_id: AccessState(*use) for chain_id, *use in rows}
+    return {chain_id: StrengthAndAccessTimes(*use) for chain_id, *use in rows}
 
 
 def moments(base: ScratchDatabase) -> list[tuple[datetime, datetime]]:
@@ -70,7 +70,7 @@ def due_moments(base: ScratchDatabase, tuning: Any = DEFAULTS) -> list[tuple[dat
     rows = base.rows(
         "select importance, density, strength, accessed_at from chains order by chain_id"
     )
-    states = [HeatState(*row) for row in rows]
+    states = [HeatInputs(*row) for row in rows]
     return [
         (compute_cold_at(state, tuning), compute_promote_until(state, tuning)) for state in states
     ]
@@ -79,9 +79,12 @@ def due_moments(base: ScratchDatabase, tuning: Any = DEFAULTS) -> list[tuple[dat
 def test_fold_recalls_records_each_recall_once(scratch_db: ScratchDatabase, acme: TenantDb) -> None:
     chains = insert_chains(scratch_db, [WARM, WARM])
     recall_id = uuid.uuid4()
-    assert store_recalls.record_chains(acme, recall_id, chains, CREATED_AT) == 2
-    assert store_recalls.record_chains(acme, recall_id, [*chains, *chains], CREATED_AT + DAY) == 0
-    assert store_recalls.record_chains(acme, uuid.uuid4(), [], CREATED_AT) == 0
+    assert store_recalls.record_recalled_chains(acme, recall_id, chains, CREATED_AT) == 2
+    assert (
+        store_recalls.record_recalled_chains(acme, recall_id, [*chains, *chains], CREATED_AT + DAY)
+        == 0
+    )
+    assert store_recalls.record_recalled_chains(acme, uuid.uuid4(), [], CREATED_AT) == 0
     assert scratch_db.rows("select count(*), max(recalled_at) from recalls") == [(2, CREATED_AT)]
 
 
@@ -95,11 +98,13 @@ def test_fold_recalls_records_with_asynchronous_commit(
     with alice.transaction():
         alice.execute("set local synchronous_commit to on", {})
         if way == "chains":
-            store_recalls.record_chains(alice, uuid.uuid4(), chains, CREATED_AT)
+            store_recalls.record_recalled_chains(alice, uuid.uuid4(), chains, CREATED_AT)
         elif way == "events":
-            store_recalls.record_events(alice, uuid.uuid4(), [uuid.uuid4()], CREATED_AT)
+            store_recalls.record_recalled_events(alice, uuid.uuid4(), [uuid.uuid4()], CREATED_AT)
         else:
-            use = store_recalls.make_insert_query(alice, uuid.uuid4(), [uuid.uuid4()], CREATED_AT)
+            use = store_recalls.make_recalled_events_insert(
+                alice, uuid.uuid4(), [uuid.uuid4()], CREATED_AT
+            )
             alice.fetch(use.row_type, use.statement, use.params)
         (row,) = alice.fetch(
             _Setting, "select current_setting('synchronous_commit') as synchronous_commit", {}
@@ -117,17 +122,17 @@ def test_fold_recalls_raises_heat_and_moves_due_times(
 ) -> None:
     ((chain_id, *_),) = chains = insert_chains(scratch_db, [WARM])
     ((cold_before, promote_before),) = moments(scratch_db)
-    store_recalls.record_chains(acme, uuid.uuid4(), chains, CREATED_AT + 6 * DAY)
-    assert fold(acme, NOW, 10, DEFAULTS) == 1
+    store_recalls.record_recalled_chains(acme, uuid.uuid4(), chains, CREATED_AT + 6 * DAY)
+    assert fold_tenant_recalls_into_heat(acme, NOW, 10, DEFAULTS) == 1
     assert uses(scratch_db) == {
-        chain_id: AccessState(1.5, CREATED_AT + 6 * DAY, CREATED_AT + 6 * DAY)
+        chain_id: StrengthAndAccessTimes(1.5, CREATED_AT + 6 * DAY, CREATED_AT + 6 * DAY)
     }
     ((cold, promote),) = moments(scratch_db)
     assert moments(scratch_db) == due_moments(scratch_db)
     assert cold - cold_before == 6 * DAY  # seven days from now: heat is under 0.1 before
     assert promote > promote_before + 6 * DAY
     assert scratch_db.rows("select folded_at from recalls") == [(NOW,)]
-    assert fold(acme, NOW, 10, DEFAULTS) == 0
+    assert fold_tenant_recalls_into_heat(acme, NOW, 10, DEFAULTS) == 0
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -152,12 +157,12 @@ def test_fold_recalls_ignores_duplicates_and_order(
         deliveries = [one for one in late for _ in range(chance.randint(1, 3))]
         chance.shuffle(deliveries)
         for recall_id, at in deliveries:
-            store_recalls.record_chains(acme, recall_id, chains_of_recall[recall_id], at)
-        while fold(acme, NOW, chance.randint(1, 3), DEFAULTS):
+            store_recalls.record_recalled_chains(acme, recall_id, chains_of_recall[recall_id], at)
+        while fold_tenant_recalls_into_heat(acme, NOW, chance.randint(1, 3), DEFAULTS):
             pass
     expected = {
         chain[0]: apply_recalls(
-            AccessState(1.0, None, CREATED_AT),
+            StrengthAndAccessTimes(1.0, None, CREATED_AT),
             [at for one, at in requests if chain in chains_of_recall[one]],
             DEFAULTS,
         )
@@ -184,11 +189,11 @@ def test_fold_recalls_concurrently_counts_each_once(
     def folder() -> None:
         access = database.connect_as(Caller.background("acme"))
         gate.wait()
-        while result := fold(access, NOW, 7, DEFAULTS):
+        while result := fold_tenant_recalls_into_heat(access, NOW, 7, DEFAULTS):
             folds.append(result)
 
     for day in range(3):
-        store_recalls.record_chains(acme, uuid.uuid4(), chains, CREATED_AT + day * DAY)
+        store_recalls.record_recalled_chains(acme, uuid.uuid4(), chains, CREATED_AT + day * DAY)
     threads = [threading.Thread(target=folder) for _ in range(4)]
     for thread in threads:
         thread.start()
@@ -204,16 +209,16 @@ def second_folder_waits(base: ScratchDatabase, database: Database) -> float:
     gives the strength after both."""
     chains = insert_chains(base, [WARM])
     acme = database.connect_as(Caller.background("acme"))
-    store_recalls.record_chains(acme, uuid.uuid4(), chains, CREATED_AT)
+    store_recalls.record_recalled_chains(acme, uuid.uuid4(), chains, CREATED_AT)
 
     def second() -> None:
         access = database.connect_as(Caller.background("acme"))
-        store_recalls.record_chains(access, uuid.uuid4(), chains, CREATED_AT + DAY)
-        fold(access, NOW, 10, DEFAULTS)
+        store_recalls.record_recalled_chains(access, uuid.uuid4(), chains, CREATED_AT + DAY)
+        fold_tenant_recalls_into_heat(access, NOW, 10, DEFAULTS)
 
     with acme.transaction():
-        store_recalls.fold_recalls(
-            acme, store_recalls.lock_recalled_chains(acme, 10), NOW, DEFAULTS
+        store_recalls.fold_recalls_into_chains(
+            acme, store_recalls.lock_chains_with_unfolded_recalls(acme, 10), NOW, DEFAULTS
         )
         thread = threading.Thread(target=second)
         thread.start()
@@ -235,19 +240,19 @@ def test_fold_recalls_without_chain_lock_loses_strength(
     scratch_db: ScratchDatabase, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Teeth."""
-    contents = store_recalls.lock_recalled_chains
+    contents = store_recalls.lock_chains_with_unfolded_recalls
 
     def unheld(access: TenantDb, limit: int) -> list[UUID]:
         return [chain_id for (chain_id,) in scratch_db.rows("select chain_id from chains")]
 
     def fold_unheld(access: TenantDb, now: datetime, limit: int, tuning: Any) -> int:
         with monkeypatch.context() as patch:
-            patch.setattr(store_recalls, "lock_recalled_chains", unheld)
-            return fold_recalls_into_heat.fold(access, now, limit, tuning)
+            patch.setattr(store_recalls, "lock_chains_with_unfolded_recalls", unheld)
+            return fold_recalls_into_heat.fold_tenant_recalls_into_heat(access, now, limit, tuning)
 
-    monkeypatch.setitem(globals(), "fold", fold_unheld)
+    monkeypatch.setitem(globals(), "fold_tenant_recalls_into_heat", fold_unheld)
     assert second_folder_waits(scratch_db, database) == 1.5
-    assert store_recalls.lock_recalled_chains is contents
+    assert store_recalls.lock_chains_with_unfolded_recalls is contents
 
 
 def test_fold_recalls_late_recall_adds_no_strength(
@@ -255,10 +260,10 @@ def test_fold_recalls_late_recall_adds_no_strength(
 ) -> None:
     chains = insert_chains(scratch_db, [WARM])
     for day in (5, 1, 3):
-        store_recalls.record_chains(acme, uuid.uuid4(), chains, CREATED_AT + day * DAY)
-        fold(acme, NOW, 10, DEFAULTS)
+        store_recalls.record_recalled_chains(acme, uuid.uuid4(), chains, CREATED_AT + day * DAY)
+        fold_tenant_recalls_into_heat(acme, NOW, 10, DEFAULTS)
     (use,) = uses(scratch_db).values()
-    assert use == AccessState(1.5, CREATED_AT + 5 * DAY, CREATED_AT + 5 * DAY)
+    assert use == StrengthAndAccessTimes(1.5, CREATED_AT + 5 * DAY, CREATED_AT + 5 * DAY)
 
 
 def test_fold_recalls_leaves_other_tenant_alone(
@@ -266,10 +271,15 @@ def test_fold_recalls_leaves_other_tenant_alone(
 ) -> None:
     for tenant in ("acme", "globex"):
         access = database.connect_as(Caller.background(tenant))
-        store_recalls.record_chains(
+        store_recalls.record_recalled_chains(
             access, uuid.uuid4(), insert_chains(scratch_db, [WARM], tenant), CREATED_AT
         )
-    assert fold(database.connect_as(Caller.background("acme")), NOW, 10, DEFAULTS) == 1
+    assert (
+        fold_tenant_recalls_into_heat(
+            database.connect_as(Caller.background("acme")), NOW, 10, DEFAULTS
+        )
+        == 1
+    )
     assert [use.strength for use in uses(scratch_db).values()] == [1.5]
     assert [use.strength for use in uses(scratch_db, "globex").values()] == [1.0]
 
@@ -277,14 +287,14 @@ def test_fold_recalls_leaves_other_tenant_alone(
 def test_fold_recalls_prunes_after_retention(scratch_db: ScratchDatabase, acme: TenantDb) -> None:
     chains = insert_chains(scratch_db, [WARM] * 3)
     for day in range(4):
-        store_recalls.record_chains(acme, uuid.uuid4(), chains, CREATED_AT + day * DAY)
-        fold(acme, CREATED_AT + day * DAY, 10, DEFAULTS)
-    store_recalls.record_chains(
+        store_recalls.record_recalled_chains(acme, uuid.uuid4(), chains, CREATED_AT + day * DAY)
+        fold_tenant_recalls_into_heat(acme, CREATED_AT + day * DAY, 10, DEFAULTS)
+    store_recalls.record_recalled_chains(
         acme, uuid.uuid4(), chains, CREATED_AT
     )  # waits: it stays, however old
-    assert prune(acme, CREATED_AT + 2 * DAY, 4) == 4
-    assert prune(acme, CREATED_AT + 2 * DAY, 4) == 2
-    assert prune(acme, CREATED_AT + 2 * DAY, 4) == 0
+    assert delete_old_recalls(acme, CREATED_AT + 2 * DAY, 4) == 4
+    assert delete_old_recalls(acme, CREATED_AT + 2 * DAY, 4) == 2
+    assert delete_old_recalls(acme, CREATED_AT + 2 * DAY, 4) == 0
     assert scratch_db.rows("select count(*), count(folded_at) from recalls") == [(9, 6)]
     assert {use.strength for use in uses(scratch_db).values()} == {1.5**4}
 
@@ -296,18 +306,18 @@ def test_fold_recalls_of_dropped_chain_block_no_other(
     there, missing = sorted(insert_chains(scratch_db, [WARM] * 2), reverse=True)
     recompute_heat_times(acme, 5, DEFAULTS)
     for at in (CREATED_AT, CREATED_AT + DAY):
-        store_recalls.record_chains(acme, uuid.uuid4(), [missing, there], at)
+        store_recalls.record_recalled_chains(acme, uuid.uuid4(), [missing, there], at)
     scratch_db.rows(
         "with kept as (delete from chains where chain_id = %s)"
         " delete from chain_versions where chain_id = %s",
         missing[0],
         missing[0],
     )
-    assert fold(acme, NOW, 1, DEFAULTS) == 1
-    assert fold(acme, NOW, 1, DEFAULTS) == 0
+    assert fold_tenant_recalls_into_heat(acme, NOW, 1, DEFAULTS) == 1
+    assert fold_tenant_recalls_into_heat(acme, NOW, 1, DEFAULTS) == 0
     assert uses(scratch_db)[there[0]].strength == 1.5**2
     assert list_due_tenants(database.connection(), DEFAULTS, NOW) == []
-    assert prune(acme, CREATED_AT + HOUR, 5) == 1
+    assert delete_old_recalls(acme, CREATED_AT + HOUR, 5) == 1
     assert scratch_db.rows("select chain_id from recalls where folded_at is null") == [
         (missing[0],)
     ]
@@ -329,7 +339,8 @@ def test_fold_recalls_moves_heat_times_with_tuning(
 ) -> None:
     chance = random.Random(5)
     insert_chains(
-        scratch_db, [HeatState(chance.random(), chance.random(), 1.5, CREATED_AT) for _ in range(7)]
+        scratch_db,
+        [HeatInputs(chance.random(), chance.random(), 1.5, CREATED_AT) for _ in range(7)],
     )
     before = moments(scratch_db)
     assert through(acme, 3, DEFAULTS) == [3, 3, 1]
@@ -366,12 +377,12 @@ def test_fold_recalls_lists_due_tenants(
     for tenant in ("acme", "globex"):
         through(database.connect_as(Caller.background(tenant)), 5, DEFAULTS)
     assert recall_names() == []
-    store_recalls.record_chains(acme, uuid.uuid4(), chains, CREATED_AT)
+    store_recalls.record_recalled_chains(acme, uuid.uuid4(), chains, CREATED_AT)
     assert recall_names() == ["acme"]
-    fold(acme, NOW, 5, DEFAULTS)
+    fold_tenant_recalls_into_heat(acme, NOW, 5, DEFAULTS)
     assert recall_names() == []
     assert recall_names(NOW + RETENTION + HOUR) == ["acme"]
-    prune(acme, NOW + HOUR, 5)
+    delete_old_recalls(acme, NOW + HOUR, 5)
     assert recall_names(NOW + RETENTION + HOUR) == []
     with acme.transaction():
         store_tuning.set_tuning_overrides(acme, {"window_events": 5})

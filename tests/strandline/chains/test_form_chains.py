@@ -15,7 +15,7 @@ from strandline.chains import fold_scope as chains_fold_scope
 from strandline.chains import store as chains_store
 from strandline.chains.fold_scope import close_idle_lanes, fold_scope
 from strandline.chains.fold_state import FoldOutcome, FoldState
-from strandline.chains.refold import drop_chains
+from strandline.chains.refold import drop_chains_of_scopes
 from strandline.chains.retry_enrichment import retry_enrichment
 from strandline.db.database import Caller, Database, TenantDb
 from strandline.errors import EmbeddingUnavailable, NotFound, Unavailable
@@ -212,7 +212,7 @@ def test_form_chains_asks_model_once_about_gray_pair(log: Log, worker: WorkerRes
     process_due(asking_worker)
     assert model.calls.count("continues") == 11
     before = dump_state(log.base)
-    drop_chains(worker.database.connect_as(Caller.background("acme")), [log.scope])
+    drop_chains_of_scopes(worker.database.connect_as(Caller.background("acme")), [log.scope])
     assert hashes(log.base) == []
     process_due(asking_worker)
     assert model.calls.count("continues") == 11
@@ -291,7 +291,7 @@ def test_form_chains_model_failure_leaves_failed_job(log: Log, worker: WorkerRes
     process_due(failing)
     jobs = "select kind, state, reason, ref = (select chain_id::text from chains) from jobs"
     assert log.base.rows(jobs) == [("enrich", "failed", "breaker_open", True)]
-    drop_chains(worker.database.connect_as(Caller.background("acme")), [log.scope])
+    drop_chains_of_scopes(worker.database.connect_as(Caller.background("acme")), [log.scope])
     process_due(failing)
     assert log.base.rows("select attempts from jobs") == [(1,)], "a replay fails at nothing"
 
@@ -311,7 +311,7 @@ def test_form_chains_replay_repeats_retried_enrichment(log: Log, worker: WorkerR
     process_due(moody)
     before = hashes(log.base)
     assert [version for name, version, _ in before if name == str(chain)][:3] == [1, 2, 3]
-    drop_chains(worker.database.connect_as(Caller.background("acme")), [log.scope])
+    drop_chains_of_scopes(worker.database.connect_as(Caller.background("acme")), [log.scope])
     process_due(moody)
     assert hashes(log.base) == before
     with pytest.raises(NotFound):
@@ -326,7 +326,7 @@ def test_form_chains_replay_includes_merge_during_retry(
         log.say(text, occurred_at=START.isoformat())
     process_due(worker)
     ((chain,),) = log.base.rows("select chain_id from chains")
-    real, looks = chains_store.read_head, list[UUID]()
+    real, looks = chains_store.read_chain_head, list[UUID]()
 
     def head(access: TenantDb, chain_id: UUID) -> chains_store.ChainHead | None:
         result = real(access, chain_id)
@@ -337,11 +337,11 @@ def test_form_chains_replay_includes_merge_during_retry(
             process_due(replace(worker))
         return result
 
-    monkeypatch.setattr(chains_store, "read_head", head)
+    monkeypatch.setattr(chains_store, "read_chain_head", head)
     assert retry_enrichment(worker, "acme", chain, NOW) == 3
     before = hashes(log.base)
     assert [version for name, version, _ in before if name == str(chain)] == [1, 2, 3]
-    drop_chains(worker.database.connect_as(Caller.background("acme")), [log.scope])
+    drop_chains_of_scopes(worker.database.connect_as(Caller.background("acme")), [log.scope])
     process_due(worker)
     assert hashes(log.base) == before
 
@@ -354,7 +354,7 @@ def test_form_chains_overtaken_fold_continues(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("strandline.background.process_events.fold_scope", not_folded)
         process_due(worker)
-    go = chains_fold_scope.fold_turns
+    go = chains_fold_scope.fold_events_into_chains
 
     def overtaken(state: FoldState, turns: Any) -> FoldOutcome | None:
         outcome = go(state, turns[:1])
@@ -362,9 +362,9 @@ def test_form_chains_overtaken_fold_continues(
             raise ConcurrentUpdate
         return outcome
 
-    monkeypatch.setattr(chains_fold_scope, "fold_turns", overtaken)
+    monkeypatch.setattr(chains_fold_scope, "fold_events_into_chains", overtaken)
     assert fold(worker, log)
-    monkeypatch.setattr(chains_fold_scope, "fold_turns", _overtaken)
+    monkeypatch.setattr(chains_fold_scope, "fold_events_into_chains", _overtaken)
     log.say("at work", "agent")
     with pytest.raises(Unavailable):
         fold(worker, log)
@@ -402,7 +402,7 @@ def test_form_chains_failed_questions_are_one_job(log: Log, worker: WorkerResour
     rows = "select kind, state, reason, ref, scope_id, attempts from jobs where kind = 'continues'"
     expected = [("continues", "failed", "budget_spent", str(log.scope), log.scope, 3)]
     assert log.base.rows(rows) == expected
-    drop_chains(worker.database.connect_as(Caller.background("acme")), [log.scope])
+    drop_chains_of_scopes(worker.database.connect_as(Caller.background("acme")), [log.scope])
     process_due(failing)
     assert log.base.rows(rows) == expected, "a replay fails at nothing"
 
@@ -453,7 +453,7 @@ def test_form_chains_applies_changed_tuning_from_then_on(log: Log, worker: Worke
     assert log.decided("settings") == [("settings", 1, 1), ("settings", 7, 7)]
     assert [contents for _, contents in log.chains()] == [[1, 2], [3, 4], [5, 6, 7, 8]]
     set_tuning(log.base, flush_events=20)
-    drop_chains(worker.database.connect_as(Caller.background("acme")), [log.scope])
+    drop_chains_of_scopes(worker.database.connect_as(Caller.background("acme")), [log.scope])
     process_due(worker)
     assert dump_state(log.base) == before
 
@@ -469,7 +469,7 @@ def test_form_chains_two_workers_on_one_scope_agree(
     workers = [make_worker(worker.database, worker.blobs, embed, moody) for _ in range(2)]
     scratch_db.rows("update scope_work set due_at = now() returning 1")
     process_due(make_worker(worker.database, worker.blobs, embed, moody))
-    drop_chains(worker.database.connect_as(Caller.background("acme")), [UUID(scopes[0])])
+    drop_chains_of_scopes(worker.database.connect_as(Caller.background("acme")), [UUID(scopes[0])])
     scratch_db.rows("delete from decisions returning 1")
     scratch_db.rows("update scopes set max_folded_seq = 0 returning 1")
     barrier, failures = threading.Barrier(2), list[BaseException]()
@@ -493,7 +493,7 @@ def test_form_chains_two_workers_on_one_scope_agree(
     before = hashes(scratch_db)
     assert len(before) > 5
     assert scratch_db.rows("select folded_seq = last_seq from scopes") == [(True,)]
-    drop_chains(worker.database.connect_as(Caller.background("acme")), [UUID(scopes[0])])
+    drop_chains_of_scopes(worker.database.connect_as(Caller.background("acme")), [UUID(scopes[0])])
     fold_scope(
         workers[0], worker.database.connect_as(Caller.background("acme")), UUID(scopes[0]), NOW
     )

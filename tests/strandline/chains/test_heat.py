@@ -13,12 +13,12 @@ from psycopg import Connection
 
 from strandline.chains.heat import (
     MAX_STRENGTH,
-    AccessState,
-    HeatState,
+    HeatInputs,
+    StrengthAndAccessTimes,
     apply_recalls,
     compute_cold_at,
-    compute_factors,
     compute_heat,
+    compute_heat_with_factors,
     compute_promote_until,
 )
 from strandline.tuning import DEFAULTS, Tuning
@@ -30,7 +30,7 @@ DAY, HOUR = timedelta(days=1), timedelta(hours=1)
 shares = st.floats(0, 1)
 moments = st.datetimes(datetime(2020, 1, 1), datetime(2035, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001
 states = st.builds(
-    HeatState,
+    HeatInputs,
     importance=shares,
     density=shares,
     strength=st.floats(1, MAX_STRENGTH) | st.just(1.0) | st.sampled_from([1.5, 2.25]),
@@ -51,9 +51,9 @@ gaps = st.floats(0, 2000)
 """Hours since the last access."""
 
 
-def warm(**more: Any) -> HeatState:
+def warm(**more: Any) -> HeatInputs:
     """A chain of importance and density 1, accessed at T0."""
-    heat_state = HeatState(importance=1.0, density=1.0, strength=1.0, accessed_at=T0)
+    heat_state = HeatInputs(importance=1.0, density=1.0, strength=1.0, accessed_at=T0)
     return heat_state._replace(**more)
 
 
@@ -67,7 +67,7 @@ def test_heat_equals_formula(
     now = T0 + timedelta(hours=hours)
     hours = (now - T0).total_seconds() / 3600
     expected = min(1.0, 0.7 * importance + 0.3 * density) * math.exp(-hours / (24 * strength))
-    state = HeatState(importance, density, strength, T0)
+    state = HeatInputs(importance, density, strength, T0)
     assert compute_heat(state, now, DEFAULTS) == pytest.approx(expected, rel=1e-12, abs=1e-50)
 
 
@@ -83,19 +83,19 @@ def test_heat_equals_formula(
     ],
 )
 def test_heat_equals_values_computed_by_hand(
-    state: HeatState, hours: float, expected: float
+    state: HeatInputs, hours: float, expected: float
 ) -> None:
     assert compute_heat(state, T0 + hours * HOUR, DEFAULTS) == pytest.approx(expected, rel=1e-12)
 
 
 def test_heat_caps_weights_over_one() -> None:
     tuning = DEFAULTS.with_overrides({"heat_importance": 1.0, "heat_density": 1.0})
-    assert compute_factors(warm(), T0, tuning).base == 1.0
+    assert compute_heat_with_factors(warm(), T0, tuning).base == 1.0
 
 
 @given(states, moments, tunings)
-def test_heat_factors_multiply_to_heat(state: HeatState, now: datetime, tuning: Tuning) -> None:
-    factors = compute_factors(state, now, tuning)
+def test_heat_factors_multiply_to_heat(state: HeatInputs, now: datetime, tuning: Tuning) -> None:
+    factors = compute_heat_with_factors(state, now, tuning)
     assert factors.heat == compute_heat(state, now, tuning) == factors.base * factors.retention
     assert factors[:4] == (
         state.importance,
@@ -110,15 +110,17 @@ def test_heat_factors_multiply_to_heat(state: HeatState, now: datetime, tuning: 
 
 @given(states, moments, tunings)
 def test_heat_before_last_access_equals_base(
-    state: HeatState, now: datetime, tuning: Tuning
+    state: HeatInputs, now: datetime, tuning: Tuning
 ) -> None:
     if now <= state.accessed_at:
-        assert compute_heat(state, now, tuning) == compute_factors(state, now, tuning).base
+        assert (
+            compute_heat(state, now, tuning) == compute_heat_with_factors(state, now, tuning).base
+        )
 
 
 @given(states, moments, st.floats(0, 10_000), tunings)
 def test_heat_never_rises_over_time(
-    state: HeatState, now: datetime, hours: float, tuning: Tuning
+    state: HeatInputs, now: datetime, hours: float, tuning: Tuning
 ) -> None:
     assert compute_heat(state, now + timedelta(hours=hours), tuning) <= compute_heat(
         state, now, tuning
@@ -127,7 +129,7 @@ def test_heat_never_rises_over_time(
 
 @given(states, st.floats(1, MAX_STRENGTH), gaps, tunings)
 def test_heat_never_falls_with_strength(
-    state: HeatState, strength: float, hours: float, tuning: Tuning
+    state: HeatInputs, strength: float, hours: float, tuning: Tuning
 ) -> None:
     now = state.accessed_at + timedelta(hours=hours)
     weak, strong = sorted((state.strength, strength))
@@ -138,7 +140,7 @@ def test_heat_never_falls_with_strength(
 
 @given(states, shares, shares, gaps, tunings)
 def test_heat_never_falls_with_importance_or_density(
-    state: HeatState, importance: float, density: float, hours: float, tuning: Tuning
+    state: HeatInputs, importance: float, density: float, hours: float, tuning: Tuning
 ) -> None:
     now = state.accessed_at + timedelta(hours=hours)
     more = state._replace(
@@ -151,7 +153,7 @@ def test_heat_never_falls_with_importance_or_density(
 
 
 @given(states, tunings)
-def test_heat_cold_time_is_freezing_or_archive_days(state: HeatState, tuning: Tuning) -> None:
+def test_heat_cold_time_is_freezing_or_archive_days(state: HeatInputs, tuning: Tuning) -> None:
     at = compute_cold_at(state, tuning)
     days_over = state.accessed_at + timedelta(hours=tuning.archive_days * 24)  # rounded as there
     assert at >= days_over
@@ -165,7 +167,7 @@ def test_heat_cold_time_is_freezing_or_archive_days(state: HeatState, tuning: Tu
 
 @given(states, moments, tunings)
 def test_heat_promotable_while_above_threshold(
-    state: HeatState, now: datetime, tuning: Tuning
+    state: HeatInputs, now: datetime, tuning: Tuning
 ) -> None:
     until, heat = compute_promote_until(state, tuning), compute_heat(state, now, tuning)
     if abs(heat - tuning.promote) > 1e-6 * tuning.promote:
@@ -196,7 +198,7 @@ def test_heat_times_of_strongest_chain_are_valid() -> None:
 times = st.lists(
     st.integers(0, 24 * 14 * 4).map(lambda quarter: T0 + quarter * HOUR / 4), max_size=40
 )
-fresh = AccessState(1.0, None, T0)
+fresh = StrengthAndAccessTimes(1.0, None, T0)
 
 
 @given(times)
@@ -244,9 +246,9 @@ def test_heat_late_recalls_never_count_for_more(
 
 @given(states, times, tunings)
 def test_heat_recall_never_makes_chain_colder(
-    state: HeatState, at: list[datetime], tuning: Tuning
+    state: HeatInputs, at: list[datetime], tuning: Tuning
 ) -> None:
-    use = apply_recalls(AccessState(state.strength, None, state.accessed_at), at, tuning)
+    use = apply_recalls(StrengthAndAccessTimes(state.strength, None, state.accessed_at), at, tuning)
     after = state._replace(strength=use.strength, accessed_at=use.accessed_at)
     for days in (0, 1, 7, 30):
         now = use.accessed_at + days * DAY
@@ -289,7 +291,7 @@ _SAME = """
 
 def differs(
     app: Connection[Any],
-    state: HeatState,
+    state: HeatInputs,
     now: datetime,
     tuning: Tuning,
     at: Sequence[datetime] = (),
@@ -306,7 +308,9 @@ def differs(
     row = app.execute(_SAME, params).fetchone()
     assert row is not None
     strength_before, cold, promotable, strength, boosted = row
-    use = apply_recalls(AccessState(state.strength, boosted_at, state.accessed_at), at, tuning)
+    use = apply_recalls(
+        StrengthAndAccessTimes(state.strength, boosted_at, state.accessed_at), at, tuning
+    )
 
     def near(ours: datetime, theirs: datetime) -> bool:
         span = abs(ours - state.accessed_at)
@@ -330,7 +334,7 @@ def differs(
 @example(warm(importance=5e-324, density=1e-50), T0 + 9999 * DAY, DEFAULTS, [], None)
 def test_heat_in_sql_equals_python(
     app: Connection[Any],
-    state: HeatState,
+    state: HeatInputs,
     now: datetime,
     tuning: Tuning,
     at: list[datetime],

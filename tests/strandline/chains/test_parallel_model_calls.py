@@ -93,7 +93,7 @@ def test_parallel_model_calls_in_sequence_are_noticed(
     def in_turn(_: object, *questions: Any) -> tuple[Any, ...]:
         return tuple(ask() for ask in questions)
 
-    monkeypatch.setattr(parallel_model_calls, "run_in_parallel", in_turn)
+    monkeypatch.setattr(parallel_model_calls, "run_three_calls_in_parallel", in_turn)
     model = Meeting(seconds=0.5)
     assert form_chain(gateway, scratch_db, database, aws, model) != [("scripted:1",)]
     assert model.barrier.broken

@@ -10,18 +10,18 @@ from strandline.chains import quality
 from strandline.chains.quality import (
     DENSITY_WEIGHTS,
     GATES,
-    EventTraits,
+    EventDensityTraits,
     Mode,
     compute_coherence,
     compute_density,
     judge_quality,
 )
 
-MESSAGE = EventTraits("message", "user", 120, 0, False)
+MESSAGE = EventDensityTraits("message", "user", 120, 0, False)
 SHARE = st.floats(0, 1)
 MODES: list[Mode] = ["strict", "balanced", "permissive"]
 TRAITS = st.builds(
-    EventTraits,
+    EventDensityTraits,
     st.sampled_from(["message", "thought", "action"]),
     st.sampled_from(["user", "agent"]),
     st.integers(0, 10**7),
@@ -37,7 +37,7 @@ def test_quality_weights_sum_to_one() -> None:
 
 
 @given(st.lists(TRAITS, max_size=30))
-def test_quality_density_is_between_zero_and_one(traits: list[EventTraits]) -> None:
+def test_quality_density_is_between_zero_and_one(traits: list[EventDensityTraits]) -> None:
     assert 0 <= compute_density(traits) <= 1
 
 
@@ -55,7 +55,7 @@ def test_quality_density_of_no_events_is_zero() -> None:
     ],
     ids=["kinds", "text", "metadata", "payload"],
 )
-def test_quality_density_rises_with_each_richness(richer: EventTraits) -> None:
+def test_quality_density_rises_with_each_richness(richer: EventDensityTraits) -> None:
     assert compute_density([MESSAGE, richer]) > compute_density([MESSAGE, MESSAGE])
 
 
@@ -68,7 +68,9 @@ def test_quality_density_caps_characters_per_event() -> None:
 
 def test_quality_density_of_richest_events_is_one() -> None:
     kinds = [("message", "user"), ("message", "agent"), ("action", "agent"), ("upload", "user")]
-    assert math.isclose(compute_density([EventTraits(t, r, 500, 2, True) for t, r in kinds]), 1)
+    assert math.isclose(
+        compute_density([EventDensityTraits(t, r, 500, 2, True) for t, r in kinds]), 1
+    )
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from strandline.chains.recall_echoes import (
     ECHO_WINDOW,
     EventText,
     RecalledText,
-    find_echoes,
-    hash_trigrams,
+    decide_which_events_are_echoes,
+    hash_word_trigrams,
 )
 
 NOW = datetime(2026, 5, 8, 12, tzinfo=UTC)
@@ -23,7 +23,7 @@ RECALLED_TEXT = RecalledText(uuid.uuid4(), "*", [NOW - SECOND], TEXT)
 
 
 def test_recall_echo_repeats_recalled_text() -> None:
-    (decision,) = find_echoes([EVENT_TEXT], [RECALLED_TEXT]).values()
+    (decision,) = decide_which_events_are_echoes([EVENT_TEXT], [RECALLED_TEXT]).values()
     assert (decision.event_id, decision.kind, decision.at_seq) == (EVENT_TEXT.event_id, "echo", 7)
     assert decision.body == {"share": 1.0}
 
@@ -44,7 +44,7 @@ def test_recall_echo_repeats_recalled_text() -> None:
     ],
 )
 def test_recall_echo_shares_more_than_half_of_trigrams(text: str, share: float | None) -> None:
-    result = find_echoes([replace(EVENT_TEXT, text=text)], [RECALLED_TEXT])
+    result = decide_which_events_are_echoes([replace(EVENT_TEXT, text=text)], [RECALLED_TEXT])
     assert [decision.body["share"] for decision in result.values()] == [share] * (share is not None)
 
 
@@ -53,8 +53,8 @@ def test_recall_echo_may_combine_several_answers() -> None:
         replace(RECALLED_TEXT, text="The red buoy at pier seven"),
         replace(RECALLED_TEXT, text="pier seven needs a new lamp before winter"),
     ]
-    assert find_echoes([EVENT_TEXT], halves)
-    assert not find_echoes([EVENT_TEXT], halves[:1])
+    assert decide_which_events_are_echoes([EVENT_TEXT], halves)
+    assert not decide_which_events_are_echoes([EVENT_TEXT], halves[:1])
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_recall_echo_may_combine_several_answers() -> None:
 def test_recall_echo_window_is_one_day(at: datetime, is_echo: bool) -> None:
     longer_ago = NOW - timedelta(days=9)
     copy = replace(RECALLED_TEXT, times=[longer_ago, at])
-    assert bool(find_echoes([EVENT_TEXT], [copy])) is is_echo
+    assert bool(decide_which_events_are_echoes([EVENT_TEXT], [copy])) is is_echo
 
 
 @pytest.mark.parametrize(
@@ -86,21 +86,25 @@ def test_recall_echo_window_is_one_day(at: datetime, is_echo: bool) -> None:
 def test_recall_echo_ignores_answers_to_other_user(
     asked_by: str, said_by: str, is_echo: bool
 ) -> None:
-    result = find_echoes(
+    result = decide_which_events_are_echoes(
         [replace(EVENT_TEXT, writer=said_by)], [replace(RECALLED_TEXT, writer=asked_by)]
     )
     assert bool(result) is is_echo
 
 
 def test_recall_echo_is_never_of_same_event() -> None:
-    assert not find_echoes([EVENT_TEXT], [replace(RECALLED_TEXT, event_id=EVENT_TEXT.event_id)])
+    assert not decide_which_events_are_echoes(
+        [EVENT_TEXT], [replace(RECALLED_TEXT, event_id=EVENT_TEXT.event_id)]
+    )
 
 
 def test_recall_echo_trigrams_of_words_count_once() -> None:
-    assert len(hash_trigrams("a b c d")) == 2
-    assert len(hash_trigrams("a b c a b c a b c")) == 3
-    assert hash_trigrams("Größe, élan vital") == hash_trigrams("GRÖSSE ÉLAN VITAL") != set()
-    assert not find_echoes(
+    assert len(hash_word_trigrams("a b c d")) == 2
+    assert len(hash_word_trigrams("a b c a b c a b c")) == 3
+    assert (
+        hash_word_trigrams("Größe, élan vital") == hash_word_trigrams("GRÖSSE ÉLAN VITAL") != set()
+    )
+    assert not decide_which_events_are_echoes(
         [replace(EVENT_TEXT, text="a b c " * 9)], [replace(RECALLED_TEXT, text="a b c " * 9)]
     )
 

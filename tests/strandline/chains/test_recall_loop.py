@@ -11,7 +11,7 @@ import pytest
 from strandline.aws.blobs import BlobStore
 from strandline.chains import fold_recalls_into_heat, fold_state, recall_echoes, store_recalls
 from strandline.chains.fold_scope import close_idle_lanes
-from strandline.chains.refold import drop_chains
+from strandline.chains.refold import drop_chains_of_scopes
 from strandline.db.database import Caller, Database, TenantDb
 from strandline.jobs.worker_resources import WorkerResources
 from strandline.local.aws import LocalAws
@@ -253,8 +253,8 @@ def test_recall_loop_recall_of_echo_adds_no_heat(
     process_due(worker)
     close_idle_lanes(worker, "acme", LATER)
     now = datetime.now(UTC)
-    assert store_recalls.record_events(access, uuid.uuid4(), [UUID(echo)], now) == 0
-    assert store_recalls.record_events(access, uuid.uuid4(), [UUID(fact)], now) == 1
+    assert store_recalls.record_recalled_events(access, uuid.uuid4(), [UUID(echo)], now) == 0
+    assert store_recalls.record_recalled_events(access, uuid.uuid4(), [UUID(fact)], now) == 1
 
 
 @pytest.fixture
@@ -281,7 +281,7 @@ def test_recall_loop_refold_gives_same_chains(
     for remembered in (True, False):
         if not remembered:
             scratch_db.rows("delete from recall_answers")
-        drop_chains(access, scopes)
+        drop_chains_of_scopes(access, scopes)
         assert not scratch_db.rows("select from chains")
         process_due(worker)
         assert dump_state(scratch_db) == before
@@ -298,7 +298,7 @@ def test_recall_loop_late_recall_makes_no_echo(
     )
     scopes = [scope for (scope,) in scratch_db.rows("select scope_id from scopes")]
     before = dump_state(scratch_db)
-    drop_chains(access, scopes)
+    drop_chains_of_scopes(access, scopes)
     process_due(worker)
     assert dump_state(scratch_db) == before
 
@@ -311,13 +311,13 @@ def test_recall_loop_repeated_decision_is_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Planted: it takes what was folded before as new."""
-    real = fold_state._decide_echoes  # pyright: ignore[reportPrivateUsage]
+    real = fold_state._decide_recall_echoes  # pyright: ignore[reportPrivateUsage]
 
     def decide(db: TenantDb, scope: Any, turns: Any) -> Any:
         object.__setattr__(scope, "max_folded_seq", 0)
         return real(db, scope, turns)
 
-    monkeypatch.setattr(fold_state, "_decide_echoes", decide)
+    monkeypatch.setattr(fold_state, "_decide_recall_echoes", decide)
     with pytest.raises(AssertionError):
         test_recall_loop_late_recall_makes_no_echo(scratch_db, worker, access, folded_scope)
 
@@ -378,6 +378,14 @@ def test_recall_loop_prunes_answers_with_recalls(
     assert "acme" in fold_recalls_into_heat.list_due_tenants(
         worker.database.connection(), DEFAULTS, now
     )
-    assert fold_recalls_into_heat.prune(access, now - fold_recalls_into_heat.RETENTION, 1) == 1
-    assert fold_recalls_into_heat.prune(access, now - fold_recalls_into_heat.RETENTION, 10) == 1
+    assert (
+        fold_recalls_into_heat.delete_old_recalls(access, now - fold_recalls_into_heat.RETENTION, 1)
+        == 1
+    )
+    assert (
+        fold_recalls_into_heat.delete_old_recalls(
+            access, now - fold_recalls_into_heat.RETENTION, 10
+        )
+        == 1
+    )
     assert len(scratch_db.rows("select from recall_answers")) == 1

@@ -13,7 +13,7 @@ import pytest
 from strandline.aws.blobs import BlobStore
 from strandline.chains import fold_recalls_into_heat, store_archiving, store_recalls
 from strandline.chains.fold_scope import close_idle_lanes
-from strandline.chains.refold import drop_chains
+from strandline.chains.refold import drop_chains_of_scopes
 from strandline.chains.retry_enrichment import retry_enrichment
 from strandline.commands.main import main
 from strandline.config import get_settings
@@ -67,10 +67,10 @@ def scope(
     assert close_idle_lanes(worker, "acme", LATER) == 3
     rows = scratch_db.rows("select chain_id, scope_id, participants from chains order by chain_id")
     for days in (1, 3):
-        store_recalls.record_chains(
+        store_recalls.record_recalled_chains(
             access, uuid.uuid4(), [tuple(rows[0])], NOW + timedelta(days=days)
         )
-    assert fold_recalls_into_heat.fold(access, LATER, 10, DEFAULTS) == 1
+    assert fold_recalls_into_heat.fold_tenant_recalls_into_heat(access, LATER, 10, DEFAULTS) == 1
     scratch_db.rows("update chains set cold_at = '2020-01-01' where chain_id <> %s", rows[0][0])
     with access.transaction():
         assert store_archiving.archive_cold_chains(access, NOW, 10) == 2
@@ -91,7 +91,7 @@ def test_refold_keeps_heat_and_recalls(
         ("archived", 1.0, 0),
     ]
     for _ in range(2):
-        drop_chains(access, [scope])
+        drop_chains_of_scopes(access, [scope])
         assert scratch_db.rows("select count(*) from chains") == [(0,)]
         assert scratch_db.rows("select count(*) from recalls where folded_at is null") == [(0,)]
         process_due(worker)
@@ -102,19 +102,19 @@ def test_refold_keeps_heat_and_recalls(
         assert [*one[:6], one[8]] == [*other[:6], other[8]]
         assert abs(one[6] - other[6]) < hour / 10**6
         assert abs(one[7] - other[7]) < hour / 10**6
-    assert fold_recalls_into_heat.fold(access, LATER, 10, DEFAULTS) == 0
+    assert fold_recalls_into_heat.fold_tenant_recalls_into_heat(access, LATER, 10, DEFAULTS) == 0
 
 
 def test_refold_counts_recall_of_dropped_chain(
     scratch_db: ScratchDatabase, worker: WorkerResources, access: TenantDb, scope: UUID
 ) -> None:
     (chain_id, *_), *_ = scratch_db.rows(USE)
-    drop_chains(access, [scope])
+    drop_chains_of_scopes(access, [scope])
     values = (chain_id, scope, ["agent:a", ALICE])
-    store_recalls.record_chains(access, uuid.uuid4(), [values], NOW + timedelta(days=9))
-    assert fold_recalls_into_heat.fold(access, LATER, 10, DEFAULTS) == 0
+    store_recalls.record_recalled_chains(access, uuid.uuid4(), [values], NOW + timedelta(days=9))
+    assert fold_recalls_into_heat.fold_tenant_recalls_into_heat(access, LATER, 10, DEFAULTS) == 0
     process_due(worker)
-    assert fold_recalls_into_heat.fold(access, LATER, 10, DEFAULTS) == 1
+    assert fold_recalls_into_heat.fold_tenant_recalls_into_heat(access, LATER, 10, DEFAULTS) == 1
     assert scratch_db.rows("select strength from chains where chain_id = %s", chain_id) == [
         (3.375,)
     ]

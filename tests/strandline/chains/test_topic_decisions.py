@@ -10,7 +10,7 @@ from strandline.aws.blobs import BlobStore
 from strandline.chains import fold as chains_fold
 from strandline.chains import fold_writer
 from strandline.chains.fold_scope import close_idle_lanes
-from strandline.chains.refold import drop_chains
+from strandline.chains.refold import drop_chains_of_scopes
 from strandline.chains.retry_enrichment import retry_enrichment
 from strandline.db.database import Caller, Database
 from strandline.jobs.worker_resources import WorkDeferred, WorkerResources
@@ -110,7 +110,7 @@ def test_topic_decision_survives_dying_worker(
         log.say(text)
     process_due(worker)
     assert log.chains() == []
-    commit, count = fold_writer.commit, 0
+    commit, count = fold_writer.commit_fold_changes, 0
 
     def dying(*args: Any) -> None:
         nonlocal count
@@ -120,7 +120,7 @@ def test_topic_decision_survives_dying_worker(
         commit(*args)
 
     with monkeypatch.context() as patch:
-        patch.setattr(fold_writer, "commit", dying)
+        patch.setattr(fold_writer, "commit_fold_changes", dying)
         close_idle_lanes(worker, "acme", NOW)
     close_idle_lanes(worker, "acme", NOW)
     expected = [("break", [1]), ("break", [2]), ("break", [3]), ("idle", [4])]
@@ -129,7 +129,7 @@ def test_topic_decision_survives_dying_worker(
     other, model = asked_ahead(worker)
     access = worker.database.connect_as(Caller.background("acme"))
     set_tuning(log.base, ahead_events=0)
-    drop_chains(access, [log.scope])
+    drop_chains_of_scopes(access, [log.scope])
     fold(other, log, NOW)
     assert log.chains() == expected
     assert hashes(log.base) == before
@@ -153,7 +153,7 @@ def test_topic_decision_is_made_when_lookahead_ends(worker: WorkerResources, log
     process_due(worker)
     assert [seq for _, seq, _ in model.views] == [2, 3, 4], "once each"
     before = hashes(log.base)
-    drop_chains(worker.database.connect_as(Caller.background("acme")), [log.scope])
+    drop_chains_of_scopes(worker.database.connect_as(Caller.background("acme")), [log.scope])
     fold(worker, log)
     assert hashes(log.base) == before
 
@@ -194,7 +194,7 @@ def same_when_folded_again(
     for batch in batches:
         other, model = asked_ahead(worker)
         monkeypatch.setattr("strandline.chains.fold_state._BATCH", batch)
-        drop_chains(worker.database.connect_as(Caller.background("acme")), [log.scope])
+        drop_chains_of_scopes(worker.database.connect_as(Caller.background("acme")), [log.scope])
         fold(other, log)
         assert log.chains() == expected
         assert hashes(log.base) == before
@@ -278,7 +278,7 @@ def test_topic_decision_stands_after_erasure(
         log.say(text)
     process_due(worker)
     assert log.chains() == [("break", [1])]
-    drop_chains(worker.database.connect_as(Caller.background("acme")), [log.scope])
+    drop_chains_of_scopes(worker.database.connect_as(Caller.background("acme")), [log.scope])
     log.base.rows(
         "update events set erased_at = now(), content = null, cid = null where seq = 5 returning 1"
     )

@@ -348,8 +348,8 @@ def test_context_answers_if_recall_cannot_be_recorded(
         attempts.append(None)
         raise RuntimeError("the disk is full")
 
-    monkeypatch.setattr(store_recalls, "record_chains", fail)
-    monkeypatch.setattr(store_recalls, "record_events", fail)
+    monkeypatch.setattr(store_recalls, "record_recalled_chains", fail)
+    monkeypatch.setattr(store_recalls, "record_recalled_events", fail)
     assert len(get(gateway, key, "s/context", query="a red buoy")["chains"]) == 1
     assert gateway.call("POST", "/api/v1/recall", {"query": "x"}, key=key).body["hits"]
     assert len(attempts) == 2

@@ -315,7 +315,7 @@ def test_context_text_answers_if_recall_cannot_be_recorded(
         attempts.append(None)
         raise RuntimeError("the disk is full")
 
-    monkeypatch.setattr(store_recalls, "record_chains", fail)
+    monkeypatch.setattr(store_recalls, "record_recalled_chains", fail)
     assert lines(ask(gateway, key, query="buoy"), ABOUT) == ["alice: The buoy is red."]
     assert (len(attempts), recalled_ids(scratch_db)) == (1, set())
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from strandline.chains.refold import refold
+from strandline.chains.refold import drop_chains_to_refold
 from strandline.db.database import Caller
 from strandline.tenants.store_audit import AuditContext
 from tests.strandline.erasure.erasure_calls import CANARY, ERASURES, erase, read_all, talk, traces
@@ -40,7 +40,7 @@ def test_erasure_refold_of_waiting_scope_restores_nothing(
     if is_partly_folded:
         scratch_db.rows(PARTLY)
     else:
-        refold(access, AuditContext("a test"), None)
+        drop_chains_to_refold(access, AuditContext("a test"), None)
     erasure = erase(gateway, eraser, ids[2])
     assert (traces(scratch_db), visible_texts(gateway, eraser)) == ([], [])
     gateway.run_job("eraser")
@@ -69,7 +69,7 @@ def test_erasure_refold_leaves_chain_with_text(
         if is_job_first:
             gateway.run_job("eraser")
         for _ in range(2):
-            refold(access, AuditContext("a test"), None)
+            drop_chains_to_refold(access, AuditContext("a test"), None)
             fold_all(gateway, scratch_db)
         gateway.run_job("eraser")
         rows = scratch_db.rows(

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from strandline.chains.refold import refold
+from strandline.chains.refold import drop_chains_to_refold
 from strandline.db.database import Caller
 from strandline.tenants.store_audit import AuditContext
 from tests.chains import warm
@@ -94,7 +94,9 @@ def test_fact_change_ends_known_fact(
 
     gateway.run_job("promoter", "acme")
     assert scratch_db.rows(GRAPH) == graph, "nothing is said twice"
-    refold(gateway.database.connect_as(Caller.background("acme")), AuditContext("a test"), None)
+    drop_chains_to_refold(
+        gateway.database.connect_as(Caller.background("acme")), AuditContext("a test"), None
+    )
     scratch_db.rows("truncate graph_nodes, graph_edges, graph_observations, graph_sources cascade")
     fold_all(gateway, scratch_db)
     forget(scratch_db)

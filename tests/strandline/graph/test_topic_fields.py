@@ -298,7 +298,7 @@ def test_topic_field_read_raises_salience(
         raise RuntimeError("read only")
 
     with monkeypatch.context() as patch:
-        patch.setattr(store_recalls, "record_events", fail)
+        patch.setattr(store_recalls, "record_recalled_events", fail)
         get(gateway, key, all_fields)  # what cannot be recorded is answered all the same
     gateway.sweep()
     read = get(gateway, key, all_fields)

@@ -14,7 +14,7 @@ from strandline.aws.blobs import BlobStore
 from strandline.aws.work_queue import WorkQueue
 from strandline.chains import fold_state
 from strandline.chains.fold_scope import close_idle_lanes
-from strandline.chains.refold import drop_chains
+from strandline.chains.refold import drop_chains_of_scopes
 from strandline.config import ServiceSettings
 from strandline.db.database import Caller, Database
 from strandline.errors import Conflict, Forbidden, Invalid, QuotaExceeded
@@ -470,7 +470,7 @@ def test_statement_refold_gives_same_chains(
     ) == [(0,)]
     scopes = [row[0] for row in scratch_db.rows("select scope_id from scopes")]
     for _ in range(2):
-        drop_chains(database.connect_as(Caller.background("acme")), scopes)
+        drop_chains_of_scopes(database.connect_as(Caller.background("acme")), scopes)
         process_due(worker)
         assert hashes(scratch_db) == chains
         assert dump_state(scratch_db) == before

@@ -190,7 +190,7 @@ def test_recall_expand_warms_no_added_event(
         return 0
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(store_recalls, "record_events", record)
+        patch.setattr(store_recalls, "record_recalled_events", record)
         recall(gateway, key, expand=9, order="time")
     ids = uuid.UUID(receipt["event_id"]), uuid.UUID(hit["event_id"])
     assert visible_ids == [([ids[1]], list(ids))]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from strandline.chains.refold import drop_chains
+from strandline.chains.refold import drop_chains_of_scopes
 from strandline.db.database import Caller
 from tests.strandline.topics.outline import build, drop_index, fold_all, read_tree, say_corpus
 from tests.support import Gateway, ScratchDatabase
@@ -26,7 +26,7 @@ def test_topic_replay_gives_same_trees(
     scope_ids = [row[0] for row in scratch_db.rows("select scope_id from scopes")]
     access = gateway.database.connect_as(Caller.background("acme"))
 
-    drop_chains(access, scope_ids)
+    drop_chains_of_scopes(access, scope_ids)
     assert "snapshots_published" not in build(gateway), "what is published stays"
     assert read_tree(scratch_db) == tree
     fold_all(gateway, scratch_db)
@@ -34,7 +34,7 @@ def test_topic_replay_gives_same_trees(
     assert "snapshots_published" not in build(gateway), "equal versions are found equal"
     assert scratch_db.rows("select count(*) from topic_work") == [(0,)]
 
-    drop_chains(access, scope_ids)
+    drop_chains_of_scopes(access, scope_ids)
     fold_all(gateway, scratch_db)
     drop_index(scratch_db)
     assert build(gateway)["snapshots_published"] == 1

@@ -5,7 +5,7 @@ from contextlib import closing
 
 import pytest
 
-from strandline.chains.refold import drop_chains
+from strandline.chains.refold import drop_chains_of_scopes
 from strandline.db.database import Caller, Database, TenantDb
 from strandline.topics import store_tail
 from tests.statements import make_statement, state
@@ -150,7 +150,7 @@ def test_topic_statements_replay_gives_same_trees(
     tree, hashes, cutoff = read_tree(scratch_db), scratch_db.rows(HASHES), scratch_db.rows(CUTOFF)
     assert (len(hashes) > 2, cutoff[0][0]) == (True, 32)
     scope_ids = [row[0] for row in scratch_db.rows("select scope_id from scopes")]
-    drop_chains(access, scope_ids)
+    drop_chains_of_scopes(access, scope_ids)
     fold_all(gateway, scratch_db)
     drop_index(scratch_db)
     assert build(gateway)["snapshots_published"] == 1

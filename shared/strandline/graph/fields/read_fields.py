@@ -99,7 +99,7 @@ def record_fields_read(access: TenantDb, states: Sequence[FieldState], now: date
     event_ids = [state.current.event_id for state in states if state.current]
     try:
         if event_ids:
-            store_recalls.record_events(access, uuid7(), event_ids, now)
+            store_recalls.record_recalled_events(access, uuid7(), event_ids, now)
     except Exception as error:  # without the record the salience only stays the same
         logger.warning("read not recorded", extra={"error": type(error).__name__})
         return False

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
 
-from strandline.chains.slot_decisions import SaidStatement, list_said
+from strandline.chains.slot_decisions import StatementInMessage, list_self_statements
 from strandline.db.database import TenantDb
 from strandline.graph.nodes.observations import (
     UPKEEP,
@@ -97,7 +97,7 @@ def end_replaced_facts(
     replaces them. Returns how many. In the transaction that writes the chain's part of the
     graph."""
     subjects = _list_people_of_chain(promotion, evidence.values())
-    statements = list_said(access, subjects, chain.scope_id) if subjects else []
+    statements = list_self_statements(access, subjects, chain.scope_id) if subjects else []
     if not any(one.statement.is_change for one in statements):
         return 0
     facts = [
@@ -145,16 +145,16 @@ def _list_people_of_chain(
 
 
 def _find_ending_statement(
-    fact: _FactWithStatement, statements: Sequence[SaidStatement]
-) -> SaidStatement | None:
+    fact: _FactWithStatement, statements: Sequence[StatementInMessage]
+) -> StatementInMessage | None:
     """The statement that ends a fact, if the last word on its slot does."""
-    later = [one for one in statements if one.is_after(fact.row.said_at)]
+    later = [one for one in statements if one.was_said_after(fact.row.said_at)]
     verdict, place = judge(fact.statement, [one.statement for one in later]) or (None, 0)
     return later[place] if verdict == "ends" else None
 
 
 def _find_replacing_fact(
-    facts: Sequence[_FactWithStatement], ended: _FactWithStatement, end: SaidStatement
+    facts: Sequence[_FactWithStatement], ended: _FactWithStatement, end: StatementInMessage
 ) -> _FactWithStatement | None:
     """The fact that the ending event states in the same slot."""
     for fact in facts:
@@ -165,7 +165,7 @@ def _find_replacing_fact(
 
 
 def _make_source_of_ending(
-    chain: ChainToPromote, fact: _FactWithStatement, end: SaidStatement
+    chain: ChainToPromote, fact: _FactWithStatement, end: StatementInMessage
 ) -> ObservationSource:
     event = end.event
     return ObservationSource(

@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from strandline.chains import store_decisions
-from strandline.chains.decisions import Decision
+from strandline.chains.decisions import FoldDecision
 from strandline.db.database import TenantDb
 from strandline.graph.promotion import store
 from strandline.graph.promotion.extraction_checks import parse_chain_entity
@@ -28,7 +28,7 @@ class ChainExtraction:
     extraction: Extraction
     evidence_by_number: Mapping[int, EvidenceEvent]
     """The chain's events that are evidence, by their numbers in the extraction."""
-    decision: Decision | None
+    decision: FoldDecision | None
     """The decision to store; None if it was stored before, or there is nothing to extract from."""
     fallback_reason: str | None
     """Why the configured model did not answer, if it was expected to."""
@@ -80,7 +80,7 @@ def extract_from_chain(
 
 def _make_extraction_decision(
     chain: ChainToPromote, evidence: Sequence[EvidenceEvent], result: ModelResult[Extraction]
-) -> Decision:
+) -> FoldDecision:
     body = {
         "chain_id": str(chain.chain_id),
         "version": chain.version,
@@ -92,7 +92,7 @@ def _make_extraction_decision(
             "fell_back": result.fallback_reason,
         },
     }
-    return Decision(evidence[-1].event_id, EXTRACTED_KIND, 0, evidence[-1].seq, body)
+    return FoldDecision(evidence[-1].event_id, EXTRACTED_KIND, 0, evidence[-1].seq, body)
 
 
 def store_extraction_decision(
@@ -103,12 +103,12 @@ def store_extraction_decision(
     decision = extraction.decision
     if decision is None:
         return
-    attempt = store_decisions.count_attempts(access, decision.event_id, EXTRACTED_KIND)
-    store_decisions.add_decisions(
+    attempt = store_decisions.count_decisions_about_event(access, decision.event_id, EXTRACTED_KIND)
+    store_decisions.insert_decisions(
         access,
         chain.scope_id,
         chain.participants,
-        [Decision(decision.event_id, decision.kind, attempt, decision.at_seq, decision.body)],
+        [FoldDecision(decision.event_id, decision.kind, attempt, decision.at_seq, decision.body)],
     )
 
 

@@ -203,8 +203,8 @@ def _extract_and_write_chain(run: _PromotionRun, chain: ChainToPromote, *, is_re
     if _is_postponed(run, chain, extraction):
         run.totals["chains_postponed"] += 1
         return
-    state = heat.HeatState(chain.importance, chain.density, chain.strength, chain.accessed_at)
-    factors = heat.compute_factors(state, run.now, run.tuning)
+    state = heat.HeatInputs(chain.importance, chain.density, chain.strength, chain.accessed_at)
+    factors = heat.compute_heat_with_factors(state, run.now, run.tuning)
     promotion = build_chain_observations(
         chain,
         extraction.evidence_by_number,

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline.chains import quality
-from strandline.chains.heat import HeatState, compute_factors
+from strandline.chains.heat import HeatInputs, compute_heat_with_factors
 from strandline.embeddings.similarity_thresholds import Thresholds
 from strandline.llm.heuristic import digest, topic_continuation
 from strandline.llm.heuristic.model import HeuristicModel
@@ -283,9 +283,9 @@ def test_heuristic_importance_of_demo_reaches_graph(first: str) -> None:
     (run,) = [topic for topic in _topics(talks.DEMO) if topic[0].key == first]
     importance = HEURISTIC.summarise([event.prompt for event in run]).importance
     density = quality.compute_density([event.trait for event in run])
-    state = HeatState(importance, density, 1.0, NOON)
+    state = HeatInputs(importance, density, 1.0, NOON)
     half_an_hour_later = NOON + timedelta(minutes=30)
-    heat = compute_factors(state, half_an_hour_later, DEFAULTS).heat
+    heat = compute_heat_with_factors(state, half_an_hour_later, DEFAULTS).heat
     assert heat >= DEFAULTS.promote + 0.1
 
 
