@@ -520,7 +520,7 @@ def test_fold_test_detects_topics_compared_across_lanes(
     server: Any, aws: LocalAws, embedder: WordEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Teeth: the proof of interleaved sessions fails where a scope is one lane."""
-    turn = fold.to_turn
+    turn = fold.to_lane_event
 
     def in_one_lane(log_turn: store_fold_progress.EventToFold) -> LaneEvent:
         return replace(turn(log_turn), session_id="")
