@@ -189,7 +189,7 @@ def _compose_context_text(
     later = _find_changing_statements(access, compared_ids, events, request)
     found_ids = [*(later[i].event.event_id for i in recent if i in later), *found_ids]
     event_ids = put_events_after_their_changes(access, found_ids, events, later)
-    shown_ids = {*recent, *event_ids}.difference(request.excluded_event_ids)
+    shown_ids = {*recent, *event_ids}.difference(request.excluded_ids)
     make_source = partial(
         to_event_line_source,
         ended=find_outdated_statement_ids(access, events.values(), request.as_of),
@@ -201,9 +201,7 @@ def _compose_context_text(
         ContextLineSources(
             recent=[make_source(events[i], count) for i, count in recent.items() if i in events],
             topics=[to_chain_line_source(chain) for chain in matches.chains if chain.event_ids],
-            events=[
-                make_source(events[i]) for i in event_ids if i not in request.excluded_event_ids
-            ],
+            events=[make_source(events[i]) for i in event_ids if i not in request.excluded_ids],
             is_known=bool(relevant) and not is_weak if matches.search else None,
             more_events=len(relevant) - len(best),
             knowledge=[source for source in knowledge if source.event_ids[0] in events],

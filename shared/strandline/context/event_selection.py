@@ -61,7 +61,7 @@ class ContextTextOptions:
     question: str = ""
 
     @property
-    def excluded_event_ids(self) -> Collection[UUID]:
+    def excluded_ids(self) -> Collection[UUID]:
         """Events that are not shown."""
         return self.answering.exclude if self.answering else ()
 
