@@ -206,5 +206,5 @@ def waiting_turn(
     access = gateway.database.connect_as(Caller(tenant, (user,), asked_by or user))
     turn_id = uuid4()
     with access.transaction():
-        store_deferred_answers.insert_turn(access, turn_id, "query", [user], {}, None)
+        store_deferred_answers.insert_deferred_answer(access, turn_id, "query", [user], {}, None)
     return str(turn_id)

@@ -157,8 +157,8 @@ def check_receipt(file: Path, public_key: str | None) -> tuple[bool, str]:
         raise Invalid(f"{file}: is not the answer of GET /api/v1/erasures/{{id}}") from None
     if receipt is None:
         raise Invalid(f"{file}: the erasure is not complete and has no receipt yet")
-    key = public_key or receipts.public_key(get_settings().sealing_secret)
-    if not receipts.verify(key, receipt, str(signature)):
+    key = public_key or receipts.derive_public_key(get_settings().sealing_secret)
+    if not receipts.verify_receipt(key, receipt, str(signature)):
         return False, f"strandline: {file}: is not a receipt of the deployment with the key {key}"
     return True, f"valid: {receipt['event_count']} events, complete at {receipt['complete_at']}"
 

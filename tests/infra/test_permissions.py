@@ -166,7 +166,10 @@ NEVER: Mapping[str, Sequence[str]] = {
     ),
     "worker": (
         "resources:Resources._request_sweep",
-        *("personas/deferred_answers:defer", "personas/deferred_answers:read_turn"),
+        *(
+            "personas/deferred_answers:defer_answer",
+            "personas/deferred_answers:read_deferred_answer",
+        ),
         "log/append:_put_payloads",  # of a reply, which is short and cites no upload
         *(
             "log/payload_citations:_CitedPayloadReader._verify_upload",
@@ -190,12 +193,12 @@ NEVER: Mapping[str, Sequence[str]] = {
         *("resources:Resources._request_sweep", "log/presigned_uploads:_remove_uploads"),
         "log/statement_events:store_statements",
         *("graph/transfer/import_graph:_load_file_bytes", "graph/transfer/routes:post_export"),
-        "erasure/routes:_erase",
+        "erasure/routes:_erase_and_start_job",
         *("log/block_lookup:BlockLookup._load_payload", "log/routes_read:_redirect"),
         *(
             "personas/routes_chat:_find_earlier_reply",
-            "personas/deferred_answers:defer",
-            "personas/deferred_answers:read_turn",
+            "personas/deferred_answers:defer_answer",
+            "personas/deferred_answers:read_deferred_answer",
         ),
     ),
     "mcp": (

@@ -28,64 +28,64 @@ from tests.uploads import cid_of, citing, upload_file
 type Steps = Sequence[tuple[Any, str]]
 
 CLEARING: Steps = (
-    (store_derived, "lock_scopes"),
-    (store, "drop_unfolded_decisions"),
-    (store_derived, "list_leaf_chains"),
-    (store_derived, "lock_chains"),
+    (store_derived, "lock_scopes_of_events"),
+    (store, "delete_decisions_of_unfolded_chains"),
+    (store_derived, "list_chains_of_topic_leaves"),
+    (store_derived, "lock_chains_of_events"),
     (erase_events, "lock_graph"),
     (store, "erase_events"),
-    (store_derived, "remove_from_chains_and_trees"),
-    (store_memories, "delete_event_traces"),
-    (store_derived, "queue_chains"),
+    (store_derived, "unlink_events_from_chains_and_trees"),
+    (store_memories, "delete_persona_rows_of_events"),
+    (store_derived, "queue_chains_for_rebuild"),
     (store, "blank_derived_texts"),
     (store_derived, "delete_or_hide_chains"),
     (store_derived, "delete_or_queue_trees"),
-    (store_derived, "delete_observations"),
-    (store_derived, "delete_revisions"),
+    (store_derived, "delete_graph_observations"),
+    (store_derived, "delete_field_revisions"),
     (erase_events, "recompute_nodes_and_edges"),
-    (store, "add_counts"),
-    (store, "mark_cleared"),
+    (store, "add_erasure_counts"),
+    (store, "mark_erasure_cleared"),
 )
 """What turns events into tombstones, in the request or in the job."""
 
 CLEARING_MARKED: Steps = (
-    (store_selections, "list_marks"),
+    (store_selections, "list_erasure_marks"),
     (store_selections, "list_event_ids_in_order"),
     *CLEARING,
-    (store_selections, "delete_mark"),
+    (store_selections, "delete_finished_mark"),
 )
 
 FORMING: Steps = (
     (retry_enrichment, "retry_enrichment"),
-    (store_job, "count_attempt"),
-    (store_job, "mark_chain_formed"),
+    (store_job, "count_failed_rebuild"),
+    (store_job, "mark_chain_rebuilt"),
     (store_failures, "record_failure"),
-    (store_job, "queue_retry"),
+    (store_job, "queue_failed_job_for_retry"),
 )
 """What forms chains again from the events that they keep."""
 
 COMPLETING: Steps = (
     (BlobStore, "erase_exports"),
-    (store_job, "list_payloads"),
-    (store_job, "list_cited"),
+    (store_job, "list_objects_to_remove"),
+    (store_job, "list_payloads_in_use"),
     (BlobStore, "erase"),
-    (store_job, "collect_begun_removals"),
+    (store_job, "list_unfinished_removals"),
     (store_archiving, "begin_payload_removal"),
     (store_job, "record_removal_start"),
     (store_archiving, "end_payload_removal"),
-    (store_job, "mark_payloads_removed"),
-    (store_job, "list_chains"),
-    (store_vacuum, "list_pending"),
-    (store_vacuum, "read_vacuum_state"),
+    (store_job, "mark_objects_removed"),
+    (store_job, "list_chains_to_rebuild"),
+    (store_vacuum, "list_unvacuumed_erasures"),
+    (store_vacuum, "read_latest_vacuum_run"),
     (store_vacuum, "count_vacuum_attempt"),
-    (store_vacuum, "vacuum"),
+    (store_vacuum, "vacuum_tables_with_memory"),
     (store_vacuum, "record_vacuum"),
-    (store_job, "count_remaining"),
-    (store_job, "postpone"),
-    (store, "list_events"),
+    (store_job, "count_remaining_work"),
+    (store_job, "postpone_erasure"),
+    (store, "list_erased_events"),
     (receipts, "build_receipt"),
-    (receipts, "sign"),
-    (store_job, "complete"),
+    (receipts, "sign_receipt"),
+    (store_job, "complete_erasure"),
 )
 
 
@@ -116,16 +116,16 @@ def tell(gateway: Gateway, key: str, base: ScratchDatabase) -> None:
 
 RECORDING: Steps = (
     (store_selections, "list_event_ids"),
-    (store, "add_erasure"),
-    (store, "forget_uploads"),
-    (store, "mark_hidden"),
+    (store, "insert_erasure"),
+    (store, "delete_uploads_of_writer"),
+    (store, "mark_erasure_hidden"),
 )
 
 MARKING: Steps = (
     (store_sessions, "lock_session_scopes"),
-    (store_selections, "add_marks"),
+    (store_selections, "insert_marks"),
     (store_sessions, "delete_sessions"),
-    (store, "add_counts"),
+    (store, "add_erasure_counts"),
 )
 
 CASES: dict[str, tuple[dict[str, object], Steps, Steps]] = {

@@ -65,9 +65,9 @@ def deliver(
                 text = json.dumps(vectors[n])
                 params = {"space": SPACE, "vector": text, "event_id": events[n]}
                 access.execute(STORE_VECTOR, params)
-                store_memories.update_centroids(access, [events[n]], SPACE)
+                store_memories.add_vectors_to_centroids(access, [events[n]], SPACE)
             else:
-                store_memories.add_memories(access, sonas[int(kind)], [events[n]], SPACE)
+                store_memories.insert_sona_memories(access, sonas[int(kind)], [events[n]], SPACE)
 
 
 def make_sonas(access: TenantDb, count: int) -> list[UUID]:
@@ -178,7 +178,7 @@ def deliver_at_once(
 def merge(database: Database, from_id: UUID, into_id: UUID) -> None:
     access = database.connect_as(Caller.background("acme"))
     with access.transaction():
-        store_memories.drop_shared_memories(access, from_id, into_id)
+        store_memories.delete_shared_memories_before_merge(access, from_id, into_id)
         store_sonas.set_merged_into(access, from_id, into_id)
 
 
@@ -188,7 +188,9 @@ def _forget(
     """What is forgotten counts nowhere: not in the merged sona either."""
     access = database.connect_as(Caller.background("acme"))
     with access.transaction():
-        assert store_memories.delete_event_traces(access, [*removed_ids])["sona_members"] > 0
+        assert (
+            store_memories.delete_persona_rows_of_events(access, [*removed_ids])["sona_members"] > 0
+        )
     assert not {*memberships(base, sonas)} & {*removed_ids}
     assert differences(database, base, sonas) == []
 
@@ -207,7 +209,7 @@ def test_centroid_test_detects_double_count_in_merge(
     def drop_nothing(*_: object) -> None:
         """Both keep what they have."""
 
-    monkeypatch.setattr(store_memories, "drop_shared_memories", drop_nothing)
+    monkeypatch.setattr(store_memories, "delete_shared_memories_before_merge", drop_nothing)
     merge(gateway.database, sonas[1], sonas[0])
     twice = "delete from sona_members where sona_id = %s and event_id = %s"
     for statement, *params in (
@@ -235,5 +237,5 @@ def test_centroid_test_detects_forgotten_count(
     assert differences(gateway.database, scratch_db, sonas) == []
     scratch_db.rows("update sona_members set counted_in = '{}'")
     with access.transaction():
-        store_memories.update_centroids(access, [event], SPACE)
+        store_memories.add_vectors_to_centroids(access, [event], SPACE)
     assert differences(gateway.database, scratch_db, sonas) != []

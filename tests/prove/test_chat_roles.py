@@ -161,7 +161,7 @@ def join_threads(patch: pytest.MonkeyPatch) -> None:
             {"step": step, "limit": limit},
         )
 
-    patch.setattr(store_acts, "list_after", list_after)
+    patch.setattr(store_acts, "list_acts_after", list_after)
 
 
 def join_members(patch: pytest.MonkeyPatch) -> None:

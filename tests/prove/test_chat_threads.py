@@ -158,7 +158,7 @@ print(query.lambda_handler(json.load(sys.stdin), LambdaContext("query", 29)))
 
 
 @pytest.mark.proof
-@pytest.mark.parametrize("step", ["ask_model", "_reply_body"])
+@pytest.mark.parametrize("step", ["ask_model", "_make_reply_event"])
 def test_chat_threads_killed_process_gets_one_reply(
     front: Gateway, scratch_db: ScratchDatabase, aws: LocalAws, repository: Path, step: str
 ) -> None:

@@ -66,7 +66,7 @@ claims = runner.JobClaimsByTenant()
 runner.claim_tenants(resources.database, "eraser", run, {"acme": 1}, now, claims)
 runner.run_shard(resources, eraser, run, Shard("acme"), now, time.monotonic() + 900, JobMetrics())
 """
-FAILURE = {"strandline.erasure.store_job:count_attempt"}
+FAILURE = {"strandline.erasure.store_job:count_failed_rebuild"}
 """What a chain that fails leads to: none does here."""
 
 
@@ -118,7 +118,7 @@ class Erasers:
         for _ in range(2 * len(steps) + 5):
             killed_at = self.run(when, sorted(ahead))
             ahead -= {killed_at}
-            if "strandline.erasure.store_job:postpone" not in ahead:
+            if "strandline.erasure.store_job:postpone_erasure" not in ahead:
                 for table in ("blob_removals", "erased_payloads"):
                     statement = f"update {table} set marked_at = marked_at - interval '1 hour'"  # noqa: S608
                     self.base.rows(statement)
@@ -148,7 +148,7 @@ def faults(result: Any, ids: list[str]) -> list[str]:
     """What is not true of a receipt of an erasure of these events."""
     receipt, digest = result["receipt"], hashlib.sha256("\n".join(ids).encode()).hexdigest()
     checks = {
-        "signature": receipts.verify(result["public_key"], receipt, result["signature"]),
+        "signature": receipts.verify_receipt(result["public_key"], receipt, result["signature"]),
         "event_ids": receipt["event_ids"] == ids,
         "event_ids_sha256": receipt["event_ids_sha256"] == digest,
         "event_count": receipt["event_count"] == len(ids),

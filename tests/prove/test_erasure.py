@@ -14,7 +14,7 @@ from psycopg import Connection, sql
 from strandline.auth.principals import Principal
 from strandline.db.database import Caller, TenantDb
 from strandline.erasure import data_inventory, erase_events
-from strandline.erasure.store_selections import Selection
+from strandline.erasure.store_selections import EventSelection
 from strandline.errors import NotFound
 from strandline.local.aws import LocalAws, client
 from strandline.observability import logger
@@ -155,9 +155,11 @@ def left_without(
                 " execute function forget()"
             )
             admin.execute(statement.format(sql.Identifier(table)))
-        selection = Selection("events", event_ids=[UUID(one) for one in ids])
+        selection = EventSelection("events", event_ids=[UUID(one) for one in ids])
         try:
-            erase_events.erase(access, nobody, AuditContext("a test"), selection, datetime.now(UTC))
+            erase_events.erase_selection(
+                access, nobody, AuditContext("a test"), selection, datetime.now(UTC)
+            )
         except (psycopg.Error, NotFound):  # its statements look at each other's rows
             return [str(table)]
         return bearing(admin, tables)

@@ -83,7 +83,7 @@ def test_erasure_crash_at_each_step_resumes(
     assert crashes.ahead == set()
     body = gateway.call("GET", path, key=key).body
     receipt = body["receipt"]
-    assert receipts.verify(body["public_key"], receipt, body["signature"])
+    assert receipts.verify_receipt(body["public_key"], receipt, body["signature"])
     assert (receipt["event_count"], receipt["counts"]["events"]) == (message, message)
     assert receipt["vacuumed_at"] is not None
     assert ERASED_WORD not in every_byte(scratch_db, aws)

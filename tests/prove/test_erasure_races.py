@@ -53,7 +53,7 @@ def test_erasure_race_drops_decisions_of_waiting_scope(
         return store.DroppedChainDecisions(0, [])
 
     if is_forgotten:
-        monkeypatch.setattr(store, "drop_unfolded_decisions", forget)
+        monkeypatch.setattr(store, "delete_decisions_of_unfolded_chains", forget)
     race, dice = Race(gateway, scratch_db, aws, 1), random.Random(1)
     for n in range(1, 5):
         race.append(dice, n)

@@ -17,7 +17,7 @@ from strandline.log import store_substring_index, store_work
 from strandline.log.store_work import EventVector
 from strandline.observability import logger
 from strandline.personas.sona_mentions import record_named_sonas
-from strandline.personas.store_memories import update_centroids
+from strandline.personas.store_memories import add_vectors_to_centroids
 
 BATCH = 128
 """How many events are embedded between two commits: about a second of the local model."""
@@ -90,7 +90,7 @@ def _embed_events(
         record_named_sonas(worker.database, access.caller.tenant, event_ids, space)
         with access.transaction():
             store_work.store_vectors(access, space, vectors, events)
-            update_centroids(access, event_ids, space)
+            add_vectors_to_centroids(access, event_ids, space)
             _record_refusal_failures(access, vectors)
         worker.renew()
         worker.tally.embedded_events += len(vectors)

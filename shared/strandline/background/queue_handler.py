@@ -16,7 +16,7 @@ from strandline.errors import StrandlineError, Unavailable
 from strandline.jobs.next_runs import schedule_next_runs
 from strandline.jobs.worker_resources import JobMetrics, WorkerResources, job_log_context
 from strandline.observability import ensure_trace_id, logger
-from strandline.personas.deferred_answers import answer_turn
+from strandline.personas.deferred_answers import answer_deferred_question
 from strandline.resources import Resources
 
 
@@ -122,7 +122,7 @@ def _process_body(
     immediate = dict.fromkeys(sorted(outcome.unfinished_scopes), 0.0)
     resources.work_queue.send_later(tenant, {**outcome.retry_delays, **immediate})
     for turn_id in turns:
-        answer_turn(resources, tenant, turn_id, job.deadline)
+        answer_deferred_question(resources, tenant, turn_id, job.deadline)
     return f"{outcome.failed_count} of {len(scopes)} scopes" if outcome.failed_count else ""
 
 

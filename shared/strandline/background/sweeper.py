@@ -87,7 +87,7 @@ def _put_times_back(resources: JobResources, lease: Lease, now: datetime) -> int
 
 
 def _resend_turns(resources: JobResources, lease: Lease, now: datetime) -> int:
-    return turn_redelivery.resend_due(lease.access, resources.work_queue, now)
+    return turn_redelivery.notify_worker_of_due_answers(lease.access, resources.work_queue, now)
 
 
 def _process_scopes(resources: JobResources, lease: Lease, now: datetime) -> int:
@@ -232,7 +232,7 @@ def _prune_chat_turns(resources: JobResources, lease: Lease, now: datetime) -> i
 
     def prune() -> int:
         with lease.transaction():
-            return store_deferred_answers.prune_turns(
+            return store_deferred_answers.prune_deferred_answers(
                 lease.access, now - store_deferred_answers.RETENTION, _ROWS_PER_COMMIT
             )
 

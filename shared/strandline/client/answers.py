@@ -61,10 +61,8 @@ if TYPE_CHECKING:
     from strandline.personas.schemas import NextAct as NextAct
     from strandline.personas.schemas import SonaDetail as SonaDetail
     from strandline.personas.schemas import SonaFound as SonaFound
-    from strandline.personas.schemas import SonaMemories as SonaMemories
     from strandline.personas.schemas import SonaOut as SonaOut
     from strandline.personas.schemas import SonaPage as SonaPage
-    from strandline.personas.schemas import TurnOut as TurnOut
     from strandline.provenance.schemas import ProvenanceOut as ProvenanceOut
     from strandline.recall.schemas import InsertReceipt as InsertReceipt
     from strandline.recall.schemas import RecallAnswer as RecallAnswer
@@ -111,7 +109,8 @@ _MODULES = {
     "log.schemas_append": "BatchAnswer BatchItem Receipt UploadOut UploadStored",
     "log.schemas_read": "EventOut EventPage EventTree FeedPage FileOut ScopeOut ScopePage",
     "personas.schemas": (
-        "ActOut ActsPage NextAct SonaDetail SonaFound SonaMemories SonaOut SonaPage TurnOut"
+        "ActOut ActsPage ModelAnswerOut NextAct RecordedSonaMemories SonaDetail SonaFound SonaOut"
+        " SonaPage"
     ),
     "provenance.schemas": "ProvenanceOut",
     "recall.schemas": "InsertReceipt RecallAnswer",

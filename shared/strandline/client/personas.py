@@ -68,7 +68,7 @@ class PersonaVerbs(VerbGroup):
     @operation(f"POST {_SONA}/memories", names=_ID)
     def add_sona_memories(
         self, sona_id: UUID | str, event_ids: Sequence[UUID | str]
-    ) -> answers.SonaMemories:
+    ) -> answers.RecordedSonaMemories:
         """Record that a sona was active in these events."""
         ...
 
@@ -164,7 +164,7 @@ class PersonaVerbs(VerbGroup):
         min_relevance: float | None = None,
         weights: Fields | None = None,
         now: datetime | float | str | None = None,
-    ) -> answers.TurnOut:
+    ) -> answers.ModelAnswerOut:
         """The language model's answer from memory; nothing is stored. Where its `state` is
         `waiting`, `turn` has it later."""
         ...
@@ -187,7 +187,7 @@ class PersonaVerbs(VerbGroup):
         weights: Fields | None = None,
         occurred_at: datetime | float | str | None = None,
         idempotency_key: str | None = None,
-    ) -> answers.TurnOut:
+    ) -> answers.ModelAnswerOut:
         """Store a message and the language model's reply. Where its `state` is `waiting`, `turn`
         has it later. Raises UnavailableError where the model fails; the message is stored then,
         and the same `idempotency_key` asks again."""
@@ -202,6 +202,6 @@ class PersonaVerbs(VerbGroup):
         agent: str | None = None,
         participants: Iterable[str] | None = None,
         everybody: bool | None = None,
-    ) -> answers.TurnOut:
+    ) -> answers.ModelAnswerOut:
         """An answer that a request did not wait for, or how far it is."""
         ...

@@ -250,9 +250,9 @@ def _make_waiting_indicator() -> Progress:
 
 def _wait_for_turn(
     run: Invocation,
-    turn: answers.TurnOut,
+    turn: answers.ModelAnswerOut,
     people: ReaderArguments,
-) -> answers.TurnOut:
+) -> answers.ModelAnswerOut:
     """The turn once it is finished."""
     while turn.state == "waiting" and turn.turn_id is not None:
         time.sleep(_POLL_SECONDS)
@@ -260,7 +260,7 @@ def _wait_for_turn(
     return turn
 
 
-def _print_turn(run: Invocation, turn: answers.TurnOut) -> None:
+def _print_turn(run: Invocation, turn: answers.ModelAnswerOut) -> None:
     if run.as_json:
         print_json(turn)
         return

@@ -19,7 +19,7 @@ from strandline.auth.principals import Principal
 from strandline.db.database import TenantDb
 from strandline.erasure import store, store_derived, store_selections, store_sessions
 from strandline.erasure.store import Erasure, RequestKey
-from strandline.erasure.store_selections import HiddenSelection, Selection
+from strandline.erasure.store_selections import ErasureMark, EventSelection
 from strandline.errors import Conflict, Forbidden, Gone, NotFound
 from strandline.graph.nodes.store_observations import lock_scope_graphs as lock_graph
 from strandline.graph.nodes.store_observations import recompute_nodes_and_edges
@@ -39,9 +39,9 @@ _OF_OTHERS = ("turns", "sona_members", "acts", "event_uses", "recalls")
 clears these rows too, although that user does not see them, but does not report their counts."""
 
 
-def restrict_selection(principal: Principal, selection: Selection) -> Selection:
+def restrict_selection_to_caller(principal: Principal, selection: EventSelection) -> EventSelection:
     """Narrow a selection to what this caller may erase: a bound credential erases only what its own
-    user said. Events that are named by id are checked by `check_events` instead. Raises
+    user said. Events that are named by id are checked by `require_may_erase_events` instead. Raises
     Forbidden."""
     if principal.user is None or selection.event_ids is not None:
         return selection
@@ -59,12 +59,16 @@ def restrict_selection(principal: Principal, selection: Selection) -> Selection:
     return replace(selection, participant=principal.user)
 
 
-def check_events(access: TenantDb, principal: Principal, event_ids: Sequence[UUID]) -> None:
+def require_may_erase_events(
+    access: TenantDb, principal: Principal, event_ids: Sequence[UUID]
+) -> None:
     """Check that the caller may erase these events. Raises NotFound if one is unknown or not in
     view. Raises Forbidden if the credential is bound to a user and an event was neither said by
     that user nor written by an agent with that user's credential. Raises Gone if one was erased
     before."""
-    found = {event.event_id: event for event in store_selections.get_events(access, event_ids)}
+    found = {
+        event.event_id: event for event in store_selections.list_named_events(access, event_ids)
+    }
     missing = [one for one in event_ids if one not in found]
     marked = {event.event_id: event for event in store_erasure_marks.list_marked(access, missing)}
     if unknown := [str(one) for one in missing if one not in marked]:
@@ -73,7 +77,7 @@ def check_events(access: TenantDb, principal: Principal, event_ids: Sequence[UUI
     if erased:
         marks = {event.erasure_id for event in marked.values()}
         visible = {one for one in marks if store.get_erasure(access, one) is not None}
-        erasure_ids = sorted({*store.list_erasures_of(access, erased), *visible})
+        erasure_ids = sorted({*store.list_erasures_of_events(access, erased), *visible})
         place = f" Its erasure: GET /api/v1/erasures/{erasure_ids[0]}." if erasure_ids else ""
         raise Gone(
             f"One of these events was erased before.{place}",
@@ -109,12 +113,12 @@ def make_session_request_key(access: TenantDb, session_id: str) -> RequestKey:
     return RequestKey(access.sealer.hash_key("erasure of a session", session_id))
 
 
-def find_repeated(
+def find_repeated_erasure(
     access: TenantDb, key: RequestKey, scope_id: UUID | None = None
 ) -> Erasure | None:
     """The erasure that an earlier request with this key started, or None. With `scope_id`, only an
     erasure of that scope. Raises Conflict if the earlier request had different content."""
-    repeated = store.find_repeated(access, key, scope_id)
+    repeated = store.find_erasure_by_request_key(access, key, scope_id)
     if repeated is None:
         return None
     if not repeated.is_same:
@@ -122,50 +126,50 @@ def find_repeated(
     return store.get_erasure(access, repeated.erasure_id)
 
 
-def erase(
+def erase_selection(
     access: TenantDb,
     principal: Principal,
     audit_context: AuditContext,
-    selection: Selection,
+    selection: EventSelection,
     now: datetime,
     key: RequestKey | None = None,
 ) -> Erasure:
-    """Erase the events of a selection, which `restrict_selection` has narrowed. None of them can be
-    read once this returns. The job continues while `cleared_at` is None. If a concurrent request
-    with the same `Idempotency-Key` finished first, returns its erasure. Raises NotFound if nothing
-    matches, or if another erasure has already erased it."""
+    """Erase the events of a selection, which `restrict_selection_to_caller` has narrowed. None of
+    them can be read once this returns. The job continues while `cleared_at` is None. If a
+    concurrent request with the same `Idempotency-Key` finished first, returns its erasure. Raises
+    NotFound if nothing matches, or if another erasure has already erased it."""
     erasure_id = uuid7()
     event_ids = store_selections.list_event_ids(access, selection, EVENTS_AT_ONCE + 1)
     eraser = access.seeing_erased()
     with eraser.transaction():
         if key is not None and key.fingerprint is not None:
-            store.lock_request(eraser, key)
-            if earlier := find_repeated(eraser, key):
+            store.lock_request_key(eraser, key)
+            if earlier := find_repeated_erasure(eraser, key):
                 return earlier
-        store.add_erasure(
+        store.insert_erasure(
             eraser,
             erasure_id,
             selection.kind,
-            _to_target(selection),
-            _asked_by(principal),
+            _describe_selection_for_receipt(selection),
+            _describe_asker(principal),
             now,
             key,
         )
         store_audit.add_entry(
             eraser, audit_context, {"erasure_id": str(erasure_id)}, {"kind": selection.kind}
         )
-        if not _clear(eraser, erasure_id, selection, event_ids, now):
+        if not _clear_or_mark_events(eraser, erasure_id, selection, event_ids, now):
             raise NotFound("There is nothing in view to erase.")
-        store.mark_hidden(eraser, erasure_id)
+        store.mark_erasure_hidden(eraser, erasure_id)
     erasure = store.get_erasure(access, erasure_id)
     assert erasure is not None, "it was just recorded"
     return erasure
 
 
-def _clear(
+def _clear_or_mark_events(
     access: TenantDb,
     erasure_id: UUID,
-    selection: Selection,
+    selection: EventSelection,
     event_ids: Sequence[UUID],
     now: datetime,
 ) -> bool:
@@ -178,29 +182,29 @@ def _clear(
             access, selection, [] if is_many else event_ids
         )
     if is_many:
-        has_any = store_selections.add_marks(access, erasure_id, selection) > 0
+        has_any = store_selections.insert_marks(access, erasure_id, selection) > 0
     else:
         if event_ids:  # another erasure may have been first
-            has_any = _clear_events(access, erasure_id, event_ids, now) > 0
-        store.mark_cleared(access, erasure_id)
+            has_any = _clear_events_and_derived_rows(access, erasure_id, event_ids, now) > 0
+        store.mark_erasure_cleared(access, erasure_id)
     counts = _clear_uploads(access, erasure_id, selection)
     if selection.covers_whole_sessions:
         counts |= _clear_sessions_and_tenant(access, selection, scope_ids)
     if any(counts.values()):
-        store.add_counts(access, {erasure_id: counts})
+        store.add_erasure_counts(access, {erasure_id: counts})
     return has_any or any(counts.values())
 
 
-def _clear_uploads(access: TenantDb, erasure_id: UUID, selection: Selection) -> dict[str, int]:
+def _clear_uploads(access: TenantDb, erasure_id: UUID, selection: EventSelection) -> dict[str, int]:
     """Clear the uploads of a tenant, or of the erased participant, including those that no event
     cites. Returns the number of rows cleared in each table. In a transaction."""
     if selection.kind not in ("tenant", "participant") or selection.scope_id is not None:
         return {}
-    return {"uploads": store.forget_uploads(access, erasure_id, selection.participant)}
+    return {"uploads": store.delete_uploads_of_writer(access, erasure_id, selection.participant)}
 
 
 def _clear_sessions_and_tenant(
-    access: TenantDb, selection: Selection, scope_ids: Sequence[UUID]
+    access: TenantDb, selection: EventSelection, scope_ids: Sequence[UUID]
 ) -> dict[str, int]:
     """Clear what belongs to a session or the tenant and not to an event. Returns the number of rows
     cleared in each table. In a transaction, with these scopes locked."""
@@ -211,13 +215,13 @@ def _clear_sessions_and_tenant(
     return counts
 
 
-def clear_marked(
-    access: TenantDb, erasure: Erasure, mark: HiddenSelection, now: datetime
+def clear_marked_events(
+    access: TenantDb, erasure: Erasure, mark: ErasureMark, now: datetime
 ) -> Generator[int]:
     """Turn the events of a mark into tombstones, EVENTS_AT_ONCE in each transaction. Yields the
     number of events after each one. Deletes the mark at the end; once the last mark is deleted, the
     erasure is cleared. The caller's connection must see events that are being erased."""
-    selection, is_last = _to_selection(erasure, mark), False
+    selection, is_last = _make_selection_of_mark(erasure, mark), False
     while not is_last:
         event_ids = store_selections.list_event_ids_in_order(
             access, selection, _LISTED * EVENTS_AT_ONCE
@@ -225,16 +229,16 @@ def clear_marked(
         is_last = len(event_ids) < _LISTED * EVENTS_AT_ONCE
         for batch in batched(event_ids, EVENTS_AT_ONCE, strict=False):
             with access.transaction():
-                _clear_events(access, erasure.erasure_id, batch, now)
+                _clear_events_and_derived_rows(access, erasure.erasure_id, batch, now)
             yield len(batch)
     with access.transaction():
-        store_selections.delete_mark(access, erasure.erasure_id, mark.n)
-        if not store_selections.list_marks(access, erasure.erasure_id):
-            store.mark_cleared(access, erasure.erasure_id)
+        store_selections.delete_finished_mark(access, erasure.erasure_id, mark.n)
+        if not store_selections.list_erasure_marks(access, erasure.erasure_id):
+            store.mark_erasure_cleared(access, erasure.erasure_id)
 
 
-def _to_selection(erasure: Erasure, mark: HiddenSelection) -> Selection:
-    return Selection(
+def _make_selection_of_mark(erasure: Erasure, mark: ErasureMark) -> EventSelection:
+    return EventSelection(
         kind=erasure.kind,
         scope_id=mark.scope_id,
         session_id=mark.session_id,
@@ -244,40 +248,43 @@ def _to_selection(erasure: Erasure, mark: HiddenSelection) -> Selection:
     )
 
 
-def _clear_events(
+def _clear_events_and_derived_rows(
     access: TenantDb, erasure_id: UUID, event_ids: Sequence[UUID], now: datetime
 ) -> int:
     """Erase these events and everything that rests on them, in the current transaction. Takes locks
     in a fixed order: scopes, chains, graph, events. Derived rows may also cite chains that were
     dropped and are not yet folded again. Returns how many of the events were not erased before."""
-    scope_ids = store_derived.lock_scopes(access, event_ids)
-    pending = store.drop_unfolded_decisions(access, event_ids)
-    dropped_ids = [*pending.chain_ids, *store_derived.list_leaf_chains(access, event_ids)]
-    chain_ids = store_derived.lock_chains(access, event_ids, dropped_ids)
+    scope_ids = store_derived.lock_scopes_of_events(access, event_ids)
+    pending = store.delete_decisions_of_unfolded_chains(access, event_ids)
+    dropped_ids = [
+        *pending.chain_ids,
+        *store_derived.list_chains_of_topic_leaves(access, event_ids),
+    ]
+    chain_ids = store_derived.lock_chains_of_events(access, event_ids, dropped_ids)
     told_ids = list({*chain_ids, *dropped_ids})
     lock_graph(access, scope_ids)
     counts = Counter(store.erase_events(access, erasure_id, event_ids, now))
     counts["decisions_dropped"] = pending.total
-    counts.update(store_derived.remove_from_chains_and_trees(access, event_ids))
-    counts.update(store_memories.delete_event_traces(access, event_ids))
+    counts.update(store_derived.unlink_events_from_chains_and_trees(access, event_ids))
+    counts.update(store_memories.delete_persona_rows_of_events(access, event_ids))
     if told_ids or pending.total:
-        store_derived.queue_chains(access, chain_ids, erasure_id)
+        store_derived.queue_chains_for_rebuild(access, chain_ids, erasure_id)
         counts.update(store.blank_derived_texts(access, told_ids, scope_ids, now))
         counts.update(store_derived.delete_or_hide_chains(access, chain_ids))
         counts.update(store_derived.delete_or_queue_trees(access, scope_ids, now))
-    targets = store_derived.delete_observations(access, event_ids, told_ids)
-    revisions, topics = store_derived.delete_revisions(access, event_ids)
+    targets = store_derived.delete_graph_observations(access, event_ids, told_ids)
+    revisions, topics = store_derived.delete_field_revisions(access, event_ids)
     if targets or topics:
         recompute_nodes_and_edges(access, list({*targets, *topics}))
     counts.update({"graph_observations": len(targets), "topic_field_revisions": revisions})
     if access.caller.viewer:
         for name in _OF_OTHERS:
             del counts[name]
-    store.add_counts(access, {erasure_id: counts})
+    store.add_erasure_counts(access, {erasure_id: counts})
     return counts["events"]
 
 
-def _to_target(selection: Selection) -> dict[str, object]:
+def _describe_selection_for_receipt(selection: EventSelection) -> dict[str, object]:
     """The selection as the receipt shows it. It leaves out the session's name, because callers
     choose it."""
     fields = {
@@ -288,5 +295,5 @@ def _to_target(selection: Selection) -> dict[str, object]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _asked_by(principal: Principal) -> dict[str, object]:
+def _describe_asker(principal: Principal) -> dict[str, object]:
     return {"key_id": principal.key_id or None, "user": principal.user}

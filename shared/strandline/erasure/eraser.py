@@ -20,7 +20,7 @@ from strandline.erasure import (
     store_vacuum,
 )
 from strandline.erasure.store import Erasure
-from strandline.erasure.store_job import ChainToRebuild, ErasedPayload
+from strandline.erasure.store_job import ChainToRebuild, ObjectToRemove
 from strandline.errors import NotFound
 from strandline.jobs import store_failures
 from strandline.jobs.runner import JobResources, Lease, LeaseLost, Shard, error_code
@@ -68,18 +68,18 @@ def shard(resources: JobResources, lease: Lease, shard: Shard, now: datetime) ->
     """Continue one tenant's erasures. Returns counts. Every step can be repeated."""
     del shard
     totals = Counter[str]()
-    erasures = store_job.list_open(lease.access)
+    erasures = store_job.list_incomplete_erasures(lease.access)
     lease.tally.erasure_seconds += [(now - one.asked_at).total_seconds() for one in erasures[:1]]
     for erasure in erasures:
         if erasure.cleared_at is None:
-            _clear(resources, lease, erasure, now, totals)
+            _clear_marked_events(resources, lease, erasure, now, totals)
     now = lease.clock()  # later than what was cleared just now
-    has_exports = not _remove_exports(resources, lease, erasures, totals)
+    has_exports = not _remove_export_files(resources, lease, erasures, totals)
     _remove_payloads(resources, lease, now, totals)
-    _form_chains(resources, lease, now, totals)
-    _vacuum(resources, lease, now, totals)
-    for erasure in store_job.list_open(lease.access):
-        _complete_or_postpone(lease, erasure, now, totals, has_exports=has_exports)
+    _rebuild_chains(resources, lease, now, totals)
+    _vacuum_if_due(resources, lease, now, totals)
+    for erasure in store_job.list_incomplete_erasures(lease.access):
+        _complete_or_postpone_erasure(lease, erasure, now, totals, has_exports=has_exports)
     lease.tally.counters.update(
         {metric: totals[key] for key, metric in _METRICS.items() if totals[key]}
     )
@@ -102,7 +102,7 @@ def finish(resources: JobResources, now: datetime) -> None:
     del resources, now
 
 
-def _clear(
+def _clear_marked_events(
     resources: JobResources, lease: Lease, erasure: Erasure, now: datetime, totals: Counter[str]
 ) -> None:
     """Turn the events of an erasure's marks into tombstones, on behalf of the caller who requested
@@ -110,11 +110,11 @@ def _clear(
     viewer = tuple(erasure.participants)
     caller = Caller(lease.tenant, viewer, *viewer[:1], sees_erased=True)
     access = resources.database.connect_as(caller)
-    for mark in store_selections.list_marks(access, erasure.erasure_id):
+    for mark in store_selections.list_erasure_marks(access, erasure.erasure_id):
         if lease.is_out_of_time():
             return
         started = time.monotonic()
-        for count in erase_events.clear_marked(access, erasure, mark, now):
+        for count in erase_events.clear_marked_events(access, erasure, mark, now):
             totals["events_erased"] += count
             if lease.is_out_of_time():
                 return
@@ -122,7 +122,7 @@ def _clear(
             started = time.monotonic()
 
 
-def _remove_exports(
+def _remove_export_files(
     resources: JobResources, lease: Lease, erasures: Sequence[Erasure], totals: Counter[str]
 ) -> bool:
     """Remove export files that may contain erased events, because they were read before the latest
@@ -137,7 +137,7 @@ def _remove_exports(
         if erased.files:
             counts = {"s3_exports": erased.files, "s3_versions": erased.versions}
             with lease.transaction():
-                store.add_counts(lease.access, {one.erasure_id: counts for one in erasures})
+                store.add_erasure_counts(lease.access, {one.erasure_id: counts for one in erasures})
         if lease.is_out_of_time():
             return False
     return left == 0
@@ -149,9 +149,9 @@ def _remove_payloads(
     """Remove all versions of the objects that only erased events cited. A payload is marked first,
     and removed once every append that may still rely on it has ended. An upload is removed at once,
     and again after its URL has expired, because until then it could be uploaded again."""
-    after, expired_at = "", now - _upload_wait()
+    after, expired_at = "", now - _longest_upload_url_life()
     while not lease.is_out_of_time():
-        page = store_job.list_payloads(lease.access, after, _PAGE)
+        page = store_job.list_objects_to_remove(lease.access, after, _PAGE)
         if not page:
             return
         after = page[-1].object
@@ -159,24 +159,24 @@ def _remove_payloads(
         uploads = [one for one in names if one.startswith(_UPLOADS)]
         expired = {one.object for one in page if one.marked_at and one.marked_at <= expired_at}
         cids = [one for one in names if not one.startswith(_UPLOADS)]
-        cited = store_job.list_cited(lease.access, cids)
+        cited = store_job.list_payloads_in_use(lease.access, cids)
         uncited = [cid for cid in cids if cid not in cited]
         removed = _erase_objects(resources, lease.tenant, uploads)
         ended = [one for one in uploads if one in expired and one in removed]
         with lease.transaction():
             # removals that an earlier run began, or that this one begins
-            removable = store_job.collect_begun_removals(lease.access, uncited)
+            removable = store_job.list_unfinished_removals(lease.access, uncited)
             removable += store_archiving.begin_payload_removal(lease.access, uncited)
             store_job.record_removal_start(lease.access, [*uploads, *uncited], now)
-            store.add_counts(lease.access, _count_by_erasure(page, removed, ended))
+            store.add_erasure_counts(lease.access, _count_removals_by_erasure(page, removed, ended))
         gone = _erase_objects(resources, lease.tenant, removable)
         with lease.transaction():
             store_archiving.end_payload_removal(lease.access, list(gone))
             done = {*ended, *cited, *gone}
-            store_job.mark_payloads_removed(
+            store_job.mark_objects_removed(
                 lease.access, [one for one in page if one.object in done]
             )
-            store.add_counts(lease.access, _count_by_erasure(page, gone, gone))
+            store.add_erasure_counts(lease.access, _count_removals_by_erasure(page, gone, gone))
         totals["payloads_erased"] += len(ended) + len(gone)
         totals["payloads_kept"] += len(cited)
 
@@ -184,18 +184,18 @@ def _remove_payloads(
 def _erase_objects(resources: JobResources, tenant: str, objects: Sequence[str]) -> dict[str, int]:
     """Remove payloads and uploads. Returns those that are completely gone, each with its number of
     versions."""
-    keys = {_object_key(tenant, one): one for one in objects}
+    keys = {_make_object_key(tenant, one): one for one in objects}
     return {keys[key]: total for key, total in resources.blobs.erase(list(keys)).items()}
 
 
-def _object_key(tenant: str, name: str) -> str:
+def _make_object_key(tenant: str, name: str) -> str:
     if name.startswith(_UPLOADS):
         return f"_uploads/{tenant}/{name.removeprefix(_UPLOADS)}"
     return f"{tenant}/{name}"
 
 
-def _count_by_erasure(
-    payloads: Sequence[ErasedPayload], versions: Mapping[str, int], ended: Collection[str]
+def _count_removals_by_erasure(
+    payloads: Sequence[ObjectToRemove], versions: Mapping[str, int], ended: Collection[str]
 ) -> dict[UUID, Counter[str]]:
     """The counts of each erasure for objects whose versions were removed. The objects in `ended`
     will not be removed again."""
@@ -209,12 +209,12 @@ def _count_by_erasure(
     return counts
 
 
-def _upload_wait() -> timedelta:
+def _longest_upload_url_life() -> timedelta:
     """How long an upload's URL may stay valid after its row is gone."""
     return timedelta(seconds=get_settings().upload_seconds) + _REQUEST_TIME
 
 
-def _form_chains(
+def _rebuild_chains(
     resources: JobResources, lease: Lease, now: datetime, totals: Counter[str]
 ) -> None:
     """Rebuild the chains that lost events from their remaining events. A failure of one chain does
@@ -231,7 +231,7 @@ def _form_chains(
         clock=resources.clock,
         renew=lease.renew,
     )
-    for chain in store_job.list_chains(lease.access, _PAGE, _MAX_ATTEMPTS):
+    for chain in store_job.list_chains_to_rebuild(lease.access, _PAGE, _MAX_ATTEMPTS):
         if time.monotonic() > lease.deadline - _RESERVED_SECONDS or lease.is_out_of_time():
             return
         try:
@@ -244,17 +244,17 @@ def _form_chains(
             log_fields = {"scopes": [chain.scope_id], "reason": error_code(error)}
             logger.warning("chain not formed again", extra=log_fields)
             with lease.transaction():
-                store_job.count_attempt(lease.access, chain.chain_id)
+                store_job.count_failed_rebuild(lease.access, chain.chain_id)
             continue
         else:
             totals["chains_renewed"] += 1
         with lease.transaction():
-            store_job.mark_chain_formed(lease.access, chain)
+            store_job.mark_chain_rebuilt(lease.access, chain)
             if chain.was_promoted:
-                _promote_again(lease, chain)
+                _queue_promotion_retry(lease, chain)
 
 
-def _promote_again(lease: Lease, chain: ChainToRebuild) -> None:
+def _queue_promotion_retry(lease: Lease, chain: ChainToRebuild) -> None:
     """Make the promoter read a chain again, whatever its heat. In a transaction."""
     job_id = store_failures.record_failure(
         lease.access,
@@ -265,14 +265,16 @@ def _promote_again(lease: Lease, chain: ChainToRebuild) -> None:
         advice="The promoter reads the chain again by itself.",
         ref=chain.chain_id,
     )
-    store_job.queue_retry(lease.access, job_id)
+    store_job.queue_failed_job_for_retry(lease.access, job_id)
 
 
-def _vacuum(resources: JobResources, lease: Lease, now: datetime, totals: Counter[str]) -> None:
+def _vacuum_if_due(
+    resources: JobResources, lease: Lease, now: datetime, totals: Counter[str]
+) -> None:
     """Vacuum the rows that erasures cleared, once no transaction can see them."""
-    waiting = store_vacuum.list_pending(lease.access, _MAX_VACUUMS)
+    waiting = store_vacuum.list_unvacuumed_erasures(lease.access, _MAX_VACUUMS)
     ripe = [one for one in waiting if not one.is_seen and now >= one.cleared_at + _REQUEST_WAIT]
-    last = store_vacuum.read_vacuum_state(lease.access)
+    last = store_vacuum.read_latest_vacuum_run(lease.access)
     is_early = last.ended_at is not None and now < last.ended_at + _VACUUM_SPACING
     if not ripe or is_early or last.is_running or lease.is_out_of_time():
         return
@@ -280,7 +282,9 @@ def _vacuum(resources: JobResources, lease: Lease, now: datetime, totals: Counte
     with lease.transaction():
         store_vacuum.count_vacuum_attempt(lease.access, [one.erasure_id for one in ripe])
     try:
-        done = store_vacuum.vacuum(resources.database.connection(), lease.is_out_of_time)
+        done = store_vacuum.vacuum_tables_with_memory(
+            resources.database.connection(), lease.is_out_of_time
+        )
     except Exception as error:  # the receipt waits for the next vacuum, up to _MAX_VACUUMS
         done = store_vacuum.VacuumResult(None, error_code(error))
     cutoff = done.cutoff
@@ -293,39 +297,41 @@ def _vacuum(resources: JobResources, lease: Lease, now: datetime, totals: Counte
         store_vacuum.record_vacuum(lease.access, given_up, began_at)
 
 
-def _complete_or_postpone(
+def _complete_or_postpone_erasure(
     lease: Lease, erasure: Erasure, now: datetime, totals: Counter[str], *, has_exports: bool
 ) -> None:
     """Complete an erasure that has nothing left to wait for, or record when the job continues
     it."""
     access = lease.access
-    remaining = store_job.count_remaining(access, erasure.erasure_id, _MAX_ATTEMPTS)
+    remaining = store_job.count_remaining_work(access, erasure.erasure_id, _MAX_ATTEMPTS)
     with lease.transaction():
         if erasure.cleared_at is None or has_exports:
-            store_job.postpone(access, erasure.erasure_id, now)
+            store_job.postpone_erasure(access, erasure.erasure_id, now)
         elif remaining.chains:
-            store_job.postpone(access, erasure.erasure_id, now + _RETRY_WAIT)
+            store_job.postpone_erasure(access, erasure.erasure_id, now + _RETRY_WAIT)
         elif remaining.payloads:
             waits = (
                 (remaining.marked_at, _PAYLOAD_WAIT),
-                (remaining.uploads_marked_at, _upload_wait()),
+                (remaining.uploads_marked_at, _longest_upload_url_life()),
             )
             ends = [marked_at + wait for marked_at, wait in waits if marked_at is not None]
-            store_job.postpone(access, erasure.erasure_id, max(now, min(ends, default=now)))
+            store_job.postpone_erasure(access, erasure.erasure_id, max(now, min(ends, default=now)))
         elif now < erasure.cleared_at + _REQUEST_WAIT:
-            store_job.postpone(access, erasure.erasure_id, erasure.cleared_at + _REQUEST_WAIT)
+            store_job.postpone_erasure(
+                access, erasure.erasure_id, erasure.cleared_at + _REQUEST_WAIT
+            )
         elif erasure.vacuumed_at is None and erasure.vacuums < _MAX_VACUUMS:
-            ended_at = store_vacuum.read_vacuum_state(access).ended_at or now - _VACUUM_SPACING
+            ended_at = store_vacuum.read_latest_vacuum_run(access).ended_at or now - _VACUUM_SPACING
             due_at = max(now + _RETRY_WAIT, ended_at + _VACUUM_SPACING)
-            store_job.postpone(access, erasure.erasure_id, due_at)
+            store_job.postpone_erasure(access, erasure.erasure_id, due_at)
         else:
-            events = store.list_events(access, erasure.erasure_id)
+            events = store.list_erased_events(access, erasure.erasure_id)
             settings = get_settings()
             completed_at = lease.clock()
             receipt = receipts.build_receipt(
                 lease.tenant, erasure, events, completed_at, settings.backup_days
             )
-            signature = receipts.sign(settings.sealing_secret, receipt)
-            store_job.complete(access, erasure.erasure_id, receipt, signature, completed_at)
+            signature = receipts.sign_receipt(settings.sealing_secret, receipt)
+            store_job.complete_erasure(access, erasure.erasure_id, receipt, signature, completed_at)
             totals["erasures_completed"] += 1
             totals["vacuums_given_up"] += erasure.vacuumed_at is None

@@ -55,20 +55,20 @@ def build_receipt(
     }
 
 
-def sign(secret: str, receipt: Mapping[str, Any]) -> str:
+def sign_receipt(secret: str, receipt: Mapping[str, Any]) -> str:
     """The receipt's signature, in hex."""
-    return _private_key(secret).sign(_canonical(receipt)).hex()
+    return _derive_private_key(secret).sign(_encode_canonically(receipt)).hex()
 
 
-def public_key(secret: str) -> str:
+def derive_public_key(secret: str) -> str:
     """The public key that verifies the deployment's signatures, in hex. It is not secret."""
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-    key = _private_key(secret).public_key()
+    key = _derive_private_key(secret).public_key()
     return key.public_bytes(Encoding.Raw, PublicFormat.Raw).hex()
 
 
-def verify(key: str, receipt: Mapping[str, Any], signature: str) -> bool:
+def verify_receipt(key: str, receipt: Mapping[str, Any], signature: str) -> bool:
     """Whether the deployment with this public key signed exactly this receipt. A receipt has one
     signature: in lower case, as it was given."""
     from cryptography.exceptions import InvalidSignature
@@ -78,19 +78,19 @@ def verify(key: str, receipt: Mapping[str, Any], signature: str) -> bool:
         return False
     try:
         verifier = Ed25519PublicKey.from_public_bytes(bytes.fromhex(key))
-        verifier.verify(bytes.fromhex(signature), _canonical(receipt))
+        verifier.verify(bytes.fromhex(signature), _encode_canonically(receipt))
     except (InvalidSignature, ValueError):
         return False
     return True
 
 
-def _private_key(secret: str) -> "Ed25519PrivateKey":
+def _derive_private_key(secret: str) -> "Ed25519PrivateKey":
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     seed = hmac.digest(secret.encode(), b"strandline receipts 1", "sha256")
     return Ed25519PrivateKey.from_private_bytes(seed)
 
 
-def _canonical(receipt: Mapping[str, Any]) -> bytes:
+def _encode_canonically(receipt: Mapping[str, Any]) -> bytes:
     """The bytes that are signed: JSON with sorted names and without spaces, in UTF-8."""
     return json.dumps(receipt, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()

@@ -23,7 +23,7 @@ from strandline.erasure.schemas import (
 )
 from strandline.erasure.store import Erasure, RequestKey
 from strandline.erasure.store_lists import ListedErasure
-from strandline.erasure.store_selections import Kind, Selection
+from strandline.erasure.store_selections import EventSelection, Kind
 from strandline.errors import Conflict, Forbidden, Gone, NotFound, StateConflict
 from strandline.http.request import Request
 from strandline.http.routes_and_responses import (
@@ -44,45 +44,45 @@ def delete_event(request: Request) -> Response:
     """Erase one event. When this answers, no call can read its content. Its id, scope, seq and
     times stay. A repeated request returns the same erasure."""
     event_id, access = request.path_id("event_id"), request.connect_writer()
-    earlier = store.find_erasure_of(access, event_id)
+    earlier = store.find_erasure_of_event(access, event_id)
     if earlier is not None:
-        return _respond(earlier)
+        return _respond_with_erasure(earlier)
     try:
-        erase_events.check_events(access, request.principal, [event_id])
-        return _erase(request, access, Selection("event", event_ids=[event_id]))
+        erase_events.require_may_erase_events(access, request.principal, [event_id])
+        return _erase_and_start_job(request, access, EventSelection("event", event_ids=[event_id]))
     except (NotFound, Gone):  # another erasure may have been first
-        earlier = store.find_erasure_of(access, event_id)
+        earlier = store.find_erasure_of_event(access, event_id)
         if earlier is None:
-            erase_events.check_events(
+            erase_events.require_may_erase_events(
                 access, request.principal, [event_id]
             )  # raises the present error
             raise
-        return _respond(earlier)
+        return _respond_with_erasure(earlier)
 
 
 def post_erasure(request: Request) -> Response:
     """Erase events, a session, what a participant said, a scope or the tenant (202). With `dry_run`
     it only counts (200). A request that is repeated with the same `Idempotency-Key` returns the
     same erasure. Events that were erased before cause a 410 that names their erasures."""
-    body, access, key = _parse_body(request), request.connect_writer(), None
-    selection, header = _to_selection(body), request.idempotency_key
+    body, access, key = _parse_erasure_request(request), request.connect_writer(), None
+    selection, header = _make_selection(body), request.idempotency_key
     if header is not None and not body.dry_run:
         key = erase_events.make_request_key(
             access, header, body.model_dump(mode="json", exclude_none=True)
         )
-        earlier = erase_events.find_repeated(access, key)
+        earlier = erase_events.find_repeated_erasure(access, key)
         if earlier is not None:
-            return _respond(earlier, 202, is_replay=True)
+            return _respond_with_erasure(earlier, 202, is_replay=True)
     if body.event_ids is not None:
-        erase_events.check_events(access, request.principal, body.event_ids)
-    selection = erase_events.restrict_selection(request.principal, selection)
+        erase_events.require_may_erase_events(access, request.principal, body.event_ids)
+    selection = erase_events.restrict_selection_to_caller(request.principal, selection)
     if body.dry_run:
-        return json_response(store_selections.preview(access, selection))
+        return json_response(store_selections.preview_erasure(access, selection))
     try:
-        return _erase(request, access, selection, 202, key)
+        return _erase_and_start_job(request, access, selection, 202, key)
     except NotFound:
         if body.event_ids is not None:  # names the erasure that was first
-            erase_events.check_events(access, request.principal, body.event_ids)
+            erase_events.require_may_erase_events(access, request.principal, body.event_ids)
         raise
 
 
@@ -100,51 +100,53 @@ def delete_session(request: Request) -> Response:
     key = erase_events.make_session_request_key(access, request.path_parameter("session_id"))
     try:
         session = find_session(request, query)
-        selection = Selection("session", scope_id=session.scope_id, session_id=session.session_id)
-        selection = erase_events.restrict_selection(request.principal, selection)
-        return _erase(request, access, selection, 202, key)
+        selection = EventSelection(
+            "session", scope_id=session.scope_id, session_id=session.session_id
+        )
+        selection = erase_events.restrict_selection_to_caller(request.principal, selection)
+        return _erase_and_start_job(request, access, selection, 202, key)
     except NotFound:
-        earlier = erase_events.find_repeated(access, key, query.scope_id)
+        earlier = erase_events.find_repeated_erasure(access, key, query.scope_id)
         if earlier is None:
             raise
-        return _respond(earlier, 202, is_replay=True)
+        return _respond_with_erasure(earlier, 202, is_replay=True)
 
 
 def get_erasure(request: Request) -> Response:
     """Get an erasure, with its receipt once it is complete. An erasure by a user is visible to that
     user and to admins. An erasure by an unbound credential is visible to such credentials."""
-    access = _connect_reader(request, request.parse_query(ParticipantsQuery))
+    access = _connect_erasure_reader(request, request.parse_query(ParticipantsQuery))
     erasure = store.get_erasure(access, request.path_id("erasure_id"))
     if erasure is None:
         raise NotFound
-    return _respond(erasure)
+    return _respond_with_erasure(erasure)
 
 
 def list_erasures(request: Request) -> Response:
     """List erasures, newest first: all that `GET /api/v1/erasures/{erasure_id}` would return. The
     list names no events and has no receipts."""
     query = request.parse_query(ErasuresQuery)
-    access = _connect_reader(request, query)
+    access = _connect_erasure_reader(request, query)
     caller = access.caller
     cursors = Cursors(access.sealer, caller.tenant, "erasures", caller.viewer, query.state)
     after = cursors.decode(query.cursor)
-    rows = store_lists.list_newest(access, query.state, after, query.limit)
+    rows = store_lists.list_newest_erasures(access, query.state, after, query.limit)
     last = rows[-1] if len(rows) == query.limit else None
     position = last and Position(last.pg_snapshot, last.asked_at, last.erasure_id)
     return json_response(
         ErasurePage(
-            erasures=[_to_item(row) for row in rows],
+            erasures=[_to_erasure_item(row) for row in rows],
             next_cursor=position and cursors.encode(position),
         )
     )
 
 
-def _to_item(row: ListedErasure) -> ErasureItem:
+def _to_erasure_item(row: ListedErasure) -> ErasureItem:
     return ErasureItem(
         erasure_id=row.erasure_id,
         kind=row.kind,
         target=row.target,
-        state=_state_of(row.completed_at),
+        state=_name_erasure_state(row.completed_at),
         asked_at=row.asked_at,
         asked_by=row.asked_by,
         unreadable_at=row.hidden_at,
@@ -154,7 +156,7 @@ def _to_item(row: ListedErasure) -> ErasureItem:
     )
 
 
-def _state_of(completed_at: datetime | None) -> ErasureState:
+def _name_erasure_state(completed_at: datetime | None) -> ErasureState:
     return "hidden" if completed_at is None else "complete"
 
 
@@ -167,22 +169,24 @@ def feed_erasures(request: Request) -> Response:
     if get_scope(access, scope_id) is None:
         raise NotFound
     is_erasing = has_unfinished_erasure(access, scope_id)  # before the feed is read
-    rows = store.read_feed(access, scope_id, query.after, query.limit)
+    rows = store.list_erased_events_after(access, scope_id, query.after, query.limit)
     return json_response(
         ErasureFeed(
             scope_id=scope_id,
-            erasures=[ErasedEventOut.model_validate(_without_scope(row)) for row in rows],
+            erasures=[
+                ErasedEventOut.model_validate(_select_fields_without_scope(row)) for row in rows
+            ],
             next_after=rows[-1].n if rows else query.after,
             erasing=is_erasing,
         )
     )
 
 
-def _without_scope(row: store.ErasedEvent) -> dict[str, object]:
+def _select_fields_without_scope(row: store.ErasedEvent) -> dict[str, object]:
     return {name: value for name, value in vars(row).items() if name != "scope_id"}
 
 
-def _connect_reader(request: Request, query: ParticipantsQuery) -> TenantDb:
+def _connect_erasure_reader(request: Request, query: ParticipantsQuery) -> TenantDb:
     """The database on behalf of the caller who reads erasures. An unbound credential with the right
     to erase sees all erasures without naming participants."""
     principal = request.principal
@@ -191,7 +195,7 @@ def _connect_reader(request: Request, query: ParticipantsQuery) -> TenantDb:
     return request.connect_writer() if may_see_all else request.connect_reader(query)
 
 
-def _parse_body(request: Request) -> ErasureRequest:
+def _parse_erasure_request(request: Request) -> ErasureRequest:
     """Parse what to erase. The participant's name is in canonical form and each id occurs once.
     Raises Invalid."""
     body = request.parse_body(ErasureRequest)
@@ -203,7 +207,7 @@ def _parse_body(request: Request) -> ErasureRequest:
     return body
 
 
-def _to_selection(body: ErasureRequest) -> Selection:
+def _make_selection(body: ErasureRequest) -> EventSelection:
     kind: Kind = "tenant"
     if body.event_ids is not None:
         kind = "events"
@@ -213,33 +217,35 @@ def _to_selection(body: ErasureRequest) -> Selection:
         kind = "participant"
     elif body.scope_id is not None:
         kind = "scope"
-    return Selection(kind, body.event_ids, body.scope_id, body.session_id, body.participant)
+    return EventSelection(kind, body.event_ids, body.scope_id, body.session_id, body.participant)
 
 
-def _erase(
+def _erase_and_start_job(
     request: Request,
     access: TenantDb,
-    selection: Selection,
+    selection: EventSelection,
     status: int = 200,
     key: RequestKey | None = None,
 ) -> Response:
     """Erase a selection, and start the job that completes the erasure."""
     now = datetime.now(UTC)
-    erasure = erase_events.erase(
+    erasure = erase_events.erase_selection(
         access, request.principal, request.audit_context, selection, now, key
     )
     request.metrics["EventsErased"] = erasure.counts.get("events", 0)
     clock_now = request.resources.clock()
     request.resources.job_queue.request_run("eraser", clock_now, clock_now)
-    return _respond(erasure, status)
+    return _respond_with_erasure(erasure, status)
 
 
-def _respond(erasure: Erasure, status: int = 200, *, is_replay: bool = False) -> Response:
+def _respond_with_erasure(
+    erasure: Erasure, status: int = 200, *, is_replay: bool = False
+) -> Response:
     out = ErasureOut(
         erasure_id=erasure.erasure_id,
         kind=erasure.kind,
         target=erasure.target,
-        state=_state_of(erasure.completed_at),
+        state=_name_erasure_state(erasure.completed_at),
         asked_at=erasure.asked_at,
         asked_by=erasure.asked_by,
         unreadable_at=erasure.hidden_at,
@@ -247,7 +253,7 @@ def _respond(erasure: Erasure, status: int = 200, *, is_replay: bool = False) ->
         counts=erasure.counts,
         receipt=erasure.receipt,
         signature=erasure.signature,
-        public_key=receipts.public_key(get_settings().sealing_secret),
+        public_key=receipts.derive_public_key(get_settings().sealing_secret),
     )
     return replayable_response(out, status, is_replay=is_replay)
 

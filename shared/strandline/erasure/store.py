@@ -59,7 +59,7 @@ class _UploadCount:
     uploads: int
 
 
-def forget_uploads(access: TenantDb, erasure_id: UUID, writer: str | None) -> int:
+def delete_uploads_of_writer(access: TenantDb, erasure_id: UUID, writer: str | None) -> int:
     """Delete the uploads of a writer, or of all writers (None); for a bound user, only that user's
     own. The job removes their objects. Returns the number of uploads. In a transaction."""
     (row,) = access.fetch(
@@ -79,7 +79,9 @@ class DroppedChainDecisions:
     """The chains that were promoted with one of the erased events."""
 
 
-def drop_unfolded_decisions(access: TenantDb, event_ids: Sequence[UUID]) -> DroppedChainDecisions:
+def delete_decisions_of_unfolded_chains(
+    access: TenantDb, event_ids: Sequence[UUID]
+) -> DroppedChainDecisions:
     """Delete the decisions about chains that wait to be folded again and may rest on these events.
     In a transaction, with the scopes locked, before the events are erased."""
     (row,) = access.fetch(
@@ -135,7 +137,7 @@ class RequestKey:
     """HMAC of everything that a request with a key contains."""
 
 
-def add_erasure(
+def insert_erasure(
     access: TenantDb,
     erasure_id: UUID,
     kind: Kind,
@@ -165,7 +167,7 @@ def add_erasure(
     )
 
 
-def lock_request(access: TenantDb, key: RequestKey) -> None:
+def lock_request_key(access: TenantDb, key: RequestKey) -> None:
     """Serialise requests with this key until the end of the transaction."""
     access.execute(
         "select pg_advisory_xact_lock(hashtextextended("
@@ -174,7 +176,7 @@ def lock_request(access: TenantDb, key: RequestKey) -> None:
     )
 
 
-def add_counts(access: TenantDb, counts: Mapping[UUID, Mapping[str, int]]) -> None:
+def add_erasure_counts(access: TenantDb, counts: Mapping[UUID, Mapping[str, int]]) -> None:
     """Add to the counts of these erasures. In a transaction."""
     access.execute(
         """
@@ -192,7 +194,7 @@ def add_counts(access: TenantDb, counts: Mapping[UUID, Mapping[str, int]]) -> No
     )
 
 
-def mark_cleared(access: TenantDb, erasure_id: UUID) -> None:
+def mark_erasure_cleared(access: TenantDb, erasure_id: UUID) -> None:
     """Record that all events of an erasure are tombstones. In a transaction, at its end."""
     access.execute(
         "update erasures set cleared_at = clock_timestamp(), cleared_xid = pg_current_xact_id()"
@@ -201,7 +203,7 @@ def mark_cleared(access: TenantDb, erasure_id: UUID) -> None:
     )
 
 
-def mark_hidden(access: TenantDb, erasure_id: UUID) -> None:
+def mark_erasure_hidden(access: TenantDb, erasure_id: UUID) -> None:
     """Record that nothing of an erasure can be read from now on. Must be the last statement of the
     erasure's transaction, because others read its events while the transaction waits for locks."""
     access.execute(
@@ -222,7 +224,7 @@ def get_erasure(access: TenantDb, erasure_id: UUID) -> Erasure | None:
     return rows[0] if rows else None
 
 
-def find_erasure_of(access: TenantDb, event_id: UUID) -> Erasure | None:
+def find_erasure_of_event(access: TenantDb, event_id: UUID) -> Erasure | None:
     """The visible erasure of an event, or None."""
     rows = access.fetch(
         Erasure,
@@ -249,7 +251,7 @@ class RepeatedErasure:
     """Whether the earlier request had the same content."""
 
 
-def find_repeated(
+def find_erasure_by_request_key(
     access: TenantDb, key: RequestKey, scope_id: UUID | None = None
 ) -> RepeatedErasure | None:
     """The newest visible erasure of a request with this key. With `scope_id`, only of that
@@ -275,7 +277,7 @@ class _ErasureId:
     erasure_id: UUID
 
 
-def list_erasures_of(access: TenantDb, event_ids: Sequence[UUID]) -> list[UUID]:
+def list_erasures_of_events(access: TenantDb, event_ids: Sequence[UUID]) -> list[UUID]:
     """The visible erasures of those of these events that are tombstones."""
     rows = access.fetch(
         _ErasureId,
@@ -303,7 +305,7 @@ class ErasedEvent:
     erased_at: datetime
 
 
-def list_events(access: TenantDb, erasure_id: UUID) -> Sequence[ErasedEvent]:
+def list_erased_events(access: TenantDb, erasure_id: UUID) -> Sequence[ErasedEvent]:
     """The events of an erasure, ordered by scope and number."""
     return access.fetch(
         ErasedEvent,
@@ -314,7 +316,9 @@ def list_events(access: TenantDb, erasure_id: UUID) -> Sequence[ErasedEvent]:
     )
 
 
-def read_feed(access: TenantDb, scope_id: UUID, after: int, limit: int) -> Sequence[ErasedEvent]:
+def list_erased_events_after(
+    access: TenantDb, scope_id: UUID, after: int, limit: int
+) -> Sequence[ErasedEvent]:
     """The erased events of a scope after the first `after`, in order."""
     return access.fetch(
         ErasedEvent,

@@ -14,7 +14,7 @@ class _ScopeId:
     scope_id: UUID
 
 
-def lock_scopes(access: TenantDb, event_ids: Sequence[UUID]) -> list[UUID]:
+def lock_scopes_of_events(access: TenantDb, event_ids: Sequence[UUID]) -> list[UUID]:
     """Lock the scopes of these events, in the order in which appends lock them. Returns their ids.
     In a transaction."""
     rows = access.fetch(
@@ -36,7 +36,7 @@ class _ChainId:
     chain_id: UUID
 
 
-def list_leaf_chains(access: TenantDb, event_ids: Sequence[UUID]) -> list[UUID]:
+def list_chains_of_topic_leaves(access: TenantDb, event_ids: Sequence[UUID]) -> list[UUID]:
     """The chains whose leaves in topic trees hold these events, including chains that wait to be
     folded again."""
     rows = access.fetch(
@@ -48,7 +48,7 @@ def list_leaf_chains(access: TenantDb, event_ids: Sequence[UUID]) -> list[UUID]:
     return [row.chain_id for row in rows]
 
 
-def lock_chains(
+def lock_chains_of_events(
     access: TenantDb, event_ids: Sequence[UUID], more_ids: Sequence[UUID]
 ) -> list[UUID]:
     """Lock the chains of these events, and the chains of `more_ids` that exist. Returns their ids.
@@ -69,7 +69,9 @@ def lock_chains(
     return [row.chain_id for row in rows]
 
 
-def remove_from_chains_and_trees(access: TenantDb, event_ids: Sequence[UUID]) -> dict[str, int]:
+def unlink_events_from_chains_and_trees(
+    access: TenantDb, event_ids: Sequence[UUID]
+) -> dict[str, int]:
     """Remove these events from chains and trees. Returns the number of rows in each table. In a
     transaction."""
     params: dict[str, object] = {"event_ids": list(event_ids)}
@@ -95,7 +97,7 @@ _EMPTY = """
 """Chains without events."""
 
 
-def queue_chains(access: TenantDb, chain_ids: Sequence[UUID], erasure_id: UUID) -> int:
+def queue_chains_for_rebuild(access: TenantDb, chain_ids: Sequence[UUID], erasure_id: UUID) -> int:
     """Queue those of these chains that still have events to be rebuilt. Returns how many. In a
     transaction, before `delete_or_hide_chains`."""
     return access.execute(
@@ -205,7 +207,7 @@ class _Target:
     target_id: UUID
 
 
-def delete_observations(
+def delete_graph_observations(
     access: TenantDb, event_ids: Sequence[UUID], chain_ids: Sequence[UUID]
 ) -> list[UUID]:
     """Delete the observations of these events and chains. Returns the ids of the nodes and edges
@@ -235,7 +237,7 @@ class _Field:
     field: str
 
 
-def delete_revisions(access: TenantDb, event_ids: Sequence[UUID]) -> tuple[int, list[UUID]]:
+def delete_field_revisions(access: TenantDb, event_ids: Sequence[UUID]) -> tuple[int, list[UUID]]:
     """Delete the revisions of fields that these events stated. The previous revision becomes the
     newest and its observation of the topic is restored. Returns the number of revisions, and the
     topics that must be computed again. In a transaction."""

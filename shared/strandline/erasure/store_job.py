@@ -17,7 +17,7 @@ def list_due_tenants(connection: Connection, now: datetime) -> list[str]:
     return fetch_tenant_ids(connection, "select * from tenants_to_erase(%s)", (now,))
 
 
-def list_open(access: TenantDb) -> Sequence[Erasure]:
+def list_incomplete_erasures(access: TenantDb) -> Sequence[Erasure]:
     """The erasures of the tenant that are not complete, oldest first."""
     return access.fetch(
         Erasure,
@@ -39,7 +39,9 @@ class ChainToRebuild:
     """The erasures that wait for it."""
 
 
-def list_chains(access: TenantDb, limit: int, max_attempts: int) -> Sequence[ChainToRebuild]:
+def list_chains_to_rebuild(
+    access: TenantDb, limit: int, max_attempts: int
+) -> Sequence[ChainToRebuild]:
     """Up to `limit` chains that wait to be rebuilt. Chains that failed often come last. Chains that
     failed `max_attempts` times are left out."""
     return access.fetch(
@@ -52,7 +54,7 @@ def list_chains(access: TenantDb, limit: int, max_attempts: int) -> Sequence[Cha
     )
 
 
-def mark_chain_formed(access: TenantDb, chain: ChainToRebuild) -> None:
+def mark_chain_rebuilt(access: TenantDb, chain: ChainToRebuild) -> None:
     """Record that a chain is rebuilt, or gone. An erasure that was added in the meantime still
     waits for it. In a transaction."""
     access.execute(
@@ -62,7 +64,7 @@ def mark_chain_formed(access: TenantDb, chain: ChainToRebuild) -> None:
     )
 
 
-def queue_retry(access: TenantDb, job_id: UUID) -> None:
+def queue_failed_job_for_retry(access: TenantDb, job_id: UUID) -> None:
     """Queue a recorded failure for a retry, as an admin does. In a transaction."""
     access.execute(
         "update jobs set state = 'queued', finished_at = null, leased_until = now()"
@@ -71,7 +73,7 @@ def queue_retry(access: TenantDb, job_id: UUID) -> None:
     )
 
 
-def count_attempt(access: TenantDb, chain_id: UUID) -> None:
+def count_failed_rebuild(access: TenantDb, chain_id: UUID) -> None:
     """Record that rebuilding a chain failed. In a transaction."""
     access.execute(
         "update erased_chains set attempts = attempts + 1 where chain_id = %(chain_id)s",
@@ -80,7 +82,7 @@ def count_attempt(access: TenantDb, chain_id: UUID) -> None:
 
 
 @dataclass(frozen=True)
-class ErasedPayload:
+class ObjectToRemove:
     """An object that only erased events cited."""
 
     object: str
@@ -89,10 +91,10 @@ class ErasedPayload:
     marked_at: datetime | None
 
 
-def list_payloads(access: TenantDb, after: str, limit: int) -> Sequence[ErasedPayload]:
+def list_objects_to_remove(access: TenantDb, after: str, limit: int) -> Sequence[ObjectToRemove]:
     """The objects to be removed, by name."""
     return access.fetch(
-        ErasedPayload,
+        ObjectToRemove,
         "select object, array_agg(erasure_id) as erasure_ids, max(marked_at) as marked_at"
         " from erased_payloads where tenant_id = current_tenant() and object > %(after)s"
         " group by object order by object limit %(limit)s",
@@ -105,7 +107,7 @@ class _Cid:
     cid: str
 
 
-def list_cited(access: TenantDb, cids: Sequence[str]) -> set[str]:
+def list_payloads_in_use(access: TenantDb, cids: Sequence[str]) -> set[str]:
     """Those of these payloads that an event cites, or that a writer has stored."""
     rows = access.fetch(
         _Cid,
@@ -121,7 +123,7 @@ def list_cited(access: TenantDb, cids: Sequence[str]) -> set[str]:
     return {row.cid for row in rows}
 
 
-def collect_begun_removals(access: TenantDb, cids: Sequence[str]) -> list[str]:
+def list_unfinished_removals(access: TenantDb, cids: Sequence[str]) -> list[str]:
     """Those of these payloads whose removal was begun and has not ended, while no append may rely
     on their bytes. Removals that have expired are deleted, and begin again. In a transaction."""
     access.execute("delete from blob_removals where removing_until < clock_timestamp()", {})
@@ -143,7 +145,7 @@ def record_removal_start(access: TenantDb, objects: Sequence[str], now: datetime
     )
 
 
-def mark_payloads_removed(access: TenantDb, payloads: Sequence[ErasedPayload]) -> None:
+def mark_objects_removed(access: TenantDb, payloads: Sequence[ObjectToRemove]) -> None:
     """Record that these objects are removed, or cited by other events. An erasure that was added in
     the meantime still waits for them. In a transaction."""
     pairs = [(payload.object, one) for payload in payloads for one in payload.erasure_ids]
@@ -157,7 +159,7 @@ def mark_payloads_removed(access: TenantDb, payloads: Sequence[ErasedPayload]) -
 
 
 @dataclass(frozen=True)
-class Remaining:
+class RemainingWork:
     """What an erasure still waits for."""
 
     chains: int
@@ -170,10 +172,10 @@ class Remaining:
     """When the last of its uploads was marked."""
 
 
-def count_remaining(access: TenantDb, erasure_id: UUID, max_attempts: int) -> Remaining:
+def count_remaining_work(access: TenantDb, erasure_id: UUID, max_attempts: int) -> RemainingWork:
     """What an erasure still waits for."""
     (row,) = access.fetch(
-        Remaining,
+        RemainingWork,
         """
         select (select count(*) from erased_chains c where c.tenant_id = current_tenant()
                 and c.erasure_id = %(erasure_id)s and c.attempts < %(max_attempts)s) as chains,
@@ -190,7 +192,7 @@ def count_remaining(access: TenantDb, erasure_id: UUID, max_attempts: int) -> Re
     return row
 
 
-def postpone(access: TenantDb, erasure_id: UUID, due_at: datetime) -> None:
+def postpone_erasure(access: TenantDb, erasure_id: UUID, due_at: datetime) -> None:
     """Record when the job continues an erasure. In a transaction."""
     access.execute(
         "update erasures set due_at = %(due_at)s"
@@ -199,7 +201,7 @@ def postpone(access: TenantDb, erasure_id: UUID, due_at: datetime) -> None:
     )
 
 
-def complete(
+def complete_erasure(
     access: TenantDb,
     erasure_id: UUID,
     receipt: Mapping[str, object],

@@ -29,7 +29,7 @@ class ListedErasure:
     """The database snapshot of the first page."""
 
 
-def list_newest(
+def list_newest_erasures(
     access: TenantDb,
     state: Literal["hidden", "complete"] | None,
     after: Position | None,

@@ -14,7 +14,7 @@ type Kind = Literal["event", "events", "session", "participant", "scope", "tenan
 
 
 @dataclass(frozen=True)
-class Selection:
+class EventSelection:
     """Which events to erase. A field that is None does not narrow the selection."""
 
     kind: Kind
@@ -46,7 +46,7 @@ class SelectedEvent:
     is_erased: bool
 
 
-def get_events(access: TenantDb, event_ids: Sequence[UUID]) -> Sequence[SelectedEvent]:
+def list_named_events(access: TenantDb, event_ids: Sequence[UUID]) -> Sequence[SelectedEvent]:
     """Those of these events that the caller can see, including erased ones."""
     return access.fetch(
         SelectedEvent,
@@ -79,23 +79,23 @@ _MATCHES = """
 """The events of a selection that the caller can see, without erased ones."""
 
 
-def list_event_ids(access: TenantDb, selection: Selection, limit: int) -> list[UUID]:
+def list_event_ids(access: TenantDb, selection: EventSelection, limit: int) -> list[UUID]:
     """Up to `limit` events of a selection, in any order."""
     rows = access.fetch(
         _EventId,
         f"select e.event_id from events e where {_MATCHES} limit %(limit)s",  # noqa: S608 - a constant
-        {**_parameters(selection, _list_scopes(access, selection)), "limit": limit},
+        {**_make_match_params(selection, _list_possible_scopes(access, selection)), "limit": limit},
     )
     return [row.event_id for row in rows]
 
 
-def list_event_ids_in_order(access: TenantDb, selection: Selection, limit: int) -> list[UUID]:
+def list_event_ids_in_order(access: TenantDb, selection: EventSelection, limit: int) -> list[UUID]:
     """The first `limit` events of a selection, by scope and seq."""
     rows = access.fetch(
         _EventId,
         f"select e.event_id from events e where {_MATCHES}"  # noqa: S608 - a constant
         " order by e.scope_id, e.seq limit %(limit)s",
-        {**_parameters(selection, _list_scopes(access, selection)), "limit": limit},
+        {**_make_match_params(selection, _list_possible_scopes(access, selection)), "limit": limit},
     )
     return [row.event_id for row in rows]
 
@@ -105,7 +105,7 @@ class _ScopeId:
     scope_id: UUID
 
 
-def _list_scopes(access: TenantDb, selection: Selection) -> list[UUID] | None:
+def _list_possible_scopes(access: TenantDb, selection: EventSelection) -> list[UUID] | None:
     """The scopes that a selection can match, found by index; None: any scope. Speakers and writers
     are members of their scopes."""
     if selection.scope_id is not None:
@@ -122,12 +122,12 @@ def _list_scopes(access: TenantDb, selection: Selection) -> list[UUID] | None:
         where m.tenant_id = current_tenant() and %(session_id)s::text is null
             and m.participant = %(participant)s
         """,
-        _parameters(selection),
+        _make_match_params(selection),
     )
     return [row.scope_id for row in rows]
 
 
-def preview(access: TenantDb, selection: Selection) -> ErasurePreview:
+def preview_erasure(access: TenantDb, selection: EventSelection) -> ErasurePreview:
     """Count the events of a selection, and what rests on them."""
     (row,) = access.fetch(
         ErasurePreview,
@@ -139,12 +139,14 @@ def preview(access: TenantDb, selection: Selection) -> ErasurePreview:
         from selected s left join chain_events c
             on c.tenant_id = current_tenant() and c.event_id = s.event_id
         """,  # noqa: S608 - a constant
-        _parameters(selection, _list_scopes(access, selection)),
+        _make_match_params(selection, _list_possible_scopes(access, selection)),
     )
     return row
 
 
-def _parameters(selection: Selection, scope_ids: Sequence[UUID] | None = None) -> dict[str, object]:
+def _make_match_params(
+    selection: EventSelection, scope_ids: Sequence[UUID] | None = None
+) -> dict[str, object]:
     return {
         "event_ids": None if selection.event_ids is None else list(selection.event_ids),
         "scope_id": selection.scope_id,
@@ -159,7 +161,7 @@ def _parameters(selection: Selection, scope_ids: Sequence[UUID] | None = None) -
 # marks --------------------------------------------------------------------------------------------
 
 
-def add_marks(access: TenantDb, erasure_id: UUID, selection: Selection) -> int:
+def insert_marks(access: TenantDb, erasure_id: UUID, selection: EventSelection) -> int:
     """Hide the events of a selection, and everything that rests on them, from all readers until
     they are tombstones. Returns the number of marks: one, or one for each scope that has a session
     of this name. In a transaction."""
@@ -183,12 +185,12 @@ def add_marks(access: TenantDb, erasure_id: UUID, selection: Selection) -> int:
             where s.tenant_id = current_tenant() and s.session_id = %(session_id)s
                 and %(scope_id)s::uuid is null) t (scope_id)
         """,
-        {**_parameters(selection), "erasure_id": erasure_id, "members": sorted(members)},
+        {**_make_match_params(selection), "erasure_id": erasure_id, "members": sorted(members)},
     )
 
 
 @dataclass(frozen=True)
-class HiddenSelection:
+class ErasureMark:
     """Part of an erasure's selection: events that are being erased."""
 
     n: int
@@ -199,10 +201,10 @@ class HiddenSelection:
     snapshot: str
 
 
-def list_marks(access: TenantDb, erasure_id: UUID) -> Sequence[HiddenSelection]:
+def list_erasure_marks(access: TenantDb, erasure_id: UUID) -> Sequence[ErasureMark]:
     """The marks of an erasure that are not cleared."""
     return access.fetch(
-        HiddenSelection,
+        ErasureMark,
         "select n, scope_id, session_id, said_by, recorded_until, snapshot::text"
         " from erasure_marks"
         " where tenant_id = current_tenant() and erasure_id = %(erasure_id)s order by n",
@@ -210,7 +212,7 @@ def list_marks(access: TenantDb, erasure_id: UUID) -> Sequence[HiddenSelection]:
     )
 
 
-def delete_mark(access: TenantDb, erasure_id: UUID, n: int) -> None:
+def delete_finished_mark(access: TenantDb, erasure_id: UUID, n: int) -> None:
     """Record that all events of a mark are tombstones, and that scopes which waited for it are due.
     In a transaction."""
     access.execute(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from strandline.db.database import TenantDb
-from strandline.erasure.store_selections import Selection
+from strandline.erasure.store_selections import EventSelection
 
 _SESSIONS = """
     s.tenant_id = current_tenant()
@@ -32,7 +32,7 @@ class _ScopeId:
 
 
 def lock_session_scopes(
-    access: TenantDb, selection: Selection, event_ids: Sequence[UUID]
+    access: TenantDb, selection: EventSelection, event_ids: Sequence[UUID]
 ) -> list[UUID]:
     """Lock the scopes of a selection's sessions and of these events, in the order in which appends
     lock them, so that no append is in progress. Returns their ids. In a transaction, before other
@@ -48,16 +48,16 @@ def lock_session_scopes(
             where e.tenant_id = current_tenant() and e.event_id = any (%(event_ids)s::uuid[]))
         order by c.scope_id for no key update
         """,  # noqa: S608 - a constant
-        {**_session_parameters(selection), "event_ids": list(event_ids)},
+        {**_make_session_params(selection), "event_ids": list(event_ids)},
     )
     return [row.scope_id for row in rows]
 
 
-def delete_sessions(access: TenantDb, selection: Selection, scope_ids: Sequence[UUID]) -> int:
+def delete_sessions(access: TenantDb, selection: EventSelection, scope_ids: Sequence[UUID]) -> int:
     """Delete the sessions of a selection in these scopes. A later event with a session's name
     starts a new session. A session that got new events in the meantime stays, without its metadata.
     Returns how many were deleted. In a transaction, with these scopes locked."""
-    params = {**_session_parameters(selection), "scope_ids": list(scope_ids)}
+    params = {**_make_session_params(selection), "scope_ids": list(scope_ids)}
     deleted = access.execute(
         f"delete from sessions s where {_SESSIONS} and s.scope_id = any (%(scope_ids)s::uuid[])"  # noqa: S608 - a constant
         f" and not {_HAS_EVENTS}",
@@ -71,5 +71,5 @@ def delete_sessions(access: TenantDb, selection: Selection, scope_ids: Sequence[
     return deleted
 
 
-def _session_parameters(selection: Selection) -> dict[str, object]:
+def _make_session_params(selection: EventSelection) -> dict[str, object]:
     return {"scope_id": selection.scope_id, "session_id": selection.session_id}

@@ -39,7 +39,7 @@ class UnvacuumedErasure:
         return _xid_difference(self.cleared_xid, cutoff) < 0
 
 
-def list_pending(access: TenantDb, max_vacuums: int) -> Sequence[UnvacuumedErasure]:
+def list_unvacuumed_erasures(access: TenantDb, max_vacuums: int) -> Sequence[UnvacuumedErasure]:
     """The tenant's erasures whose rows wait for a vacuum and that have had fewer than
     `max_vacuums`."""
     return access.fetch(
@@ -57,7 +57,7 @@ def list_pending(access: TenantDb, max_vacuums: int) -> Sequence[UnvacuumedErasu
 
 @dataclass(frozen=True)
 class LatestVacuumRun:
-    """The latest `vacuum`, for any tenant's erasure."""
+    """The latest `vacuum_tables_with_memory`, for any tenant's erasure."""
 
     ended_at: datetime | None
     """None: no vacuum has ended yet."""
@@ -65,7 +65,7 @@ class LatestVacuumRun:
     """Whether another vacuum is running."""
 
 
-def read_vacuum_state(access: TenantDb) -> LatestVacuumRun:
+def read_latest_vacuum_run(access: TenantDb) -> LatestVacuumRun:
     """The latest vacuum, for all tenants."""
     (row,) = access.fetch(
         LatestVacuumRun,
@@ -94,7 +94,9 @@ class VacuumResult:
     """Why `cutoff` is not known."""
 
 
-def vacuum(connection: Connection, is_out_of_time: Callable[[], bool]) -> VacuumResult:
+def vacuum_tables_with_memory(
+    connection: Connection, is_out_of_time: Callable[[], bool]
+) -> VacuumResult:
     """Vacuum and analyze all tables that erasures clear, and their indexes, one by one without a
     time limit for each. Starts no further table once `is_out_of_time`. Raises Unavailable, and
     database errors."""
@@ -104,7 +106,7 @@ def vacuum(connection: Connection, is_out_of_time: Callable[[], bool]) -> Vacuum
         if notice.severity_nonlocalized == "INFO":
             messages.append(notice.message_primary or "")
 
-    with translate_errors(connection), _without_timeout(connection):
+    with translate_errors(connection), _without_statement_timeout(connection):
         connection.add_notice_handler(keep)
         try:
             for table in TABLES:
@@ -114,7 +116,7 @@ def vacuum(connection: Connection, is_out_of_time: Callable[[], bool]) -> Vacuum
         finally:
             connection.remove_notice_handler(keep)
         connection.execute(_CLEAR_STATISTICS, {"tables": list(TABLES)})
-    return parse_cutoff(messages)
+    return parse_vacuum_cutoff(messages)
 
 
 _VACUUM = sql.SQL("vacuum (verbose, analyze, index_cleanup on, truncate off) {}")
@@ -125,7 +127,7 @@ are held, including those of replicas, slots and prepared transactions. The mess
 language of `lc_messages`, which only a superuser can change."""
 
 
-def parse_cutoff(messages: Sequence[str]) -> VacuumResult:
+def parse_vacuum_cutoff(messages: Sequence[str]) -> VacuumResult:
     """The smallest cutoff that VACUUM reported. None unless it reported one for every table,
     because VACUUM skips tables that it may not process."""
     cutoffs: list[int] = []
@@ -161,7 +163,7 @@ unchanged."""
 
 
 @contextmanager
-def _without_timeout(connection: Connection) -> Generator[None]:
+def _without_statement_timeout(connection: Connection) -> Generator[None]:
     """Remove the statement timeout while the block runs."""
     connection.execute("set statement_timeout = 0")
     try:

@@ -60,16 +60,16 @@ class QuestionToModel:
     """The event that holds the text."""
 
 
-class Recollection(NamedTuple):
+class RecalledContext(NamedTuple):
     """The block that the model is shown, and the use to record once it has answered."""
 
     context: ContextTextOut
     use: UsedSources
 
 
-def recall_for(
+def recall_for_question(
     access: TenantDb, embedder: Embedder, question: QuestionToModel, now: datetime
-) -> Recollection:
+) -> RecalledContext:
     """Recall what is in view about a question, without the question itself. Raises Invalid as for a
     context."""
     settings = get_settings()
@@ -101,16 +101,16 @@ def recall_for(
             else None,
         ),
     )
-    return Recollection(context, use)
+    return RecalledContext(context, use)
 
 
-def list_source_events(access: TenantDb, recollection: Recollection) -> list[UUID]:
+def list_source_events(access: TenantDb, recollection: RecalledContext) -> list[UUID]:
     """The events that an answer from this block rests on, whether or not the model cites them: all
     events that it is shown, and all events of the chains that it is shown."""
     citation_ids = [citation.event_id for citation in recollection.context.citations]
     source_ids = recollection.use.source_ids
     chain_event_ids = (
-        store_deferred_answers.list_chain_events(access, source_ids) if source_ids else ()
+        store_deferred_answers.list_events_of_same_chains(access, source_ids) if source_ids else ()
     )
     return list(dict.fromkeys([*citation_ids, *source_ids, *chain_event_ids]))
 
@@ -169,7 +169,9 @@ def ask_model(
     )
 
 
-def make_failure(failure: Fallback, key: str | None, input_id: UUID | None) -> ModelUnavailable:
+def make_model_unavailable_error(
+    failure: Fallback, key: str | None, input_id: UUID | None
+) -> ModelUnavailable:
     """Build the error that says why the model gave no answer, and what is stored."""
     note = (
         ""

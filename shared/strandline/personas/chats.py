@@ -36,12 +36,12 @@ from strandline.log.schemas_append import MAX_EDGES, Receipt
 from strandline.personas import store_deferred_answers
 from strandline.personas.answer_generation import (
     QuestionToModel,
-    Recollection,
+    RecalledContext,
     ask_model,
     list_source_events,
 )
-from strandline.personas.question_answering import make_turn, to_turn
-from strandline.personas.schemas import ChatRequest, TurnOut
+from strandline.personas.question_answering import make_answer_out, make_answer_out_from_result
+from strandline.personas.schemas import ChatRequest, ModelAnswerOut
 from strandline.personas.store_deferred_answers import StoredEvent
 from strandline.recall.schemas import RecallWeights
 from strandline.resources import Resources
@@ -95,7 +95,7 @@ class ChatParameters:
         return cls(**{**fields, **values})
 
 
-def make_chat(
+def make_chat_parameters(
     principal: Principal, request: ChatRequest, key: str, sona: tuple[UUID, str] | None
 ) -> ChatParameters:
     """The chat of a request. Raises Invalid if it is not clear which agent replies, and Forbidden
@@ -132,7 +132,7 @@ def find_speaker(principal: Principal, request: ChatRequest, chat: ChatParameter
     return request.speaker or principal.user or (users[0] if len(users) == 1 else None)
 
 
-def connect_as_readers(
+def connect_as_reply_readers(
     resources: Resources, tenant: str, writer: str, chat: ChatParameters, deadline: float
 ) -> TenantDb:
     """The database on behalf of all who will read the reply. `writer` is the caller who asks for it
@@ -153,19 +153,21 @@ def store_message(
         "speaker": request.speaker,
         "session_id": chat.session_id,
         "occurred_at": request.occurred_at,
-        "metadata": {**request.metadata, **_sona_metadata(chat)},
+        "metadata": {**request.metadata, **_make_sona_metadata(chat)},
     }
-    return _append(writer, body, f"{chat.key}#input")
+    return _append_event(writer, body, f"{chat.key}#input")
 
 
-def find_reply(owner: TenantDb, chat: ChatParameters, input_id: UUID) -> TurnOut | None:
+def find_stored_reply(
+    owner: TenantDb, chat: ChatParameters, input_id: UUID
+) -> ModelAnswerOut | None:
     """The reply if it is stored already, else None. `owner` is the database on behalf of the caller
     who asked for it."""
     event = store_deferred_answers.find_event_by_key(owner, HTTP_CHANNEL, f"{chat.key}#answer")
-    return None if event is None else _from_stored(event, chat, input_id)
+    return None if event is None else _read_stored_reply(event, chat, input_id)
 
 
-def find_session(access: TenantDb, chat: ChatParameters, scope_id: UUID) -> Session | None:
+def find_chat_session(access: TenantDb, chat: ChatParameters, scope_id: UUID) -> Session | None:
     """The session of a chat; None if it has none, or it does not exist yet."""
     if chat.session_id is None:
         return None
@@ -175,7 +177,7 @@ def find_session(access: TenantDb, chat: ChatParameters, scope_id: UUID) -> Sess
         return None
 
 
-def make_question(
+def make_chat_question(
     chat: ChatParameters, text: str, said_at: datetime, speaker: str | None, session: Session | None
 ) -> QuestionToModel:
     """The question for the model."""
@@ -194,15 +196,15 @@ def make_question(
     )
 
 
-def reply(
+def generate_and_store_reply(
     writer: Writer,
     llm: LlmTasks,
     access: TenantDb,
     chat: ChatParameters,
     task: TaskContext,
     question: QuestionToModel,
-    recollection: Recollection,
-) -> TurnOut:
+    recollection: RecalledContext,
+) -> ModelAnswerOut:
     """Have the model reply, and store its reply. The memories of the answer count as used. Raises
     Fallback if the model gives no answer; the errors of an append; and Unavailable if anything that
     the model saw is erased before its reply is stored."""
@@ -212,11 +214,13 @@ def reply(
         result = ask_model(llm, task, question, recollection.context)
     finally:
         llm.store_call_records(access)
-    turn = to_turn("chat", recollection, result, input_id=question.input_id, sona=chat.sona_id)
-    body = _reply_body(chat, question.input_id, turn, result)
+    turn = make_answer_out_from_result(
+        "chat", recollection, result, input_id=question.input_id, sona=chat.sona_id
+    )
+    body = _make_reply_event(chat, question.input_id, turn, result)
     try:
         key = f"{chat.key}#answer"
-        receipt, is_replay = _append(writer, body, key, source_ids)
+        receipt, is_replay = _append_event(writer, body, key, source_ids)
     except StateConflict:
         raise
     except Conflict:  # another worker, or a repeated request, was first
@@ -228,7 +232,7 @@ def reply(
             "A memory that this answer rests on was just erased. Try again."
         ) from None
     if receipt is None or is_replay:
-        earlier_turn = find_reply(writer.connect(), chat, question.input_id)
+        earlier_turn = find_stored_reply(writer.connect(), chat, question.input_id)
         if earlier_turn is None:
             raise Unavailable("The stored answer just changed. Try again.")
         return earlier_turn
@@ -236,8 +240,8 @@ def reply(
     return turn.model_copy(update={"answer_id": receipt.event_id})
 
 
-def _reply_body(
-    chat: ChatParameters, input_id: UUID, turn: TurnOut, result: ModelResult[MemoryAnswer]
+def _make_reply_event(
+    chat: ChatParameters, input_id: UUID, turn: ModelAnswerOut, result: ModelResult[MemoryAnswer]
 ) -> dict[str, object]:
     """The event of a reply. It cites the message, and the memories that the model says it rests
     on."""
@@ -251,15 +255,15 @@ def _reply_body(
         "model": result.model[:200],
         "session_id": chat.session_id,
         "edges": [{"event_id": str(event_id)} for event_id in [*event_ids][:MAX_EDGES]],
-        "metadata": {_NOTE: note, **_sona_metadata(chat)},
+        "metadata": {_NOTE: note, **_make_sona_metadata(chat)},
     }
 
 
-def _sona_metadata(chat: ChatParameters) -> dict[str, object]:
+def _make_sona_metadata(chat: ChatParameters) -> dict[str, object]:
     return {} if chat.sona_id is None else {"sona": str(chat.sona_id)}
 
 
-def _from_stored(event: StoredEvent, chat: ChatParameters, input_id: UUID) -> TurnOut:
+def _read_stored_reply(event: StoredEvent, chat: ChatParameters, input_id: UUID) -> ModelAnswerOut:
     """The stored reply as it was first returned. Raises Conflict if the key belongs to another
     event that its writer appended."""
     note = event.metadata.get(_NOTE)
@@ -267,7 +271,7 @@ def _from_stored(event: StoredEvent, chat: ChatParameters, input_id: UUID) -> Tu
         note_fields = cast("dict[str, Any]", note)
         turn_fields = {name: note_fields.get(name) for name in _NOTE_FIELDS}
         with contextlib.suppress(ValidationError):
-            return make_turn(
+            return make_answer_out(
                 "chat",
                 "done",
                 text=event.content,
@@ -279,7 +283,7 @@ def _from_stored(event: StoredEvent, chat: ChatParameters, input_id: UUID) -> Tu
     raise Conflict("Another event was stored under the key of this request's reply. Use a new key.")
 
 
-def _append(
+def _append_event(
     writer: Writer,
     body: Mapping[str, object],
     key: str,

@@ -21,11 +21,11 @@ from strandline.personas.answer_generation import (
     QuestionToModel,
     list_source_events,
     make_task_context,
-    recall_for,
+    recall_for_question,
 )
 from strandline.personas.chats import ChatParameters
-from strandline.personas.question_answering import answer_query, make_turn
-from strandline.personas.schemas import TurnOut
+from strandline.personas.question_answering import answer_question_from_memory, make_answer_out
+from strandline.personas.schemas import ModelAnswerOut
 from strandline.personas.store_deferred_answers import DeferredAnswer
 from strandline.recall.schemas import RecallWeights
 from strandline.resources import Resources
@@ -40,21 +40,21 @@ _WHOLE_TENANT = ("the whole tenant",)
 caller who sees everything sees the turn."""
 
 
-def defer(
+def defer_answer(
     access: TenantDb,
     resources: Resources,
     question: QuestionToModel,
     request: Mapping[str, object],
     participants: tuple[str, ...],
-) -> TurnOut:
+) -> ModelAnswerOut:
     """Store a turn to be answered later, and notify the worker. `participants` are those on whose
     behalf it is asked; an empty tuple means the whole tenant."""
     turn_id, now = uuid7(), datetime.now(UTC)
     with access.transaction():
-        store_deferred_answers.prune_turns(
+        store_deferred_answers.prune_deferred_answers(
             access, now - store_deferred_answers.RETENTION, _MAX_PRUNED
         )
-        store_deferred_answers.insert_turn(
+        store_deferred_answers.insert_deferred_answer(
             access,
             turn_id,
             question.kind,
@@ -63,10 +63,10 @@ def defer(
             question.input_id,
         )
     resources.work_queue.send_turn(access.caller.tenant, turn_id)
-    return make_turn(question.kind, "waiting", turn_id=turn_id, input_id=question.input_id)
+    return make_answer_out(question.kind, "waiting", turn_id=turn_id, input_id=question.input_id)
 
 
-def question_to_json(question: QuestionToModel, participants: tuple[str, ...]) -> dict[str, Any]:
+def encode_question(question: QuestionToModel, participants: tuple[str, ...]) -> dict[str, Any]:
     """The stored form of a query that waits for its answer."""
     return {
         "participants": list(participants),
@@ -80,84 +80,90 @@ def question_to_json(question: QuestionToModel, participants: tuple[str, ...]) -
     }
 
 
-def read_turn(access: TenantDb, resources: Resources, turn_id: UUID, deadline: float) -> TurnOut:
+def read_deferred_answer(
+    access: TenantDb, resources: Resources, turn_id: UUID, deadline: float
+) -> ModelAnswerOut:
     """The progress of a turn. If no worker has it, notifies the worker again, because the first
     message may be lost. Raises NotFound."""
-    turn = store_deferred_answers.get_turn(access, turn_id)
+    turn = store_deferred_answers.get_deferred_answer(access, turn_id)
     if turn is None:
         raise NotFound
     if turn.state == "waiting" and not turn.is_leased:
         resources.work_queue.send_turn(access.caller.tenant, turn_id)
     if turn.state == "done" and turn.kind == "query":
-        return TurnOut.model_validate({**(turn.answer or {}), "turn_id": turn_id})
+        return ModelAnswerOut.model_validate({**(turn.answer or {}), "turn_id": turn_id})
     if turn.state == "done" and turn.input_id is not None:
-        caller = make_caller(_principal_of(access.caller.tenant, turn))
+        caller = make_caller(_make_principal_of_asker(access.caller.tenant, turn))
         chat = ChatParameters.from_json(turn.request)
         owner = resources.database.connect_as(caller, deadline)
-        reply = chats.find_reply(owner, chat, turn.input_id)
+        reply = chats.find_stored_reply(owner, chat, turn.input_id)
         if reply is None:  # erased in the meantime
             raise NotFound
         return reply.model_copy(update={"turn_id": turn_id})
-    return to_unanswered_turn(turn)
+    return make_unanswered_out(turn)
 
 
-def to_unanswered_turn(turn: DeferredAnswer) -> TurnOut:
+def make_unanswered_out(turn: DeferredAnswer) -> ModelAnswerOut:
     """A turn without an answer."""
-    return make_turn(
+    return make_answer_out(
         turn.kind, turn.state, turn_id=turn.turn_id, reason=turn.reason, input_id=turn.input_id
     )
 
 
-def answer_turn(resources: Resources, tenant: str, turn_id: UUID, deadline: float) -> None:
+def answer_deferred_question(
+    resources: Resources, tenant: str, turn_id: UUID, deadline: float
+) -> None:
     """Answer a turn that is waiting, unless another worker does. A turn whose failure is permanent,
     or that fails for the third time, is recorded as failed. Raises Unavailable if it should be
     tried again."""
     access = resources.database.connect_as(Caller.background(tenant), deadline)
-    turn = store_deferred_answers.lease_turn(access, turn_id)
+    turn = store_deferred_answers.lease_deferred_answer(access, turn_id)
     if turn is None:
         return
     if turn.attempts > _MAX_ATTEMPTS:  # each of the earlier attempts ended its worker
-        _release_or_fail(access, turn, "worker_lost", may_retry=False)
+        _release_or_fail_turn(access, turn, "worker_lost", may_retry=False)
         return
     try:
         if turn.kind == "query":
-            _answer_query(access, resources, turn, deadline)
+            _answer_query_turn(access, resources, turn, deadline)
         else:
-            _answer_chat(access, resources, turn, deadline)
+            _answer_chat_turn(access, resources, turn, deadline)
     except Fallback as failure:
-        _release_or_fail(access, turn, failure.reason, may_retry=failure.reason in _PASSING)
+        _release_or_fail_turn(access, turn, failure.reason, may_retry=failure.reason in _PASSING)
     except Unavailable as error:
-        _release_or_fail(access, turn, error.code, may_retry=True)
+        _release_or_fail_turn(access, turn, error.code, may_retry=True)
     except Exception as error:
         logger.warning("turn failed", extra={"turn": turn_id, "error": type(error).__name__})
-        _release_or_fail(access, turn, "internal_error", may_retry=True)
+        _release_or_fail_turn(access, turn, "internal_error", may_retry=True)
 
 
-def _release_or_fail(
+def _release_or_fail_turn(
     access: TenantDb, turn: DeferredAnswer, reason: str, *, may_retry: bool
 ) -> None:
     if may_retry and turn.attempts < _MAX_ATTEMPTS:
         with access.transaction():
-            store_deferred_answers.release_turn(access, turn.turn_id)
+            store_deferred_answers.release_deferred_answer(access, turn.turn_id)
         raise Unavailable("A turn waits for the language model.")
     with access.transaction():
-        store_deferred_answers.finish_turn(access, turn, reason=reason)
+        store_deferred_answers.finish_deferred_answer(access, turn, reason=reason)
 
 
-def _answer_query(
+def _answer_query_turn(
     access: TenantDb, resources: Resources, turn: DeferredAnswer, deadline: float
 ) -> None:
-    question = _read_question(turn.request)
+    question = _decode_question(turn.request)
     viewer = tuple(turn.request["participants"])
     caller = Caller(access.caller.tenant, viewer, turn.asked_by)
     reader, now = resources.database.connect_as(caller, deadline), datetime.now(UTC)
-    recollection = recall_for(reader, resources.embedder, question, now)
+    recollection = recall_for_question(reader, resources.embedder, question, now)
     source_ids = list_source_events(reader, recollection)  # before the model
-    task = make_task_context(caller.tenant, _rate_subject(turn), caller.viewer, deadline, job=_JOB)
-    answer = answer_query(reader, resources.llm, task, question, recollection, now)
+    task = make_task_context(
+        caller.tenant, _choose_rate_limit_subject(turn), caller.viewer, deadline, job=_JOB
+    )
+    answer = answer_question_from_memory(reader, resources.llm, task, question, recollection, now)
     answer = answer.model_copy(update={"sona": question.sona_id})
     with access.transaction():
-        store_deferred_answers.finish_turn(
+        store_deferred_answers.finish_deferred_answer(
             access,
             turn,
             answer=answer.model_dump(mode="json"),
@@ -165,8 +171,8 @@ def _answer_query(
         )
 
 
-def _read_question(request: Mapping[str, Any]) -> QuestionToModel:
-    """Read a query that `question_to_json` stored. Older code stored no weights."""
+def _decode_question(request: Mapping[str, Any]) -> QuestionToModel:
+    """Read a query that `encode_question` stored. Older code stored no weights."""
     sona_id, weights = request.get("sona_id"), request.get("weights")
     return QuestionToModel(
         "query",
@@ -180,45 +186,47 @@ def _read_question(request: Mapping[str, Any]) -> QuestionToModel:
     )
 
 
-def _answer_chat(
+def _answer_chat_turn(
     access: TenantDb, resources: Resources, turn: DeferredAnswer, deadline: float
 ) -> None:
     chat, tenant = ChatParameters.from_json(turn.request), access.caller.tenant
-    writer = Writer.from_resources(resources, _principal_of(tenant, turn), deadline)
+    writer = Writer.from_resources(resources, _make_principal_of_asker(tenant, turn), deadline)
     own = resources.database.connect_as(Caller(tenant, (), turn.asked_by), deadline)
     message = store_deferred_answers.find_event_by_key(own, HTTP_CHANNEL, f"{chat.key}#input")
     if message is None or message.content is None:  # erased: nothing is left to answer
         with access.transaction():
-            store_deferred_answers.finish_turn(access, turn, reason="input_gone")
+            store_deferred_answers.finish_deferred_answer(access, turn, reason="input_gone")
         return
-    reply = chats.find_reply(writer.connect(), chat, message.event_id)
+    reply = chats.find_stored_reply(writer.connect(), chat, message.event_id)
     if reply is None:
-        readers = chats.connect_as_readers(resources, tenant, turn.asked_by, chat, deadline)
-        session = chats.find_session(readers, chat, message.scope_id)
-        question = chats.make_question(
+        readers = chats.connect_as_reply_readers(resources, tenant, turn.asked_by, chat, deadline)
+        session = chats.find_chat_session(readers, chat, message.scope_id)
+        question = chats.make_chat_question(
             chat, message.content, message.said_at, message.speaker, session
         )
         question = replace(question, input_id=message.event_id)
-        recollection = recall_for(readers, resources.embedder, question, datetime.now(UTC))
+        recollection = recall_for_question(readers, resources.embedder, question, datetime.now(UTC))
         task = make_task_context(
             tenant,
-            _rate_subject(turn),
+            _choose_rate_limit_subject(turn),
             chat.participants,
             deadline,
             scope_id=message.scope_id,
             job=_JOB,
         )
-        reply = chats.reply(writer, resources.llm, readers, chat, task, question, recollection)
+        reply = chats.generate_and_store_reply(
+            writer, resources.llm, readers, chat, task, question, recollection
+        )
     with access.transaction():
-        store_deferred_answers.finish_turn(access, turn, answer_id=reply.answer_id)
+        store_deferred_answers.finish_deferred_answer(access, turn, answer_id=reply.answer_id)
 
 
-def _rate_subject(turn: DeferredAnswer) -> str:
+def _choose_rate_limit_subject(turn: DeferredAnswer) -> str:
     """Whose rate of model calls counts: the user's, or the turn's own."""
     return str(turn.turn_id) if turn.asked_by == NOBODY else turn.asked_by
 
 
-def _principal_of(tenant: str, turn: DeferredAnswer) -> Principal:
+def _make_principal_of_asker(tenant: str, turn: DeferredAnswer) -> Principal:
     """The principal who asked: the worker stores the reply in that name."""
     user = None if turn.asked_by == NOBODY else turn.asked_by
     return Principal(tenant, user, frozenset({"read", "write"}))

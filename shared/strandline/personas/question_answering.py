@@ -13,38 +13,38 @@ from strandline.llm.types import MemoryAnswer, ModelResult, TaskContext
 from strandline.personas.answer_generation import (
     NO_MEMORY_ANSWER,
     QuestionToModel,
-    Recollection,
+    RecalledContext,
     ask_model,
 )
-from strandline.personas.schemas import TurnCitation, TurnOut
+from strandline.personas.schemas import AnswerCitation, ModelAnswerOut
 
 
-def answer_query(
+def answer_question_from_memory(
     access: TenantDb,
     llm: LlmTasks,
     task: TaskContext,
     question: QuestionToModel,
-    recollection: Recollection,
+    recollection: RecalledContext,
     now: datetime,
-) -> TurnOut:
+) -> ModelAnswerOut:
     """The model's answer from what was recalled, or a fixed answer if nothing was. The memories of
     the answer count as used. Raises Fallback if the model gives none."""
     if not recollection.context.citations:
-        return to_turn("query", recollection, None)
+        return make_answer_out_from_result("query", recollection, None)
     try:
         result = ask_model(llm, task, question, recollection.context)
     finally:
         llm.store_call_records(access)
     record_used_sources(access, recollection.use, now)
-    return to_turn("query", recollection, result)
+    return make_answer_out_from_result("query", recollection, result)
 
 
-def to_turn(
+def make_answer_out_from_result(
     kind: str,
-    recollection: Recollection,
+    recollection: RecalledContext,
     result: ModelResult[MemoryAnswer] | None,
     **ids: UUID | None,
-) -> TurnOut:
+) -> ModelAnswerOut:
     """The answer in the form of the API. Without a result it says that nothing is remembered."""
     context = recollection.context
     answer = (
@@ -53,13 +53,13 @@ def to_turn(
         else MemoryAnswer(text=NO_MEMORY_ANSWER, remembers=False, citations=[])
     )
     event_by_number = {citation.n: citation.event_id for citation in context.citations}
-    return make_turn(
+    return make_answer_out(
         kind,
         "done",
         text=answer.text,
         remembers=answer.remembers,
         citations=[
-            TurnCitation(n=n, event_id=event_by_number[n]) for n in sorted({*answer.citations})
+            AnswerCitation(n=n, event_id=event_by_number[n]) for n in sorted({*answer.citations})
         ],
         known=context.known,
         degraded=context.degraded,
@@ -69,7 +69,7 @@ def to_turn(
     )
 
 
-def make_turn(kind: str, state: str, **values: Any) -> TurnOut:
+def make_answer_out(kind: str, state: str, **values: Any) -> ModelAnswerOut:
     """A turn with only these values."""
     fields: Mapping[str, Any] = {
         "turn_id": None,
@@ -85,4 +85,4 @@ def make_turn(kind: str, state: str, **values: Any) -> TurnOut:
         "answer_id": None,
         "sona": None,
     }
-    return TurnOut.model_validate({**fields, "kind": kind, "state": state, **values})
+    return ModelAnswerOut.model_validate({**fields, "kind": kind, "state": state, **values})

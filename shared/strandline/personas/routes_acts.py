@@ -49,7 +49,7 @@ class PushedAct(NamedTuple):
     is_replay: bool
 
 
-def push(access: TenantDb, sona_id: UUID, request: ActIn, space: str) -> PushedAct:
+def continue_thread(access: TenantDb, sona_id: UUID, request: ActIn, space: str) -> PushedAct:
     """Continue the thread of a sona after its head. This also records that the sona was active in
     the act's memory. The same act pushed again after the same predecessor is a replay. Raises
     NotFound; Invalid if the memory is not visible; StateConflict, which names the head, if that is
@@ -57,7 +57,7 @@ def push(access: TenantDb, sona_id: UUID, request: ActIn, space: str) -> PushedA
     act_id = uuid4()  # a time-based id would reveal when others, whom the reader cannot see, pushed
     try:
         with access.transaction():
-            step = store_acts.advance_head(access, sona_id, request.after, act_id)
+            step = store_acts.advance_thread_head(access, sona_id, request.after, act_id)
             if step is None:
                 raise _HeadMoved
             act = store_acts.insert_act(
@@ -65,23 +65,23 @@ def push(access: TenantDb, sona_id: UUID, request: ActIn, space: str) -> PushedA
             )
             if act is None:
                 raise Invalid("event_id: there is no memory with this id", field="event_id")
-            store_memories.add_memories(access, sona_id, [request.event_id], space)
+            store_memories.insert_sona_memories(access, sona_id, [request.event_id], space)
     except _HeadMoved:
-        return PushedAct(_find_replay(access, sona_id, request), is_replay=True)
-    return PushedAct(_to_out(act), is_replay=False)
+        return PushedAct(_find_act_of_same_push(access, sona_id, request), is_replay=True)
+    return PushedAct(_to_act_out(act), is_replay=False)
 
 
-def _find_replay(access: TenantDb, sona_id: UUID, request: ActIn) -> ActOut:
-    """The act that the same push stored before. Raises the errors of `push`."""
+def _find_act_of_same_push(access: TenantDb, sona_id: UUID, request: ActIn) -> ActOut:
+    """The act that the same push stored before. Raises the errors of `continue_thread`."""
     thread = _require_thread(access, sona_id)
     if thread.merged_into is not None:
         raise StateConflict(
             "This sona was merged into another one; continue that one's thread.",
             merged_into=str(thread.merged_into),
         )
-    continuation = store_acts.find_continuation(access, sona_id, request.after)
+    continuation = store_acts.find_act_continuing(access, sona_id, request.after)
     if continuation is not None and continuation.event_id == request.event_id:
-        return _to_out(continuation)
+        return _to_act_out(continuation)
     raise StateConflict(
         "after: another act is the head of this thread; read on from yours, and push after `head`",
         field="after",
@@ -89,20 +89,20 @@ def _find_replay(access: TenantDb, sona_id: UUID, request: ActIn) -> ActOut:
     )
 
 
-def read_next(access: TenantDb, sona_id: UUID, after: UUID | None) -> NextAct:
+def read_next_act(access: TenantDb, sona_id: UUID, after: UUID | None) -> NextAct:
     """The first visible act after this one, or the first of the thread for None. Raises NotFound
     for a sona that is not the caller's. After an act that the caller cannot see there is none."""
     thread = _require_thread(access, sona_id)
     rows = (
-        store_acts.list_after(access, sona_id, 0, 1)
+        store_acts.list_acts_after(access, sona_id, 0, 1)
         if after is None
         else store_acts.list_next_act(access, sona_id, after)
     )
-    return NextAct(act=_to_out(rows[0]) if rows else None, head=thread.head_id)
+    return NextAct(act=_to_act_out(rows[0]) if rows else None, head=thread.head_id)
 
 
 @dataclass(frozen=True)
-class Wait:
+class ActWaitLimits:
     """How long a request may wait for an act, and who decides whether it may at all."""
 
     limits: WaitLimits
@@ -112,20 +112,20 @@ class Wait:
     deadline: float
     """The request's, in time.monotonic() seconds."""
 
-    def end(self) -> float:
+    def compute_end(self) -> float:
         """When a wait that begins now ends, in time.monotonic() seconds."""
         return min(time.monotonic() + self.seconds, self.deadline - _RESERVE_SECONDS)
 
 
-def read_stream(
-    access: TenantDb, sona_id: UUID, *, cursor: str | None, limit: int, wait: Wait
+def read_acts_or_wait(
+    access: TenantDb, sona_id: UUID, *, cursor: str | None, limit: int, wait: ActWaitLimits
 ) -> ActsPage:
     """The visible acts after a cursor, in order. If there is none, waits for one, but not beyond
     the request's deadline; where too many requests wait already the page is empty at once and
     names `retry_after`. Raises NotFound, or Malformed for an invalid cursor."""
-    step = _unseal(access, sona_id, cursor)
-    end = wait.end()
-    thread, acts = _read_after(access, sona_id, step, limit)
+    step = _parse_act_cursor(access, sona_id, cursor)
+    end = wait.compute_end()
+    thread, acts = _read_acts_after(access, sona_id, step, limit)
     retry_after = None
     if not acts and (seconds := end - time.monotonic()) > 0:
         with wait.limits.lease(access, wait.function, seconds) as may_wait:
@@ -135,18 +135,18 @@ def read_stream(
                 retry_after = RETRY_SECONDS
     last = acts[-1].step if acts else step
     return ActsPage(
-        acts=[_to_out(act) for act in acts],
+        acts=[_to_act_out(act) for act in acts],
         cursor=access.sealer.seal("acts", access.caller.tenant, [str(sona_id), last]),
         head=thread.head_id,
         retry_after=retry_after,
     )
 
 
-def _read_after(
+def _read_acts_after(
     access: TenantDb, sona_id: UUID, step: int, limit: int
 ) -> tuple[SonaThread, Sequence[ActStep]]:
     thread = _require_thread(access, sona_id)
-    return thread, store_acts.list_after(access, sona_id, step, limit)
+    return thread, store_acts.list_acts_after(access, sona_id, step, limit)
 
 
 def _wait_for_acts(
@@ -157,12 +157,12 @@ def _wait_for_acts(
     while True:
         waits.sleep(min(pause, max(0.0, end - time.monotonic())))
         pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
-        thread, acts = _read_after(access, sona_id, step, limit)
+        thread, acts = _read_acts_after(access, sona_id, step, limit)
         if acts or time.monotonic() >= end:
             return thread, acts
 
 
-def _unseal(access: TenantDb, sona_id: UUID, cursor: str | None) -> int:
+def _parse_act_cursor(access: TenantDb, sona_id: UUID, cursor: str | None) -> int:
     """The step in a cursor; 0 without one. Raises Malformed."""
     if cursor is None:
         return 0
@@ -186,7 +186,7 @@ def _require_thread(access: TenantDb, sona_id: UUID) -> SonaThread:
     return thread
 
 
-def _to_out(act: ActStep) -> ActOut:
+def _to_act_out(act: ActStep) -> ActOut:
     return ActOut(
         act_id=act.act_id,
         previous_id=act.previous_id,
@@ -203,7 +203,7 @@ def push_act(request: Request) -> Response:
     records that the sona was active in the memory."""
     body = request.parse_body(ActIn)
     space = request.resources.embedder.space
-    result = push(request.connect_writer(), request.path_id("uuid"), body, space)
+    result = continue_thread(request.connect_writer(), request.path_id("uuid"), body, space)
     return replayable_response(result.act, 201, is_replay=result.is_replay)
 
 
@@ -212,7 +212,7 @@ def next_act(request: Request) -> Response:
     in view count."""
     query = request.parse_query(NextActQuery)
     access = request.connect_reader(query)
-    return json_response(read_next(access, request.path_id("uuid"), query.after))
+    return json_response(read_next_act(access, request.path_id("uuid"), query.after))
 
 
 def stream_acts(request: Request) -> Response:
@@ -222,12 +222,12 @@ def stream_acts(request: Request) -> Response:
     connection."""
     query = request.parse_query(ActsQuery)
     access = request.connect_reader(query)
-    page = read_stream(
+    page = read_acts_or_wait(
         access,
         request.path_id("uuid"),
         cursor=query.cursor,
         limit=query.limit,
-        wait=Wait(
+        wait=ActWaitLimits(
             request.resources.waits, request.function_name, query.wait, deadline=request.deadline
         ),
     )

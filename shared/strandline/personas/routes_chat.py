@@ -19,21 +19,21 @@ from strandline.personas import chats, deferred_answers, sonas, store_deferred_a
 from strandline.personas.answer_generation import (
     LATE_REASONS,
     QuestionToModel,
-    make_failure,
+    make_model_unavailable_error,
     make_task_context,
-    recall_for,
+    recall_for_question,
     require_model,
 )
 from strandline.personas.chats import ChatParameters
-from strandline.personas.question_answering import answer_query
+from strandline.personas.question_answering import answer_question_from_memory
 from strandline.personas.routes_sonas import connect_as_sona_owner, make_name_match_settings
-from strandline.personas.schemas import AnswerRequest, ChatRequest, TurnOut
+from strandline.personas.schemas import AnswerRequest, ChatRequest, ModelAnswerOut
 from strandline.recall.sona_lookup import find_sona_by_id_or_name
 from strandline.resources import Resources
 from strandline.schemas import ParticipantsQuery
 
 
-class Requester(NamedTuple):
+class ChatRequester(NamedTuple):
     """The caller of a chat."""
 
     principal: Principal
@@ -42,41 +42,41 @@ class Requester(NamedTuple):
     deadline: float
     """The request's, in time.monotonic() seconds."""
 
-    def connect_readers(self, resources: Resources, chat: ChatParameters) -> TenantDb:
+    def connect_as_reply_readers(self, resources: Resources, chat: ChatParameters) -> TenantDb:
         """The database on behalf of all who will read the reply."""
         principal = self.principal
-        return chats.connect_as_readers(
+        return chats.connect_as_reply_readers(
             resources, principal.tenant, principal.user or NOBODY, chat, self.deadline
         )
 
 
-class Outcome(NamedTuple):
+class ChatOutcome(NamedTuple):
     """The result of a chat request."""
 
-    turn: TurnOut
+    turn: ModelAnswerOut
     is_replay: bool
     """Whether an earlier request had the same reply, or waits for it."""
     is_new_message: bool
 
 
 def refuse_without_model(
-    resources: Resources, requester: Requester, request: ChatRequest, chat: ChatParameters
+    resources: Resources, requester: ChatRequester, request: ChatRequest, chat: ChatParameters
 ) -> None:
     """Raise StateConflict, because no model is configured, before anything is stored."""
-    readers = requester.connect_readers(resources, chat)
+    readers = requester.connect_as_reply_readers(resources, chat)
     scope_id = derive_scope_id(requester.principal.tenant, list(chat.participants))
-    session = chats.find_session(readers, chat, scope_id)
+    session = chats.find_chat_session(readers, chat, scope_id)
     now = datetime.now(UTC)
     said_at = request.occurred_at or now
     speaker = chats.find_speaker(requester.principal, request, chat)
-    question = chats.make_question(chat, request.message, said_at, speaker, session)
-    recollection = recall_for(readers, resources.embedder, question, now)
+    question = chats.make_chat_question(chat, request.message, said_at, speaker, session)
+    recollection = recall_for_question(readers, resources.embedder, question, now)
     require_model(resources.llm, recollection.context)
 
 
 def run_chat(
-    resources: Resources, requester: Requester, request: ChatRequest, chat: ChatParameters
-) -> Outcome:
+    resources: Resources, requester: ChatRequester, request: ChatRequest, chat: ChatParameters
+) -> ChatOutcome:
     """Store the message of a chat and reply to it, within the request or as a turn for later. A
     request with the key of an earlier one gets its reply. Raises the errors of an append, and
     ModelUnavailable if the model fails; the message is then stored."""
@@ -86,54 +86,58 @@ def run_chat(
     if is_replay:
         earlier_turn = _find_earlier_reply(writer, chat, receipt.event_id)
         if earlier_turn is not None:
-            return Outcome(earlier_turn, is_replay=True, is_new_message=False)
-    readers = requester.connect_readers(resources, chat)
-    session = chats.find_session(readers, chat, receipt.scope_id)
+            return ChatOutcome(earlier_turn, is_replay=True, is_new_message=False)
+    readers = requester.connect_as_reply_readers(resources, chat)
+    session = chats.find_chat_session(readers, chat, receipt.scope_id)
     said_at = request.occurred_at or receipt.recorded_at
     speaker = chats.find_speaker(principal, request, chat)
     question = replace(
-        chats.make_question(chat, request.message, said_at, speaker, session),
+        chats.make_chat_question(chat, request.message, said_at, speaker, session),
         input_id=receipt.event_id,
     )
-    turn = _reply(resources, requester, writer, chat, question, readers, receipt.scope_id)
-    return Outcome(turn, is_replay=False, is_new_message=not is_replay)
+    turn = _reply_or_defer(resources, requester, writer, chat, question, readers, receipt.scope_id)
+    return ChatOutcome(turn, is_replay=False, is_new_message=not is_replay)
 
 
-def _reply(
+def _reply_or_defer(
     resources: Resources,
-    requester: Requester,
+    requester: ChatRequester,
     writer: Writer,
     chat: ChatParameters,
     question: QuestionToModel,
     readers: TenantDb,
     scope_id: UUID,
-) -> TurnOut:
-    recollection = recall_for(readers, resources.embedder, question, datetime.now(UTC))
+) -> ModelAnswerOut:
+    recollection = recall_for_question(readers, resources.embedder, question, datetime.now(UTC))
     principal, deadline = requester.principal, requester.deadline
     task = make_task_context(
         principal.tenant, requester.subject, chat.participants, deadline, scope_id=scope_id
     )
     try:
-        return chats.reply(writer, resources.llm, readers, chat, task, question, recollection)
+        return chats.generate_and_store_reply(
+            writer, resources.llm, readers, chat, task, question, recollection
+        )
     except Fallback as failure:
         if failure.reason not in LATE_REASONS:
-            raise make_failure(failure, chat.key, question.input_id) from None
-    return deferred_answers.defer(
+            raise make_model_unavailable_error(failure, chat.key, question.input_id) from None
+    return deferred_answers.defer_answer(
         writer.connect(), resources, question, chat.to_json(), chat.participants
     )
 
 
-def _find_earlier_reply(writer: Writer, chat: ChatParameters, input_id: UUID) -> TurnOut | None:
+def _find_earlier_reply(
+    writer: Writer, chat: ChatParameters, input_id: UUID
+) -> ModelAnswerOut | None:
     """The reply of an earlier request, or its pending turn; None if a new reply is needed."""
     owner = writer.connect()
-    earlier_turn = chats.find_reply(owner, chat, input_id)
+    earlier_turn = chats.find_stored_reply(owner, chat, input_id)
     if earlier_turn is not None:
         return earlier_turn
-    turn = store_deferred_answers.find_turn_answering(owner, input_id)
+    turn = store_deferred_answers.find_deferred_answer_to_event(owner, input_id)
     if turn is None or turn.state != "waiting":
         return None
     writer.work_queue.send_turn(writer.principal.tenant, turn.turn_id)
-    return deferred_answers.to_unanswered_turn(turn)
+    return deferred_answers.make_unanswered_out(turn)
 
 
 def answer_question(request: Request) -> Response:
@@ -146,26 +150,30 @@ def answer_question(request: Request) -> Response:
     body = request.parse_body(AnswerRequest)
     access = request.connect_reader(query, body.participants)
     resources, now = request.resources, datetime.now(UTC)
-    question = _make_question(request, body, now)
-    recollection = recall_for(access, resources.embedder, question, now)
+    question = _make_model_question(request, body, now)
+    recollection = recall_for_question(access, resources.embedder, question, now)
     require_model(resources.llm, recollection.context)
     viewer = access.caller.viewer
-    task = make_task_context(access.caller.tenant, _rate_subject(request), viewer, request.deadline)
+    task = make_task_context(
+        access.caller.tenant, _choose_rate_limit_subject(request), viewer, request.deadline
+    )
     try:
-        turn = answer_query(access, resources.llm, task, question, recollection, now)
+        turn = answer_question_from_memory(access, resources.llm, task, question, recollection, now)
     except Fallback as failure:
         if failure.reason not in LATE_REASONS:
             _count_failed_answer(request)
-            raise make_failure(failure, None, None) from None
-        turn_request = deferred_answers.question_to_json(question, viewer)
-        turn = deferred_answers.defer(access, resources, question, turn_request, viewer)
-    return _respond(request, turn.model_copy(update={"sona": question.sona_id}))
+            raise make_model_unavailable_error(failure, None, None) from None
+        turn_request = deferred_answers.encode_question(question, viewer)
+        turn = deferred_answers.defer_answer(access, resources, question, turn_request, viewer)
+    return _respond_with_answer(request, turn.model_copy(update={"sona": question.sona_id}))
 
 
-def _make_question(request: Request, body: AnswerRequest, now: datetime) -> QuestionToModel:
+def _make_model_question(request: Request, body: AnswerRequest, now: datetime) -> QuestionToModel:
     """The question for the model."""
     sona_id, name = (
-        _resolve_sona(request, body.sona, makes=False) if body.sona is not None else (None, None)
+        _resolve_sona_id_and_name(request, body.sona, makes=False)
+        if body.sona is not None
+        else (None, None)
     )
     return QuestionToModel(
         "query",
@@ -189,15 +197,17 @@ def chat(request: Request) -> Response:
     request.principal.require_right("read")
     body = request.parse_body(ChatRequest)
     key = request.idempotency_key or str(uuid4())
-    requester = Requester(request.principal, _rate_subject(request), request.deadline)
-    dialogue = chats.make_chat(request.principal, body, key, None)
+    requester = ChatRequester(
+        request.principal, _choose_rate_limit_subject(request), request.deadline
+    )
+    dialogue = chats.make_chat_parameters(request.principal, body, key, None)
     if not request.resources.llm.has_model:  # nothing is stored, not even a new sona
-        sona_id = _find_sona(request, body.sona) if body.sona else None
+        sona_id = _find_sona_id(request, body.sona) if body.sona else None
         dialogue = replace(dialogue, sona_id=sona_id)
         refuse_without_model(request.resources, requester, body, dialogue)
     if body.sona:
-        sona = _resolve_sona(request, body.sona, makes=True)
-        dialogue = chats.make_chat(request.principal, body, key, sona)
+        sona = _resolve_sona_id_and_name(request, body.sona, makes=True)
+        dialogue = chats.make_chat_parameters(request.principal, body, key, sona)
     try:
         outcome = run_chat(request.resources, requester, body, dialogue)
     except Unavailable:
@@ -206,7 +216,7 @@ def chat(request: Request) -> Response:
     request.metrics["EventsAppended"] = int(outcome.is_new_message) + int(
         outcome.turn.answer_id is not None and not outcome.is_replay
     )
-    return _respond(request, outcome.turn, is_replay=outcome.is_replay)
+    return _respond_with_answer(request, outcome.turn, is_replay=outcome.is_replay)
 
 
 def get_turn(request: Request) -> Response:
@@ -216,31 +226,33 @@ def get_turn(request: Request) -> Response:
     access = request.connect_reader(query)
     turn_id = request.path_id("turn_id")
     return json_response(
-        deferred_answers.read_turn(access, request.resources, turn_id, request.deadline)
+        deferred_answers.read_deferred_answer(access, request.resources, turn_id, request.deadline)
     )
 
 
-def _resolve_sona(request: Request, sona: str, *, makes: bool) -> tuple[UUID, str]:
+def _resolve_sona_id_and_name(request: Request, sona: str, *, makes: bool) -> tuple[UUID, str]:
     """The id and the first name of the sona that a request names. Raises Invalid for an id that is
     not one of the caller's sonas, and for an unknown name unless `makes` is set."""
-    return sonas.resolve(
+    return sonas.resolve_sona(
         connect_as_sona_owner(request), sona, make_name_match_settings(request), makes=makes
     )
 
 
-def _find_sona(request: Request, sona: str) -> UUID | None:
+def _find_sona_id(request: Request, sona: str) -> UUID | None:
     """The id of the sona that a request names; None if there is none."""
     embedder, min_cosine, timeout = make_name_match_settings(request)
     owner = connect_as_sona_owner(request)
     return find_sona_by_id_or_name(owner, embedder, sona, min_cosine=min_cosine, timeout=timeout)
 
 
-def _rate_subject(request: Request) -> str:
+def _choose_rate_limit_subject(request: Request) -> str:
     """Whose rate of model calls counts. It is not the scope's, which the scope's fold needs."""
     return request.principal.user or f"key:{request.principal.key_id}"
 
 
-def _respond(request: Request, turn: TurnOut, *, is_replay: bool = False) -> Response:
+def _respond_with_answer(
+    request: Request, turn: ModelAnswerOut, *, is_replay: bool = False
+) -> Response:
     request.metrics |= request.resources.llm.take_metrics()
     request.metrics |= {
         "AnswersGiven": int(turn.state == "done" and not is_replay),
@@ -261,7 +273,7 @@ ROUTES = {
     "POST /api/v1/query": Route(
         answer_question,
         "read",
-        {200: TurnOut, 202: TurnOut},
+        {200: ModelAnswerOut, 202: ModelAnswerOut},
         query=ParticipantsQuery,
         body=AnswerRequest,
         errors=(StateConflict,),
@@ -269,11 +281,13 @@ ROUTES = {
     "POST /api/v1/chat": Route(
         chat,
         "write",
-        {200: TurnOut, 202: TurnOut},
+        {200: ModelAnswerOut, 202: ModelAnswerOut},
         body=ChatRequest,
         headers=IdempotencyHeaders,
         response_headers={REPLAYED_HEADER: "`true` when an earlier request had this reply."},
         errors=(Forbidden, Conflict, StateConflict),
     ),
-    "GET /api/v1/turns/{turn_id}": Route(get_turn, "read", {200: TurnOut}, query=ParticipantsQuery),
+    "GET /api/v1/turns/{turn_id}": Route(
+        get_turn, "read", {200: ModelAnswerOut}, query=ParticipantsQuery
+    ),
 }

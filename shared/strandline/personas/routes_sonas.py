@@ -9,10 +9,10 @@ from strandline.http.routes_and_responses import Response, Route, json_response
 from strandline.http.writer import make_caller
 from strandline.personas import sonas
 from strandline.personas.schemas import (
+    RecordedSonaMemories,
     SonaDetail,
     SonaFound,
     SonaIn,
-    SonaMemories,
     SonaMemoriesIn,
     SonaMergeIn,
     SonaOut,
@@ -34,7 +34,7 @@ def post_sona(request: Request) -> Response:
     to read, as the answer tells names."""
     request.principal.require_right("read")
     body = request.parse_body(SonaIn)
-    sona = sonas.find_or_make(
+    sona = sonas.find_or_make_sona(
         connect_as_sona_owner(request), body.name, make_name_match_settings(request)
     )
     return json_response(sona, 201 if sona.found_by == "new" else 200)
@@ -66,7 +66,7 @@ def patch_sona(request: Request) -> Response:
     request.principal.require_right("read")
     body = request.parse_body(SonaPatch)
     return json_response(
-        sonas.rename(connect_as_sona_owner(request), request.path_id("uuid"), body.names)
+        sonas.rename_sona(connect_as_sona_owner(request), request.path_id("uuid"), body.names)
     )
 
 
@@ -79,7 +79,7 @@ def merge_sona(request: Request) -> Response:
     body = request.parse_body(SonaMergeIn)
     caller = make_caller(request.principal)
     return json_response(
-        sonas.merge(
+        sonas.merge_sonas(
             request.resources.database,
             caller,
             request.deadline,
@@ -95,7 +95,9 @@ def add_sona_memories(request: Request) -> Response:
     body = request.parse_body(SonaMemoriesIn)
     access = request.connect_writer()
     space = request.resources.embedder.space
-    return json_response(sonas.add_memories(access, request.path_id("uuid"), body.event_ids, space))
+    return json_response(
+        sonas.record_sona_memories(access, request.path_id("uuid"), body.event_ids, space)
+    )
 
 
 def connect_as_sona_owner(request: Request) -> TenantDb:
@@ -125,6 +127,6 @@ ROUTES = {
         merge_sona, "write", {200: SonaOut}, body=SonaMergeIn, errors=(Forbidden,)
     ),
     f"POST {SONA}/memories": Route(
-        add_sona_memories, "write", {200: SonaMemories}, body=SonaMemoriesIn
+        add_sona_memories, "write", {200: RecordedSonaMemories}, body=SonaMemoriesIn
     ),
 }

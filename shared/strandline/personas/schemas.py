@@ -116,7 +116,7 @@ class SonaPage(ResponseModel):
     next_cursor: str | None
 
 
-class SonaMemories(ResponseModel):
+class RecordedSonaMemories(ResponseModel):
     """How many of the events were recorded for a sona."""
 
     uuid: UUID
@@ -236,7 +236,7 @@ class ChatRequest(OccurredAtFields):
     """As of a query."""
 
 
-class TurnCitation(ResponseModel):
+class AnswerCitation(ResponseModel):
     """A memory that an answer rests on."""
 
     n: int
@@ -244,7 +244,7 @@ class TurnCitation(ResponseModel):
     event_id: UUID
 
 
-class TurnOut(ResponseModel):
+class ModelAnswerOut(ResponseModel):
     """An answer of the language model, or its progress."""
 
     kind: Literal["query", "chat"]
@@ -258,7 +258,7 @@ class TurnOut(ResponseModel):
     """The answer; null until there is one."""
     remembers: bool | None
     """False if memory does not hold what was asked for."""
-    citations: list[TurnCitation]
+    citations: list[AnswerCitation]
     """The memories that the answer rests on. Each was shown to the model."""
     known: float | None
     """How likely memory holds an answer: 0 to 1, as of a context."""

@@ -23,7 +23,7 @@ def record_named_sonas(
     ):
         own = database.connect_as(Caller(tenant, (), writer))
         with own.transaction():
-            added_count += len(store_memories.add_memories(own, sona_id, events, space))
+            added_count += len(store_memories.insert_sona_memories(own, sona_id, events, space))
     if added_count:
         logger.info("events active in sonas", extra={"events": added_count})
     return added_count

@@ -15,9 +15,9 @@ from strandline.log.store_work import vector_to_text
 from strandline.observability import logger
 from strandline.personas import store_memories, store_sonas
 from strandline.personas.schemas import (
+    RecordedSonaMemories,
     SonaDetail,
     SonaFound,
-    SonaMemories,
     SonaOut,
     SonaPage,
 )
@@ -40,34 +40,36 @@ class NameMatchSettings(NamedTuple):
     """How long to wait for a name's vector, in seconds."""
 
 
-def find_or_make(access: TenantDb, name: str, nearness: NameMatchSettings) -> SonaFound:
+def find_or_make_sona(access: TenantDb, name: str, nearness: NameMatchSettings) -> SonaFound:
     """The caller's sona of this name, else the one whose name is nearest in meaning if it is near
     enough, else a new one. Two concurrent callers make one. If no embedding arrives in time, names
     are compared exactly."""
-    _embed_names(access, nearness)
+    _embed_missing_names(access, nearness)
     vector, _ = embed_query(nearness.embedder, name, nearness.timeout, "text")
     space, name_key = nearness.embedder.space, hash_normalized_name(name)
     with access.transaction():
         store_sonas.lock_writer_sonas(access)
         match_id = recall_sonas.find_sona_by_name_key(access, name_key)
         if match_id is not None:
-            return SonaFound(**_to_fields(_require(access, match_id)), found_by="name")
+            return SonaFound(**_to_sona_fields(_require_sona(access, match_id)), found_by="name")
         if vector is not None:
             match_id = recall_sonas.find_sona_by_nearest_name(
                 access, vector, space, nearness.min_cosine
             )
             if match_id is not None:
-                return SonaFound(**_to_fields(_require(access, match_id)), found_by="meaning")
+                return SonaFound(
+                    **_to_sona_fields(_require_sona(access, match_id)), found_by="meaning"
+                )
         sona_id = uuid7()
         store_sonas.insert_sona(access, sona_id)
-        store_sonas.set_names(access, sona_id, [(name_key, name)])
+        store_sonas.replace_sona_names(access, sona_id, [(name_key, name)])
         if vector is not None:
             name_row = store_sonas.UnembeddedName(name_key, name)
             store_sonas.store_name_vectors(access, space, [(name_row, vector_to_text(vector))])
-        return SonaFound(**_to_fields(_require(access, sona_id)), found_by="new")
+        return SonaFound(**_to_sona_fields(_require_sona(access, sona_id)), found_by="new")
 
 
-def resolve(
+def resolve_sona(
     access: TenantDb, sona: str, nearness: NameMatchSettings, *, makes: bool
 ) -> tuple[UUID, str]:
     """The id and the first name of the caller's sona with this id or name. Raises Invalid if there
@@ -79,7 +81,7 @@ def resolve(
             name = " ".join(sona.split())
             if not name:
                 raise Invalid("sona: must not be blank", field="sona") from None
-            sona_match = find_or_make(access, name, nearness)
+            sona_match = find_or_make_sona(access, name, nearness)
             return sona_match.uuid, sona_match.names[0]
     sona_id = require_sona_by_id_or_name(
         access,
@@ -88,10 +90,10 @@ def resolve(
         min_cosine=nearness.min_cosine,
         timeout=nearness.timeout,
     )
-    return sona_id, _require(access, sona_id).names[0]
+    return sona_id, _require_sona(access, sona_id).names[0]
 
 
-def _embed_names(access: TenantDb, nearness: NameMatchSettings) -> None:
+def _embed_missing_names(access: TenantDb, nearness: NameMatchSettings) -> None:
     """Embed names that have no vector in this space, because the model was unavailable or has
     changed."""
     space = nearness.embedder.space
@@ -111,11 +113,11 @@ def _embed_names(access: TenantDb, nearness: NameMatchSettings) -> None:
 def get_sona(access: TenantDb, sona_id: UUID, space: str, *, with_centroid: bool) -> SonaDetail:
     """A sona with its centroid over what the caller sees. For a merged sona, the one that it was
     merged into. Raises NotFound."""
-    sona = _require(access, sona_id)
+    sona = _require_sona(access, sona_id)
     place = store_sonas.read_centroid(access, sona.sona_id, space)
     centroid = place.centroid if with_centroid else None
     return SonaDetail(
-        **_to_fields(sona),
+        **_to_sona_fields(sona),
         memories=place.memories,
         space=space,
         centroid=None if centroid is None else json.loads(centroid),
@@ -126,8 +128,8 @@ def list_sonas(access: TenantDb, limit: int, cursor: str | None) -> SonaPage:
     """The caller's sonas, newest first. Raises Malformed for an invalid cursor."""
     caller = access.caller
     cursors = Cursors(access.sealer, caller.tenant, "sonas/list", caller.writer)
-    rows = store_sonas.list_newest(access, cursors.decode(cursor), limit)
-    page = [SonaOut(**_to_fields(row)) for row in rows]
+    rows = store_sonas.list_newest_sonas(access, cursors.decode(cursor), limit)
+    page = [SonaOut(**_to_sona_fields(row)) for row in rows]
     if len(rows) < limit:
         return SonaPage(sonas=page, next_cursor=None)
     last = rows[-1]
@@ -135,7 +137,7 @@ def list_sonas(access: TenantDb, limit: int, cursor: str | None) -> SonaPage:
     return SonaPage(sonas=page, next_cursor=cursors.encode(after))
 
 
-def rename(access: TenantDb, sona_id: UUID, names: Sequence[str]) -> SonaOut:
+def rename_sona(access: TenantDb, sona_id: UUID, names: Sequence[str]) -> SonaOut:
     """Replace all names of a sona. Raises NotFound; StateConflict if another sona of the caller has
     one of them; Invalid for a name that is given twice."""
     name_pairs = [(hash_normalized_name(name), name) for name in names]
@@ -143,17 +145,17 @@ def rename(access: TenantDb, sona_id: UUID, names: Sequence[str]) -> SonaOut:
         raise Invalid("names: a name is given twice", field="names")
     with access.transaction():
         store_sonas.lock_writer_sonas(access)
-        sona = _require(access, sona_id)
-        if store_sonas.set_names(access, sona.sona_id, name_pairs):
+        sona = _require_sona(access, sona_id)
+        if store_sonas.replace_sona_names(access, sona.sona_id, name_pairs):
             raise StateConflict(
                 "names: another sona of yours has one of these; merge the two, or rename that one "
                 "first",
                 field="names",
             )
-        return SonaOut(**_to_fields(_require(access, sona.sona_id)))
+        return SonaOut(**_to_sona_fields(_require_sona(access, sona.sona_id)))
 
 
-def merge(
+def merge_sonas(
     database: Database, caller: Caller, deadline: float, from_id: UUID, into_id: UUID
 ) -> SonaOut:
     """Merge a sona into another one: its names lead there, and its memories count there. Its thread
@@ -163,39 +165,41 @@ def merge(
     access = database.connect_as(Caller(caller.tenant, (), caller.writer), deadline)
     with access.transaction():
         store_sonas.lock_writer_sonas(access)
-        leaving = _require(access, from_id).sona_id
+        leaving = _require_sona(access, from_id).sona_id
         into = recall_sonas.resolve_merged_sona_id(access, into_id)
         if into is None:
             raise Invalid("into: none of your sonas has this id", field="into")
         if leaving != into:
-            store_sonas.block_new_memories(access, [leaving, into])
-            store_memories.drop_shared_memories(access, leaving, into)
+            store_sonas.lock_against_new_memories(access, [leaving, into])
+            store_memories.delete_shared_memories_before_merge(access, leaving, into)
             store_sonas.set_merged_into(access, leaving, into)
-        return SonaOut(**_to_fields(_require(access, into)))
+        return SonaOut(**_to_sona_fields(_require_sona(access, into)))
 
 
-def add_memories(
+def record_sona_memories(
     access: TenantDb, sona_id: UUID, event_ids: Sequence[UUID], space: str
-) -> SonaMemories:
+) -> RecordedSonaMemories:
     """Record that a sona was active in these events. Raises NotFound, and Invalid if one of the
     events is not visible; then none is recorded."""
     ids = sorted(set(event_ids))
     with access.transaction():
-        sona = _require(access, sona_id)
-        if len(store_memories.list_visible(access, ids)) < len(ids):
+        sona = _require_sona(access, sona_id)
+        if len(store_memories.list_visible_events(access, ids)) < len(ids):
             raise Invalid(
                 "event_ids: one of these ids is not the id of an event in view", field="event_ids"
             )
-        new_ids = store_memories.add_memories(access, sona.sona_id, ids, space)
-    return SonaMemories(uuid=sona.sona_id, added=len(new_ids), known=len(ids) - len(new_ids))
+        new_ids = store_memories.insert_sona_memories(access, sona.sona_id, ids, space)
+    return RecordedSonaMemories(
+        uuid=sona.sona_id, added=len(new_ids), known=len(ids) - len(new_ids)
+    )
 
 
-def _require(access: TenantDb, sona_id: UUID) -> Sona:
+def _require_sona(access: TenantDb, sona_id: UUID) -> Sona:
     sona = store_sonas.get_sona(access, sona_id)
     if sona is None:
         raise NotFound
     return sona
 
 
-def _to_fields(sona: Sona) -> dict[str, Any]:
+def _to_sona_fields(sona: Sona) -> dict[str, Any]:
     return {"uuid": sona.sona_id, "names": sona.names, "created_at": sona.created_at}

@@ -35,7 +35,9 @@ class _ThreadLength:
     steps: int
 
 
-def advance_head(access: TenantDb, sona_id: UUID, after: UUID | None, act_id: UUID) -> int | None:
+def advance_thread_head(
+    access: TenantDb, sona_id: UUID, after: UUID | None, act_id: UUID
+) -> int | None:
     """Make an act the head of a thread if the head is `after`. Returns its step, from 1. Returns
     None, and changes nothing, if the head is another act or the sona was merged. In a transaction:
     until it ends nobody else can advance this head."""
@@ -69,7 +71,7 @@ def insert_act(
     access: TenantDb, sona_id: UUID, step: int, act_id: UUID, after: UUID | None, event_id: UUID
 ) -> ActStep | None:
     """Store a step that continues `after` and is tied to a visible event. Returns None if the
-    caller cannot see the event. In the transaction of `advance_head`."""
+    caller cannot see the event. In the transaction of `advance_thread_head`."""
     rows = access.fetch(
         ActStep,
         """
@@ -93,7 +95,7 @@ def insert_act(
     return rows[0] if rows else None
 
 
-def find_continuation(access: TenantDb, sona_id: UUID, after: UUID | None) -> ActStep | None:
+def find_act_continuing(access: TenantDb, sona_id: UUID, after: UUID | None) -> ActStep | None:
     """The visible act that continues `after`; None if there is none."""
     rows = access.fetch(
         ActStep,
@@ -107,7 +109,7 @@ def find_continuation(access: TenantDb, sona_id: UUID, after: UUID | None) -> Ac
     return rows[0] if rows else None
 
 
-def list_after(access: TenantDb, sona_id: UUID, step: int, limit: int) -> Sequence[ActStep]:
+def list_acts_after(access: TenantDb, sona_id: UUID, step: int, limit: int) -> Sequence[ActStep]:
     """The visible acts of a thread after a step, in order."""
     return access.fetch(
         ActStep,

@@ -77,7 +77,7 @@ _TURN = """
 """
 
 
-def insert_turn(
+def insert_deferred_answer(
     access: TenantDb,
     turn_id: UUID,
     kind: str,
@@ -111,7 +111,7 @@ def insert_turn(
     )
 
 
-def get_turn(access: TenantDb, turn_id: UUID) -> DeferredAnswer | None:
+def get_deferred_answer(access: TenantDb, turn_id: UUID) -> DeferredAnswer | None:
     """The turn that the caller's writer asked for; None if there is none in view."""
     rows = access.fetch(
         DeferredAnswer,
@@ -122,7 +122,7 @@ def get_turn(access: TenantDb, turn_id: UUID) -> DeferredAnswer | None:
     return rows[0] if rows else None
 
 
-def find_turn_answering(access: TenantDb, input_id: UUID) -> DeferredAnswer | None:
+def find_deferred_answer_to_event(access: TenantDb, input_id: UUID) -> DeferredAnswer | None:
     """The newest turn that answers this event; None if there is none in view."""
     rows = access.fetch(
         DeferredAnswer,
@@ -136,7 +136,7 @@ def find_turn_answering(access: TenantDb, input_id: UUID) -> DeferredAnswer | No
     return rows[0] if rows else None
 
 
-def lease_turn(access: TenantDb, turn_id: UUID) -> DeferredAnswer | None:
+def lease_deferred_answer(access: TenantDb, turn_id: UUID) -> DeferredAnswer | None:
     """Lease a waiting turn. Returns None if it is not waiting, or another worker has it. The
     attempt is counted now, so that one that kills its worker counts too."""
     rows = access.fetch(
@@ -155,7 +155,7 @@ def lease_turn(access: TenantDb, turn_id: UUID) -> DeferredAnswer | None:
     return rows[0] if rows else None
 
 
-def release_turn(access: TenantDb, turn_id: UUID) -> None:
+def release_deferred_answer(access: TenantDb, turn_id: UUID) -> None:
     """Release a turn for another worker. In a transaction."""
     access.execute(
         "update turns set leased_until = null, due_at = now() + interval '2 minutes'"
@@ -164,7 +164,7 @@ def release_turn(access: TenantDb, turn_id: UUID) -> None:
     )
 
 
-def finish_turn(
+def finish_deferred_answer(
     access: TenantDb,
     turn: DeferredAnswer,
     *,
@@ -213,7 +213,7 @@ class _EventId:
     event_id: UUID
 
 
-def list_chain_events(access: TenantDb, event_ids: Sequence[UUID]) -> list[UUID]:
+def list_events_of_same_chains(access: TenantDb, event_ids: Sequence[UUID]) -> list[UUID]:
     """All events of the visible chains that contain these events."""
     rows = access.fetch(
         _EventId,
@@ -244,7 +244,9 @@ class _TurnId:
     turn_id: UUID
 
 
-def postpone_due_turns(access: TenantDb, now: datetime, until: datetime, limit: int) -> list[UUID]:
+def postpone_due_answers(
+    access: TenantDb, now: datetime, until: datetime, limit: int
+) -> list[UUID]:
     """At most `limit` turns of which the worker must be notified again. They are not due again
     before `until`. In a transaction."""
     rows = access.fetch(
@@ -262,7 +264,7 @@ def postpone_due_turns(access: TenantDb, now: datetime, until: datetime, limit: 
     return sorted(row.turn_id for row in rows)
 
 
-def prune_turns(access: TenantDb, before: datetime, limit: int) -> int:
+def prune_deferred_answers(access: TenantDb, before: datetime, limit: int) -> int:
     """Delete at most `limit` turns that were finished, or asked for and never answered, before
     `before`. Returns how many. In a transaction."""
     return access.execute(

@@ -38,7 +38,7 @@ class _EventId:
     event_id: UUID
 
 
-def list_visible(access: TenantDb, event_ids: Sequence[UUID]) -> list[UUID]:
+def list_visible_events(access: TenantDb, event_ids: Sequence[UUID]) -> list[UUID]:
     """Those of these events that the caller sees."""
     rows = access.fetch(
         _EventId,
@@ -49,7 +49,7 @@ def list_visible(access: TenantDb, event_ids: Sequence[UUID]) -> list[UUID]:
     return [row.event_id for row in rows]
 
 
-def add_memories(
+def insert_sona_memories(
     access: TenantDb, sona_id: UUID, event_ids: Sequence[UUID], space: str
 ) -> list[UUID]:
     """Record that a sona of the writer was active in these visible events, and count the vectors of
@@ -89,11 +89,11 @@ def add_memories(
     )
     new_ids = [row.event_id for row in rows]
     if new_ids:
-        update_centroids(access, new_ids, space)
+        add_vectors_to_centroids(access, new_ids, space)
     return new_ids
 
 
-def update_centroids(access: TenantDb, event_ids: Sequence[UUID], space: str) -> None:
+def add_vectors_to_centroids(access: TenantDb, event_ids: Sequence[UUID], space: str) -> None:
     """Add the vectors of these events to the sums of the sonas that were active in them. Repeated
     calls count each vector once. In a transaction, after their vectors or memberships are stored.
 
@@ -143,7 +143,7 @@ class _TableCount:
     total: int
 
 
-def delete_event_traces(access: TenantDb, event_ids: Sequence[UUID]) -> dict[str, int]:
+def delete_persona_rows_of_events(access: TenantDb, event_ids: Sequence[UUID]) -> dict[str, int]:
     """Delete the traces of events that are being erased: memberships of sonas, acts tied to them,
     and turns that rest on them. Returns the number of rows in each table. In a transaction that
     holds the locks of the events' rows."""
@@ -179,7 +179,7 @@ class _ChangedSonasAndScopes:
     scope_ids: list[UUID] | None
 
 
-def drop_shared_memories(access: TenantDb, from_id: UUID, into_id: UUID) -> None:
+def delete_shared_memories_before_merge(access: TenantDb, from_id: UUID, into_id: UUID) -> None:
     """Before a merge, delete the memberships of one sona, and of those merged into it, that the
     other sona has as well, so that no event counts twice. In a transaction of a caller who sees all
     scopes."""

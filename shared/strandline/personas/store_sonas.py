@@ -56,7 +56,7 @@ class ListedSona(Sona):
     pg_snapshot: str
 
 
-def list_newest(access: TenantDb, after: Position | None, limit: int) -> Sequence[ListedSona]:
+def list_newest_sonas(access: TenantDb, after: Position | None, limit: int) -> Sequence[ListedSona]:
     """The writer's sonas, newest first. Later pages show the database snapshot of the first."""
     return access.fetch(
         ListedSona,
@@ -99,7 +99,9 @@ class _NameKey:
     name_key: str
 
 
-def set_names(access: TenantDb, sona_id: UUID, names: Sequence[tuple[str, str]]) -> list[str]:
+def replace_sona_names(
+    access: TenantDb, sona_id: UUID, names: Sequence[tuple[str, str]]
+) -> list[str]:
     """Replace all names of a sona with these (key, name) pairs. Returns the keys that another sona
     has; if there are any, nothing is stored. In a transaction, with the sonas locked."""
     params: dict[str, object] = {
@@ -152,7 +154,7 @@ def _list_taken_keys(access: TenantDb, params: Mapping[str, object]) -> list[str
     return [row.name_key for row in rows]
 
 
-def block_new_memories(access: TenantDb, sona_ids: Sequence[UUID]) -> None:
+def lock_against_new_memories(access: TenantDb, sona_ids: Sequence[UUID]) -> None:
     """Prevent new memories for these sonas, and for sonas merged into them, until the transaction
     ends."""
     access.execute(

@@ -10,11 +10,11 @@ _RESENT_AFTER = timedelta(minutes=10)
 _MAX_RESENT = 100
 
 
-def resend_due(access: TenantDb, work_queue: WorkQueue, now: datetime) -> int:
+def notify_worker_of_due_answers(access: TenantDb, work_queue: WorkQueue, now: datetime) -> int:
     """Notify the worker again of turns that still wait although their message was sent, because it
     may be lost. Returns how many."""
     with access.transaction():
-        due = store_deferred_answers.postpone_due_turns(
+        due = store_deferred_answers.postpone_due_answers(
             access, now, now + _RESENT_AFTER, _MAX_RESENT
         )
     for turn_id in due:

@@ -17,7 +17,7 @@ class ProvenanceQuery(ParticipantsPagingQuery):
     chain, a topic, or a node or edge of the graph, its events; for a snapshot, its scopes."""
 
 
-class ProvenanceTopic(ResponseModel):
+class ProvenanceTopicSlot(ResponseModel):
     """A slot of a scope's tree."""
 
     kind: Literal["inner", "leaf"]
@@ -27,7 +27,7 @@ class ProvenanceTopic(ResponseModel):
     """The id of the slot's content in that snapshot."""
 
 
-class ProvenanceChain(ResponseModel):
+class ProvenanceChainVersion(ResponseModel):
     """A version of a chain."""
 
     chain_id: UUID
@@ -51,7 +51,7 @@ class ProvenanceEvent(ResponseModel):
     directly."""
 
 
-class ProvenanceEdge(ResponseModel):
+class ProvenanceCitingEdge(ResponseModel):
     """An edge of a later event that cites the event."""
 
     event_id: UUID
@@ -78,7 +78,7 @@ class ProvenanceGraphItem(ResponseModel):
     """The type of the node or edge."""
 
 
-class ProvenanceScope(ResponseModel):
+class ProvenanceScopeTree(ResponseModel):
     """A scope's tree in a snapshot."""
 
     scope_id: UUID
@@ -102,20 +102,20 @@ class ProvenanceOut(ResponseModel):
     snapshot_version: int | None
     """The version of the snapshot that `topics` is read from: the active one, or, for a topic that
     the active one no longer has, the last one that had it. Null if no snapshot is published."""
-    topics: list[ProvenanceTopic]
+    topics: list[ProvenanceTopicSlot]
     """The topics from the leaf, or from the traced topic, up to the root."""
-    chains: list[ProvenanceChain]
+    chains: list[ProvenanceChainVersion]
     """For an event, the current version of its chain. For a chain, its versions, newest first, at
     most 100."""
     events: list[ProvenanceEvent]
     """For a chain or a topic, the events below it. For a node or an edge of the graph, the events
     that it cites."""
-    edges: list[ProvenanceEdge]
+    edges: list[ProvenanceCitingEdge]
     """For an event, the edges that cite it."""
     graph: list[ProvenanceGraphItem]
     """For an event or a chain, the knowledge graph items derived from it, at most 100."""
     vectors: list[ProvenanceVector]
     """For an event, its vectors."""
-    scopes: list[ProvenanceScope]
+    scopes: list[ProvenanceScopeTree]
     """For a snapshot, its scopes that are visible to the caller."""
     next_cursor: str | None

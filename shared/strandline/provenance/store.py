@@ -7,11 +7,11 @@ from uuid import UUID
 
 from strandline.db.database import TenantDb
 from strandline.provenance.schemas import (
-    ProvenanceChain,
-    ProvenanceEdge,
+    ProvenanceChainVersion,
+    ProvenanceCitingEdge,
     ProvenanceEvent,
-    ProvenanceScope,
-    ProvenanceTopic,
+    ProvenanceScopeTree,
+    ProvenanceTopicSlot,
     ProvenanceVector,
 )
 from strandline.topics.store_references_query import IN_VERSION
@@ -30,7 +30,7 @@ class ResolvedId:
     """The version of the snapshot to read; None if none is published."""
 
 
-def resolve_id(access: TenantDb, row_id: UUID) -> ResolvedId | None:
+def resolve_row_id(access: TenantDb, row_id: UUID) -> ResolvedId | None:
     """Resolve a visible id; None if there is none. A topic that the active snapshot does not have
     is looked up in the last one that had it."""
     rows = access.fetch(
@@ -74,10 +74,10 @@ def resolve_id(access: TenantDb, row_id: UUID) -> ResolvedId | None:
 
 def list_path_to_root(
     access: TenantDb, version: int, scope_id: UUID, *, slot: UUID | None, event_id: UUID | None
-) -> Sequence[ProvenanceTopic]:
+) -> Sequence[ProvenanceTopicSlot]:
     """List a slot, or the leaf that holds an event, and all of its ancestors, up to the root."""
     return access.fetch(
-        ProvenanceTopic,
+        ProvenanceTopicSlot,
         "with recursive"  # noqa: S608
         """
         start as (
@@ -110,11 +110,11 @@ def list_path_to_root(
 
 def list_chain_versions(
     access: TenantDb, chain_id: UUID | None, event_id: UUID | None, limit: int
-) -> Sequence[ProvenanceChain]:
+) -> Sequence[ProvenanceChainVersion]:
     """List the versions of a chain, newest first, or the current version of the chain that holds an
     event."""
     return access.fetch(
-        ProvenanceChain,
+        ProvenanceChainVersion,
         """
         select v.chain_id, v.version, v.version = c.version as is_current, v.first_seq, v.last_seq,
             v.event_count, v.created_at_seq
@@ -190,10 +190,10 @@ def list_topic_events(
 
 def list_citing_events(
     access: TenantDb, event_id: UUID, after: UUID, limit: int
-) -> Sequence[ProvenanceEdge]:
+) -> Sequence[ProvenanceCitingEdge]:
     """List the visible events whose edges cite this one, after an event id, ordered by event id."""
     return access.fetch(
-        ProvenanceEdge,
+        ProvenanceCitingEdge,
         """
         select m.event_id, m.weight from memory_edges m
         join events e on e.tenant_id = m.tenant_id and e.event_id = m.event_id
@@ -226,10 +226,10 @@ def list_vectors_of_event(
 
 def list_snapshot_trees(
     access: TenantDb, version: int, after: UUID, limit: int
-) -> Sequence[ProvenanceScope]:
+) -> Sequence[ProvenanceScopeTree]:
     """List the visible trees of a snapshot, after a scope id, ordered by scope id."""
     return access.fetch(
-        ProvenanceScope,
+        ProvenanceScopeTree,
         ""  # noqa: S608
         """
         with view as materialized (select scopes_in_view() as scope_ids)

@@ -13,10 +13,10 @@ from strandline.graph.nodes.identity import format_node_id
 from strandline.graph.nodes.node_types import NodeType
 from strandline.provenance import store
 from strandline.provenance.schemas import (
-    ProvenanceChain,
+    ProvenanceChainVersion,
     ProvenanceGraphItem,
     ProvenanceOut,
-    ProvenanceTopic,
+    ProvenanceTopicSlot,
 )
 from strandline.provenance.store import GraphItem, ResolvedId
 from strandline.sealing import UnsealError
@@ -71,7 +71,7 @@ def trace_provenance(
     NotFound, or Malformed for an invalid cursor."""
     pages = _CursorCodec(access, row_id)
     after = pages.decode(cursor) if cursor is not None else None
-    origin = store.resolve_id(access, row_id)
+    origin = store.resolve_row_id(access, row_id)
     if origin is None:
         raise NotFound
     start = after or _PagePosition(origin.version, _FIRST, 0)
@@ -97,15 +97,15 @@ class _ProvenanceBuilder:
         """The answer without its cursor, and the position where the next page begins."""
         match self._origin.kind:
             case "event":
-                return self._of_event()
+                return self._trace_event()
             case "chain":
-                return self._of_chain()
+                return self._trace_chain()
             case "topic":
-                return self._of_topic()
+                return self._trace_topic()
             case "node" | "graph_edge":
-                return self._of_graph_item()
+                return self._trace_graph_item()
             case _:
-                return self._of_snapshot()
+                return self._trace_snapshot()
 
     def _make_out(self, **lists: Sequence[BaseModel]) -> ProvenanceOut:
         names = ("topics", "chains", "events", "edges", "graph", "vectors", "scopes")
@@ -121,7 +121,9 @@ class _ProvenanceBuilder:
             }
         )
 
-    def _topics(self, slot: UUID | None, event_id: UUID | None) -> Sequence[ProvenanceTopic]:
+    def _list_topics_above(
+        self, slot: UUID | None, event_id: UUID | None
+    ) -> Sequence[ProvenanceTopicSlot]:
         if self._start.version is None or self._origin.scope_id is None:
             return []
         return store.list_path_to_root(
@@ -132,10 +134,12 @@ class _ProvenanceBuilder:
             event_id=event_id,
         )
 
-    def _chains(self, chain_id: UUID | None, event_id: UUID | None) -> Sequence[ProvenanceChain]:
+    def _list_chain_versions(
+        self, chain_id: UUID | None, event_id: UUID | None
+    ) -> Sequence[ProvenanceChainVersion]:
         return store.list_chain_versions(self._access, chain_id, event_id, _MAX_VERSIONS)
 
-    def _next_position(
+    def _find_next_position(
         self, rows: Sequence[Any], row_id: str, seq: str | None = None
     ) -> _PagePosition | None:
         """The position where the next page begins, if there is one more row than fits the page."""
@@ -146,42 +150,44 @@ class _ProvenanceBuilder:
             self._start.version, getattr(last, row_id), getattr(last, seq) if seq else 0
         )
 
-    def _of_event(self) -> tuple[ProvenanceOut, _PagePosition | None]:
+    def _trace_event(self) -> tuple[ProvenanceOut, _PagePosition | None]:
         scope_id = self._origin.scope_id
         assert scope_id is not None
         edges = store.list_citing_events(
             self._access, self._id, self._start.row_id, self._limit + 1
         )
         out = self._make_out(
-            topics=self._topics(None, self._id),
-            chains=self._chains(None, self._id),
+            topics=self._list_topics_above(None, self._id),
+            chains=self._list_chain_versions(None, self._id),
             edges=edges[: self._limit],
-            graph=self._graph(self._id, None),
+            graph=self._list_graph_items(self._id, None),
             vectors=store.list_vectors_of_event(self._access, scope_id, self._id),
         )
-        return out, self._next_position(edges, "event_id")
+        return out, self._find_next_position(edges, "event_id")
 
-    def _of_chain(self) -> tuple[ProvenanceOut, _PagePosition | None]:
+    def _trace_chain(self) -> tuple[ProvenanceOut, _PagePosition | None]:
         rows = store.list_chain_events(self._access, self._id, self._start.seq, self._limit + 1)
         out = self._make_out(
-            topics=self._topics(self._id, None),
-            chains=self._chains(self._id, None),
+            topics=self._list_topics_above(self._id, None),
+            chains=self._list_chain_versions(self._id, None),
             events=rows[: self._limit],
-            graph=self._graph(None, self._id),
+            graph=self._list_graph_items(None, self._id),
         )
-        return out, self._next_position(rows, "chain_id", "seq")
+        return out, self._find_next_position(rows, "chain_id", "seq")
 
-    def _of_graph_item(self) -> tuple[ProvenanceOut, _PagePosition | None]:
+    def _trace_graph_item(self) -> tuple[ProvenanceOut, _PagePosition | None]:
         rows = store.list_cited_events(self._access, self._id, self._start.seq, self._limit + 1)
-        return self._make_out(events=rows[: self._limit]), self._next_position(
+        return self._make_out(events=rows[: self._limit]), self._find_next_position(
             rows, "event_id", "seq"
         )
 
-    def _graph(self, event_id: UUID | None, chain_id: UUID | None) -> list[ProvenanceGraphItem]:
+    def _list_graph_items(
+        self, event_id: UUID | None, chain_id: UUID | None
+    ) -> list[ProvenanceGraphItem]:
         rows = store.list_graph_items(self._access, event_id, chain_id, _MAX_GRAPH_ITEMS)
         return [_to_graph_item(row) for row in rows]
 
-    def _of_topic(self) -> tuple[ProvenanceOut, _PagePosition | None]:
+    def _trace_topic(self) -> tuple[ProvenanceOut, _PagePosition | None]:
         slot, scope_id, version = self._origin.slot, self._origin.scope_id, self._start.version
         assert slot
         assert scope_id
@@ -194,14 +200,16 @@ class _ProvenanceBuilder:
             (self._start.row_id, self._start.seq),
             self._limit + 1,
         )
-        out = self._make_out(topics=self._topics(slot, None), events=rows[: self._limit])
-        return out, self._next_position(rows, "chain_id", "seq")
+        out = self._make_out(topics=self._list_topics_above(slot, None), events=rows[: self._limit])
+        return out, self._find_next_position(rows, "chain_id", "seq")
 
-    def _of_snapshot(self) -> tuple[ProvenanceOut, _PagePosition | None]:
+    def _trace_snapshot(self) -> tuple[ProvenanceOut, _PagePosition | None]:
         version = self._origin.version
         assert version is not None
         rows = store.list_snapshot_trees(self._access, version, self._start.row_id, self._limit + 1)
-        return self._make_out(scopes=rows[: self._limit]), self._next_position(rows, "scope_id")
+        return self._make_out(scopes=rows[: self._limit]), self._find_next_position(
+            rows, "scope_id"
+        )
 
 
 def _to_graph_item(row: GraphItem) -> ProvenanceGraphItem:

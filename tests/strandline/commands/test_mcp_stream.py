@@ -28,7 +28,7 @@ LONGEST = 20
 @pytest.fixture
 def polls(monkeypatch: pytest.MonkeyPatch) -> list[threading.Event]:
     """The first of them is set when a stream finds that there is no act yet."""
-    waiting, list_after = [threading.Event()], store_acts.list_after
+    waiting, list_after = [threading.Event()], store_acts.list_acts_after
 
     def list_ids(*arguments: Any) -> Sequence[store_acts.ActStep]:
         acts = list_after(*arguments)
@@ -36,7 +36,7 @@ def polls(monkeypatch: pytest.MonkeyPatch) -> list[threading.Event]:
             waiting[0].set()
         return acts
 
-    monkeypatch.setattr(store_acts, "list_after", list_ids)
+    monkeypatch.setattr(store_acts, "list_acts_after", list_ids)
     return waiting
 
 

@@ -21,18 +21,18 @@ from tests.strandline.topics.outline import build, fold_all
 from tests.support import Gateway, ScratchDatabase, Tell, user_message
 
 STEPS: tuple[tuple[object, str], ...] = (
-    (store_job, "list_cited"),
+    (store_job, "list_payloads_in_use"),
     (store_archiving, "begin_payload_removal"),
     (BlobStore, "erase"),
     (store_archiving, "end_payload_removal"),
-    (store_job, "mark_payloads_removed"),
+    (store_job, "mark_objects_removed"),
     (retry_enrichment, "retry_enrichment"),
-    (store_job, "mark_chain_formed"),
-    (store_job, "count_remaining"),
-    (receipts, "sign"),
-    (store_job, "complete"),
+    (store_job, "mark_chain_rebuilt"),
+    (store_job, "count_remaining_work"),
+    (receipts, "sign_receipt"),
+    (store_job, "complete_erasure"),
 )
-SAMPLE = {"begin_payload_removal", "mark_chain_formed"}
+SAMPLE = {"begin_payload_removal", "mark_chain_rebuilt"}
 """tests/prove/test_erasure_crashes.py has all steps, one after the other."""
 
 

@@ -258,12 +258,14 @@ def test_erasure_receipt_verifies_unless_forged(
     gateway.run_job("eraser")
     body = gateway.call("GET", f"{ERASURES}/{erasure_id}", key=eraser).body
     receipt, signature, key = body["receipt"], body["signature"], body["public_key"]
-    assert key == receipts.public_key(get_settings().sealing_secret)
-    assert receipts.verify(key, receipt, signature)
-    assert not receipts.verify(key, {**receipt, "event_count": 2}, signature)
-    assert not receipts.verify(key, receipt, "00" * 64)
-    assert not receipts.verify(key, receipt, signature.upper()), "it has one signature"
-    assert not receipts.verify(receipts.public_key("another secret"), receipt, signature)
+    assert key == receipts.derive_public_key(get_settings().sealing_secret)
+    assert receipts.verify_receipt(key, receipt, signature)
+    assert not receipts.verify_receipt(key, {**receipt, "event_count": 2}, signature)
+    assert not receipts.verify_receipt(key, receipt, "00" * 64)
+    assert not receipts.verify_receipt(key, receipt, signature.upper()), "it has one signature"
+    assert not receipts.verify_receipt(
+        receipts.derive_public_key("another secret"), receipt, signature
+    )
     assert receipt["event_ids"] == [event_id]
     assert len(receipt["not_reached"]) >= 4
     assert receipt["unreadable_at"] <= receipt["vacuumed_at"] <= receipt["complete_at"]

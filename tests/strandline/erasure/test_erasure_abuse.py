@@ -246,17 +246,17 @@ def test_erasure_receipt_forged_in_any_field_is_invalid(
     gateway.run_job("eraser", "acme")
     body = gateway.call("GET", f"{ERASURES}/{erasure_id}", key=eraser).body
     receipt, signature, key = body["receipt"], body["signature"], body["public_key"]
-    assert receipts.verify(key, receipt, signature)
+    assert receipts.verify_receipt(key, receipt, signature)
     for name, value in receipt.items():
         for forged in (
             {**receipt, name: forgeries(value)},
             {**receipt, name: None} if value is not None else {**receipt, name: ""},
             {n: v for n, v in receipt.items() if n != name},
         ):
-            assert not receipts.verify(key, forged, signature), name
-    assert not receipts.verify(key, {**receipt, "more": None}, signature)
+            assert not receipts.verify_receipt(key, forged, signature), name
+    assert not receipts.verify_receipt(key, {**receipt, "more": None}, signature)
     for bad_value in ("", "00", signature[:-2], signature + "00", "x" * 128, signature[::-1]):
-        assert not receipts.verify(key, receipt, bad_value), bad_value
+        assert not receipts.verify_receipt(key, receipt, bad_value), bad_value
 
     file = tmp_path / "receipt.json"
 
@@ -265,11 +265,11 @@ def test_erasure_receipt_forged_in_any_field_is_invalid(
         code = main(["operate", "receipt", str(file), *more])
         return code, "".join(capsys.readouterr())
 
-    own = receipts.public_key("a forger's own secret")
+    own = receipts.derive_public_key("a forger's own secret")
     resigned = {
         **body,
         "receipt": {**receipt, "event_count": 9},
-        "signature": receipts.sign("a forger's own secret", {**receipt, "event_count": 9}),
+        "signature": receipts.sign_receipt("a forger's own secret", {**receipt, "event_count": 9}),
         "public_key": own,
     }
     assert check(json.dumps(resigned))[0] == 1, "the answer's own key proves nothing"

@@ -209,7 +209,7 @@ def test_erasure_list_of_user_reads_by_index(
     access = explanation.database.connect_as(Caller("acme", (ALICE,), ALICE))
 
     def count_read(state: Literal["hidden"] | None = None) -> float:
-        plans = explanation.plans(lambda: store_lists.list_newest(access, state, None, 50))
+        plans = explanation.plans(lambda: store_lists.list_newest_erasures(access, state, None, 50))
         assert plans, "nothing was explained"
         return sum(rows_read(node) for plan in plans for node in nodes(plan["Plan"]))
 

@@ -172,7 +172,7 @@ def test_erasure_mark_job_resumes_between_tombstones(
     for n in range(5):
         tell(eraser, f"zyxcanary {n}", session_id="harbour")
     erasure = gateway.call("POST", ERASURES, {"session_id": "harbour"}, key=eraser).body
-    add_counts, calls = store.add_counts, [0]
+    add_counts, calls = store.add_erasure_counts, [0]
 
     def crash(*arguments: Any) -> None:
         calls[0] += 1
@@ -181,7 +181,7 @@ def test_erasure_mark_job_resumes_between_tombstones(
         add_counts(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(store, "add_counts", crash)
+        patch.setattr(store, "add_erasure_counts", crash)
         gateway.run_job("eraser", "acme")
     assert tombstones(scratch_db) == 2
     assert scratch_db.rows("select count(*) from erasure_marks") == [(1,)]

@@ -130,7 +130,7 @@ def test_erasure_persona_answer_goes_with_uncited_source(
     sources = scratch_db.rows("select event_id::text from turn_events where part = 'source'")
     assert {row[0] for row in sources} == {*event_ids}
     everything = front.database.connect_as(Caller.background("acme"))
-    chain = store_deferred_answers.list_chain_events(everything, [UUID(event_ids[0])])
+    chain = store_deferred_answers.list_events_of_same_chains(everything, [UUID(event_ids[0])])
     assert {str(one) for one in chain} == {*event_ids}, "whatever part of them a topic names"
     body = {"event_ids": event_ids[:1]}
     assert front.call("POST", ERASURES, body, key=eraser).status == 202

@@ -125,14 +125,14 @@ def test_erasure_vacuum_notices_non_english_messages(
         log_lines.append((message, fields["extra"]["reason"]))
 
     def vacuum(*_: object) -> store_vacuum.VacuumResult:
-        return store_vacuum.parse_cutoff([GERMAN])
+        return store_vacuum.parse_vacuum_cutoff([GERMAN])
 
     monkeypatch.setattr(eraser_job.logger, "warning", keep)
-    monkeypatch.setattr(store_vacuum, "vacuum", vacuum)
+    monkeypatch.setattr(store_vacuum, "vacuum_tables_with_memory", vacuum)
     assert gateway.run_job("eraser", "acme")["vacuums_failed"] == 1
     assert log_lines == [("tables not vacuumed", "lc_messages_not_english")]
     assert state_of(gateway, eraser, erasure)["state"] == "hidden"
-    assert store_vacuum.parse_cutoff([]).reason == "tables_passed_over"
+    assert store_vacuum.parse_vacuum_cutoff([]).reason == "tables_passed_over"
 
 
 def test_erasure_vacuum_of_lost_worker_ends_and_counts(
@@ -166,7 +166,7 @@ def test_erasure_vacuum_failure_is_in_receipt(
     def refuse(*_: object) -> None:
         raise Unavailable("locked")
 
-    monkeypatch.setattr(store_vacuum, "vacuum", refuse)
+    monkeypatch.setattr(store_vacuum, "vacuum_tables_with_memory", refuse)
     for _ in range(4):
         assert gateway.run_job("eraser", "acme")["vacuums_failed"] == 1
         assert state_of(gateway, eraser, erasure)["state"] == "hidden"

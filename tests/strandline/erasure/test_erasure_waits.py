@@ -74,7 +74,7 @@ def test_erasure_waits_age_is_metric_of_eraser_and_sweeper(
     (age,) = values_of(log_output, "sweeper", metric)
     assert age // 60 == 420
     with monkeypatch.context() as patch:
-        patch.setattr(eraser_job, "_complete_or_postpone", None)
+        patch.setattr(eraser_job, "_complete_or_postpone_erasure", None)
         gateway.run_job("eraser", "acme")
     (age,) = values_of(log_output, "eraser", metric)
     assert age // 60 == 420
@@ -101,7 +101,7 @@ def test_erasure_waits_metric_counts_abandoned_vacuum(
         return store_vacuum.VacuumResult(None, "out_of_time")
 
     with monkeypatch.context() as patch:
-        patch.setattr(store_vacuum, "vacuum", fail)
+        patch.setattr(store_vacuum, "vacuum_tables_with_memory", fail)
         for _ in range(4):  # of five
             gateway.run_job("eraser", "acme")
             assert values_of(log_output, "eraser", metric) == []

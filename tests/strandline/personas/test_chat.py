@@ -107,7 +107,7 @@ def test_chat_killed_midway_has_one_message_and_one_reply(
     def die(*_: object) -> None:
         raise Kill
 
-    for place in ("chats.ask_model", "chats._reply_body"):
+    for place in ("chats.ask_model", "chats._make_reply_event"):
         with monkeypatch.context() as patch:
             patch.setattr(f"strandline.personas.{place}", die)
             with pytest.raises(Kill):
@@ -302,7 +302,7 @@ def test_chat_late_answer_is_polled_as_turn(
     access = front.database.connect_as(Caller.background("acme"))
     with access.transaction():
         event_ids = [UUID(facts[0]), UUID(str(waiting[0].body["input_id"]))]
-        assert store_memories.delete_event_traces(access, event_ids)["turns"] == 2
+        assert store_memories.delete_persona_rows_of_events(access, event_ids)["turns"] == 2
     assert [front.call("GET", path, key=key).status for path in paths] == [404, 404]
 
 
