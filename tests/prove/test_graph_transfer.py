@@ -316,7 +316,7 @@ def test_graph_transfer_test_detects_damaged_file_taken(
         patch.setattr(import_file, "read_verified_lines", trusting)
         with pytest.raises((AssertionError, ValueError)):
             refuse_damages(plenty, scratch_db, data, "trusting")
-    monkeypatch.setattr(GraphFileReader, "finish", lenient)
+    monkeypatch.setattr(GraphFileReader, "check_and_finish", lenient)
     with pytest.raises(AssertionError):
         refuse_damages(plenty, scratch_db, data, "lenient")
 
