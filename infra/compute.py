@@ -239,6 +239,16 @@ def _resource_arns(scope: Construct, settings: StackSettings, parts: StackParts)
         if service.llm_provider == "bedrock"
         else ()
     )
+    embedding_models = (
+        bedrock_models(
+            service.embedding_model,
+            stack.partition,
+            service.embedding_region or stack.region,
+            stack.account,
+        )
+        if service.embedding_provider == "bedrock" and service.embedding_model
+        else ()
+    )
     return ResourceArns(
         bucket=parts.storage.bucket.bucket_arn,
         work_queue=parts.storage.work_queue.queue_arn,
@@ -256,5 +266,6 @@ def _resource_arns(scope: Construct, settings: StackSettings, parts: StackParts)
         account=stack.account,
         partition=stack.partition,
         models=models,
+        embedding_models=embedding_models,
         key=parts.storage.key.key_arn if parts.storage.key else None,
     )

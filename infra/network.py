@@ -101,7 +101,8 @@ class Network(Construct):
             "Sqs": ec2.InterfaceVpcEndpointAwsService.SQS,
             "SecretsManager": ec2.InterfaceVpcEndpointAwsService.SECRETS_MANAGER,
         }
-        if settings.service_settings.llm_provider == "bedrock":
+        service_settings = settings.service_settings
+        if "bedrock" in (service_settings.llm_provider, service_settings.embedding_provider):
             services["Bedrock"] = ec2.InterfaceVpcEndpointAwsService.BEDROCK_RUNTIME
         group = ec2.SecurityGroup(
             self,

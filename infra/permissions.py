@@ -46,6 +46,8 @@ class ResourceArns:
     partition: str
     models: tuple[str, ...] = ()
     """What Converse calls for the configured model (`bedrock_models`); empty without Bedrock."""
+    embedding_models: tuple[str, ...] = ()
+    """The same for InvokeModel and the embedding model."""
     key: str | None = None
     """The customer-managed KMS key, if the stage has one."""
     network: bool = True
@@ -87,6 +89,9 @@ _BY_NEED: Mapping["FunctionNeed", Actions] = {
     "schedules": {"scheduler:CreateSchedule": ("schedules",), "iam:PassRole": ("scheduler_role",)},
 }
 """What every function with a need may do. What one may do beyond that is in its row's `actions`."""
+
+_EMBED: Actions = {"bedrock:InvokeModel": ("embedding_models",)}
+"""What a function may do that computes vectors, which are those with the layer of the model."""
 
 _CONSUME = ("sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes")
 """What Lambda does, with the function's role, to the queue that feeds the function."""
@@ -154,7 +159,7 @@ def policy_statements(fn: "FunctionSpec", resources: ResourceArns) -> list["iam.
 
 
 def bedrock_models(model: str, partition: str, region: str, account: str) -> tuple[str, ...]:
-    """ARNs that Converse calls for this modelId: a model of this region; a model or profile named
+    """ARNs that a call with this modelId calls: a model of this region; a model or profile named
     by its ARN; or a profile over several regions (`eu.…`), which calls the model in each."""
     _, is_profile, profile = model.partition(":inference-profile/")
     if is_profile:
@@ -176,6 +181,8 @@ def _resource_names_by_action(fn: "FunctionSpec") -> dict[str, set[str]]:
     allowed: dict[str, set[str]] = {}
     queue_actions = dict.fromkeys(_CONSUME, (fn.queue,)) if fn.queue else {}
     tables = [_BY_NEED.get(need, {}) for need in fn.needs]
+    if "model" in fn.layers:
+        tables.append(_EMBED)
     for table in (*tables, fn.actions, queue_actions):
         for action, names in table.items():
             allowed.setdefault(action, set()).update(names)
@@ -213,6 +220,8 @@ def _arns(name: str, resources: ResourceArns) -> tuple[str, ...]:
     """The ARNs that a name in the tables stands for."""
     if name == "models":
         return resources.models
+    if name == "embedding_models":
+        return resources.embedding_models
     if name == "schedules":
         path = f"{resources.region}:{resources.account}:schedule/{resources.schedule_group}/*"
         return (f"arn:{resources.partition}:scheduler:{path}",)

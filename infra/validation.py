@@ -163,14 +163,20 @@ def _check_egress(settings: StackSettings) -> str | None:
                 f"network=endpoints has no way out for {label}: set network to nat (or existing), "
                 f"or {alternative}"
             )
+    if "embedding_region" in settings.settings:
+        return (
+            "network=endpoints has no way out for settings.embedding_region: the endpoint of "
+            "Bedrock is that of the stack's Region; set network to nat (or existing), or leave "
+            "embedding_region out"
+        )
     return None
 
 
 _EGRESS_ALTERNATIVES = {
     "llm_base_url": "choose bedrock",
     "llm_provider": "choose bedrock",
-    "embedding_base_url": "take the model that ships",
-    "embedding_provider": "take the model that ships",
+    "embedding_base_url": "take the model that ships, or bedrock",
+    "embedding_provider": "take the model that ships, or bedrock",
     "jwt_jwks": "give the keys themselves, a JWK Set as JSON",
 }
 """Settings that may name an external service, and the alternative to each."""

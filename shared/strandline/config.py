@@ -42,15 +42,18 @@ class ServiceSettings(QuotaSettings):
     work_queue_url: str = ""
     """The SQS queue whose messages name the scopes that have work for the worker. If empty, no
     message is sent and the sweep finds the work."""
-    embedding_provider: Literal["local", "openai"] = "local"
-    """`local` is the model that ships, `openai` any endpoint that speaks its protocol."""
+    embedding_provider: Literal["local", "openai", "bedrock"] = "local"
+    """`local` is the model that ships, `openai` any endpoint that speaks its protocol, and
+    `bedrock` is Amazon Bedrock with the function's own role."""
     embedding_base_url: str | None = None
     """The endpoint of an `openai` provider; OpenAI's own if absent."""
     embedding_model: str | None = None
     """The provider's name for the model. With `local` by default an English model beside a
     multilingual one; `minilm-l6-v2-int8` is the English one alone."""
     embedding_api_key: str | None = None
-    """The API key of an `openai` provider."""
+    """The API key of an `openai` provider; `bedrock` needs none."""
+    embedding_region: str | None = Field(default=None, pattern=r"^[a-z]{2}(-[a-z]+)+-[0-9]$")
+    """The Region of `bedrock`, where it is not the function's own."""
     embedding_dimensions: int | None = Field(default=None, ge=1, le=4000)
     """The length of a vector; must match the model. That of a local model is known."""
     embedding_text_prefix: str = Field(default="", max_length=200)

@@ -29,10 +29,17 @@ from strandline.resources import Resources
 from strandline.tuning import DEFAULTS
 from tests.chat_service import ScriptedTasks, deliver_turn, use_model
 from tests.graph_files import tell_entity
-from tests.infra.recorded_calls import GROUP, MODEL, STARTER, STATE_MACHINE, Ear, stage
+from tests.infra.recorded_calls import (
+    EMBEDDING_MODEL,
+    GROUP,
+    MODEL,
+    STARTER,
+    STATE_MACHINE,
+    Ear,
+    stage,
+)
 from tests.mcp_calls import ALICE, HELPER, call_tool, calls_of, post, prepare
 from tests.strandline.apidocs.example_calls import Story
-from tests.strandline.embeddings.fake_embedders import WordEmbedder
 from tests.strandline.topics.outline import drop_index
 from tests.support import APP, KEY_SECRET, OWNER, Gateway, ScratchDatabase, user_message
 from tests.uploads import age, begin, cid_of, citing, pending_key, put_unchecked, upload_file
@@ -318,18 +325,26 @@ def _talk_on(front: Gateway) -> None:
 
 
 def _with_bedrock(base: ScratchDatabase, front: Gateway, patch: pytest.MonkeyPatch) -> None:
-    """What asks a language model, with one of Bedrock's: until its minute is over, and a scope has
-    to wait for the next."""
-    said_of = {"PROVIDER": "bedrock", "MODEL": MODEL, "CALLS_PER_MINUTE": "4"}
-    said_of["BREAKER_FAILURES"] = "1000"
+    """What asks a language model or an embedding model, with Bedrock's: until the minute of the
+    language model is over, and a scope has to wait for the next."""
+    said_of = {"LLM_PROVIDER": "bedrock", "LLM_MODEL": MODEL, "LLM_CALLS_PER_MINUTE": "4"}
+    said_of |= {"LLM_BREAKER_FAILURES": "1000", "EMBEDDING_PROVIDER": "bedrock"}
+    said_of |= {"EMBEDDING_MODEL": EMBEDDING_MODEL, "EMBEDDING_DIMENSIONS": "256"}
+    said_of["TUNING"] = json.dumps({"quality": "permissive"})
     for name, value in said_of.items():
-        patch.setenv(f"STRANDLINE_LLM_{name}", value)
+        patch.setenv(f"STRANDLINE_{name}", value)
     get_settings.cache_clear()
     key = front.key(rights=("read", "write", "admin"))
     _judge_by_tool(front, key)
+    # In a space without calibration every pair of messages is a question.
+    for name in ("query", "mcp", "worker", "sweeper", "eraser"):
+        handler: Any = importlib.import_module(f"functions.{name}.handler")
+        del handler.resources.__dict__["embedder"]
+    asking = {"query": "Nils Berg", "participants": [ALICE]}
+    assert not call_tool(front, "mie_query", asking, key=key)[1]
     base.rows("delete from model_rates")
     for name in ("query", "worker", "sweeper", "builder", "promoter", "archiver", "eraser"):
-        handler: Any = importlib.import_module(f"functions.{name}.handler")
+        handler = importlib.import_module(f"functions.{name}.handler")
         handler.resources.__dict__.pop("llm", None)
         if name == "builder":
             _build_anew(base, front)
@@ -339,9 +354,8 @@ def _with_bedrock(base: ScratchDatabase, front: Gateway, patch: pytest.MonkeyPat
             continue
         if name == "eraser":
             _form_anew(base, front)
+            _form_told_anew(base, front, patch)
             continue
-        if name != "query":  # in a space without calibration every pair of messages is a question
-            handler.resources.__dict__["embedder"] = WordEmbedder("words/16", 16)
         for n in range(8):
             # Not in English, so that the heuristic model leaves it to the language model.
             text = f"Wie hoch steht die Flut heute um {n} Uhr am alten Hafen, und wer segelt mit?"
@@ -350,6 +364,8 @@ def _with_bedrock(base: ScratchDatabase, front: Gateway, patch: pytest.MonkeyPat
         if name == "query":
             reply = front.call("GET", f"/api/v1/sessions/{name}/analysis/topics", key=key)
             assert reply.status == 200
+            asking = {"query": "Wer segelt mit?", "participants": [f"user:{name}"]}
+            assert front.call("POST", "/api/v1/recall", asking, key=key).status == 200
         elif name == "worker":
             _work(base)
         else:
@@ -389,6 +405,24 @@ def _form_anew(base: ScratchDatabase, front: Gateway) -> None:
     key = front.key(rights=("read", "write", "erase"))
     assert front.call("DELETE", f"{EVENTS}/{event_id}", key=key).status == 200
     base.rows("delete from model_rates")
+    base.rows("delete from jobs")
+    front.run_job("eraser", "acme")
+
+
+def _form_told_anew(base: ScratchDatabase, front: Gateway, patch: pytest.MonkeyPatch) -> None:
+    """A chain that lost an event and is still worth listing, with calls enough for all that a model
+    is asked of it: its summary is embedded."""
+    ((event_id,),) = base.rows(
+        "select min(event_id::text) from chain_events join events using (tenant_id, event_id)"
+        " where tenant_id = 'acme' and content <> '' group by chain_id"
+        " order by count(*) desc, chain_id limit 1"
+    )
+    patch.setenv("STRANDLINE_LLM_CALLS_PER_MINUTE", "1000")
+    get_settings.cache_clear()
+    handler: Any = importlib.import_module("functions.eraser.handler")
+    del handler.resources.__dict__["llm"]
+    key = front.key(rights=("read", "write", "erase"))
+    assert front.call("DELETE", f"{EVENTS}/{event_id}", key=key).status == 200
     base.rows("delete from jobs")
     front.run_job("eraser", "acme")
 

@@ -6,6 +6,7 @@ the operation's own page: that HeadObject and GetObject answer 403 instead of 40
 s3:ListBucket, and that Converse is bedrock:InvokeModel.
 """
 
+import io
 import json
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -24,9 +25,11 @@ from strandline.function_specs import FunctionSpec
 from strandline.local.lambda_context import ACCOUNT_ID, REGION
 from tests.infra import source_calls
 from tests.infra.source_calls import Asks
+from tests.strandline.embeddings.fake_embedders import WordEmbedder
 from tests.support import APP, OWNER, PASSWORDS
 
 MODEL = "some.model-v1:0"
+EMBEDDING_MODEL = "amazon.titan-embed-text-v2:0"
 ARN = f"arn:aws:{{}}:{REGION}:{ACCOUNT_ID}:{{}}"
 CLUSTER = "cluster-ABC"
 GROUP = "strandline"
@@ -50,6 +53,7 @@ def stage(bucket: str, secrets: Mapping[str, str]) -> ResourceArns:
         account=ACCOUNT_ID,
         partition="aws",
         models=bedrock_models(MODEL, "aws", REGION, ACCOUNT_ID),
+        embedding_models=bedrock_models(EMBEDDING_MODEL, "aws", REGION, ACCOUNT_ID),
         settings_secret=secrets["secrets"],
         administrator_secret=secrets["administrator_secret"],
         first_key_secret=secrets["first_key_secret"],
@@ -97,6 +101,11 @@ def _remove_calls(params: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
+def _model_calls(params: Mapping[str, Any]) -> list[tuple[str, str]]:
+    arns = bedrock_models(params["modelId"], "aws", REGION, ACCOUNT_ID)
+    return [("bedrock:InvokeModel", arn) for arn in arns]
+
+
 OPERATIONS: Mapping[str, Callable[[Mapping[str, Any]], list[tuple[str, str]]]] = {
     "PutObject": lambda request: [("s3:PutObject", _object(request))],
     "GetObject": lambda request: [("s3:GetObject", _object(request))],
@@ -121,10 +130,8 @@ OPERATIONS: Mapping[str, Callable[[Mapping[str, Any]], list[tuple[str, str]]]] =
     ],
     "GetSecretValue": lambda request: [("secretsmanager:GetSecretValue", request["SecretId"])],
     "PutSecretValue": lambda request: [("secretsmanager:PutSecretValue", request["SecretId"])],
-    "Converse": lambda request: [
-        ("bedrock:InvokeModel", arn)
-        for arn in bedrock_models(request["modelId"], "aws", REGION, ACCOUNT_ID)
-    ],
+    "Converse": _model_calls,
+    "InvokeModel": _model_calls,
 }
 """Operation → what it needs to be allowed."""
 CONDITIONS: Mapping[str, dict[str, dict[str, str]]] = {
@@ -172,10 +179,21 @@ TOPIC: dict[str, Any] = {
     "stopReason": "tool_use",
     "usage": {"inputTokens": 30, "outputTokens": 7, "totalTokens": 37},
 }
-ANSWERS: Mapping[str, dict[str, Any]] = {
-    "Converse": TOPIC,
-    "StartExecution": {"executionArn": "arn", "startDate": 0},
-    "CreateSchedule": {"ScheduleArn": "arn"},
+
+
+def _embed(request: Mapping[str, Any]) -> dict[str, Any]:
+    """A vector of the text's words, in Titan's format."""
+    asked = json.loads(request["body"])
+    words = WordEmbedder("words/256", asked["dimensions"])
+    (vector,) = words.embed([asked["inputText"]], timeout=1.0)
+    return {"body": io.BytesIO(json.dumps({"embedding": vector}).encode())}
+
+
+ANSWERS: Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
+    "Converse": lambda _: TOPIC,
+    "InvokeModel": _embed,
+    "StartExecution": lambda _: {"executionArn": "arn", "startDate": 0},
+    "CreateSchedule": lambda _: {"ScheduleArn": "arn"},
 }
 """What services answer that nobody stands in for here; what they are asked is heard as well."""
 
@@ -265,8 +283,9 @@ class Ear:
         if self.function and http_response.status_code == 404 and model.name != "HeadBucket":
             self.calls.add(NeededCall(self.function, "s3:ListBucket", _bucket(context["asked"])))
 
-    def _answers(self, model: Any, **_more: Any) -> Any:
-        return SimpleNamespace(status_code=200, headers={}), ANSWERS[model.name]
+    def _answers(self, model: Any, context: Any, **_more: Any) -> Any:
+        answer = ANSWERS[model.name](context["asked"])
+        return SimpleNamespace(status_code=200, headers={}), answer
 
 
 _make = client_factory.client

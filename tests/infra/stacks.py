@@ -24,7 +24,14 @@ VARIANTS: Mapping[str, dict[str, Any]] = {
     "as it comes": {},
     "nat": {
         "network": "nat",
-        "settings": {"llm_provider": "openai", "llm_model": "m"},
+        "settings": {
+            "llm_provider": "openai",
+            "llm_model": "m",
+            "embedding_provider": "bedrock",
+            "embedding_model": "eu.cohere.embed-v4:0",
+            "embedding_dimensions": 1024,
+            "embedding_region": "eu-west-3",
+        },
         "throttle_rate": 50,
         "backup_days": 30,
     },
@@ -38,7 +45,16 @@ VARIANTS: Mapping[str, dict[str, Any]] = {
         },
         "backup_days": 35,
     },
-    "own key": {"key": True, "tracing": True, "tags": {"team": "memory"}},
+    "own key": {
+        "key": True,
+        "tracing": True,
+        "tags": {"team": "memory"},
+        "settings": {
+            "embedding_provider": "bedrock",
+            "embedding_model": "eu.cohere.embed-v4:0",
+            "embedding_dimensions": 1024,
+        },
+    },
     "a key that is there": {
         "key": KEY,
         "alarms": {"email": "ops@example.com"},

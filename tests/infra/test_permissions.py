@@ -23,6 +23,7 @@ from tests.infra.recorded_calls import (
     ARN,
     CLUSTER,
     DENIED_PREFIX,
+    EMBEDDING_MODEL,
     MODEL,
     VPC_ACTIONS,
     Ear,
@@ -157,10 +158,13 @@ NEVER_IN_JOBS = (
     "jobs/worker_resources:read_text_head",
     "resources:Resources._request_sweep",
 )
+NEVER_VECTORS = "embeddings/bedrock:_invoke_model"
+"""Of a function that computes no vectors, and whose role may not."""
 NEVER: Mapping[str, Sequence[str]] = {
-    **{job.name: ("llm/bedrock:_converse", *NEVER_IN_JOBS) for job in JOBS},
+    **{job.name: ("llm/bedrock:_converse", NEVER_VECTORS, *NEVER_IN_JOBS) for job in JOBS},
     "ingest": (
         "llm/bedrock:_converse",
+        NEVER_VECTORS,
         "log/read:get_file",
         "log/presigned_uploads:_remove_uploads",
     ),
@@ -182,6 +186,7 @@ NEVER: Mapping[str, Sequence[str]] = {
             "log/append:_put_payloads",
             "log/append:_store",
             "llm/bedrock:_converse",
+            NEVER_VECTORS,
             "log/payload_citations:_CitedPayloadReader._verify_upload",
         ),
         *(
@@ -209,17 +214,17 @@ NEVER: Mapping[str, Sequence[str]] = {
         "log/payload_citations:_CitedPayloadReader._read_text",
         "graph/transfer/import_graph:_load_file_bytes",
     ),
-    "archiver": NEVER_IN_JOBS,
-    "builder": NEVER_IN_JOBS,
+    "archiver": (NEVER_VECTORS, *NEVER_IN_JOBS),
+    "builder": (NEVER_VECTORS, *NEVER_IN_JOBS),
     "eraser": tuple(
         place for place in NEVER_IN_JOBS if place != "jobs/worker_resources:read_text_head"
     ),
-    "promoter": NEVER_IN_JOBS,
+    "promoter": (NEVER_VECTORS, *NEVER_IN_JOBS),
     "sweeper": (
         "resources:Resources._request_sweep",
         "log/presigned_uploads:_make_upload_answer",
     ),
-    "migrate": ("llm/bedrock:_converse",),
+    "migrate": ("llm/bedrock:_converse", NEVER_VECTORS),
 }
 """What a function imports and does not come to: places that ask AWS, by file and name. A new one is
 heard in a turn of every function that imports it, or stands here."""
@@ -345,7 +350,7 @@ def test_permissions_wildcards_are_for_objects_or_no_arn(stage: ResourceArns) ->
 def test_permissions_exclude_unused_bedrock_and_network(
     turns: tuple[Ear, ResourceArns],
 ) -> None:
-    stage = replace(turns[1], models=(), network=False)
+    stage = replace(turns[1], models=(), embedding_models=(), network=False)
     for fn in FUNCTIONS:
         grants = allowed(list_grants(fn, stage), fn)
         actions = {one.action.removeprefix(DENIED_PREFIX).partition(":")[0] for one in grants}
@@ -459,7 +464,9 @@ def _spelt_within(conditions: dict[str, dict[str, Any]]) -> dict[str, dict[str, 
 @pytest.fixture(scope="module")
 def stack() -> Template:
     """A stage with Bedrock and a key of its own."""
-    return template(key=True, settings={"llm_provider": "bedrock", "llm_model": MODEL})
+    settings = {"llm_provider": "bedrock", "llm_model": MODEL, "embedding_provider": "bedrock"}
+    settings |= {"embedding_model": EMBEDDING_MODEL, "embedding_dimensions": "256"}
+    return template(key=True, settings=settings)
 
 
 @EACH

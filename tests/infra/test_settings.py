@@ -17,6 +17,11 @@ from tests.infra.cdk_context import ROOT, context
 CERTIFICATE = "arn:aws:acm:eu-west-1:111122223333:certificate/c"
 TRUST = {"truststore_uri": "s3://authorities/ca.pem", "truststore_version": "1"}
 ASKS = {"llm_provider": "bedrock", "llm_model": "m"}
+VECTORS: Mapping[str, Any] = {
+    "embedding_provider": "bedrock",
+    "embedding_model": "eu.cohere.embed-v4:0",
+    "embedding_dimensions": 1024,
+}
 BUSY = {"reserved": {"worker": 55}}
 PRIVATE = {"private": True, "vpc_endpoint_ids": ["vpce-0123456789abcdef0"]}
 
@@ -49,6 +54,14 @@ REFUSED_SETTINGS: list[tuple[Mapping[str, Any], str]] = [
     (
         {"network": "nat", "settings": {"llm_provider": "azure", "llm_model": "m"}},
         "needs STRANDLINE_LLM_BASE_URL, STRANDLINE_LLM_API_VERSION as well",
+    ),
+    ({"settings": {"embedding_provider": "bedrock"}}, "PROVIDER=bedrock needs STRANDLINE_EMBED"),
+    ({"settings": VECTORS | {"embedding_model": "m"}}, "EMBEDDING_MODEL=m is none of .*Set amazon"),
+    ({"settings": VECTORS | {"embedding_dimensions": 3}}, "DIMENSIONS=3 is no .*set 256, 512"),
+    ({"settings": VECTORS | {"embedding_region": "eu-west-3"}}, "leave embedding_region out"),
+    (
+        {"network": "nat", "settings": VECTORS | {"embedding_region": "Paris"}},
+        "settings.embedding_region: .*pattern",
     ),
     ({"settings": {"embedding_dimensions": 3}}, "The local embedding model is"),
     ({"settings": {**JWT, "jwt_jwks": "https://i.example/keys"}}, "or give the keys themselves"),

@@ -381,6 +381,21 @@ def test_stack_bedrock_profile_is_allowed_with_its_models() -> None:
     assert grants == [[OWN_PROFILE, *OWN_MODELS]]
 
 
+def test_stack_embedding_model_is_allowed_in_its_region() -> None:
+    """To the functions that compute vectors, and to no other."""
+    of_function: dict[str, str] = {}
+    for name, role in properties(template(**VARIANTS["nat"]), "IAM::Role").items():
+        for policy in role.get("Policies", []):
+            for statement in policy["PolicyDocument"]["Statement"]:
+                if statement["Action"] == "bedrock:InvokeModel":
+                    of_function[name.partition("Role")[0]] = json.dumps(statement["Resource"])
+    assert sorted(of_function) == ["Eraser", "Mcp", "Query", "Sweeper", "Worker"]
+    (resources,) = set(of_function.values())
+    assert ":bedrock:eu-west-3:" in resources
+    assert "inference-profile/eu.cohere.embed-v4:0" in resources
+    assert "foundation-model/cohere.embed-v4:0" in resources
+
+
 def test_stack_queues_outlast_their_functions_and_give_up() -> None:
     stack = template()
     queues = properties(stack, "SQS::Queue")
@@ -456,6 +471,7 @@ def test_stack_networks_have_their_endpoints() -> None:
     fewest, bedrock = template(), template(**VARIANTS["bedrock"])
     assert len(interfaces(fewest)) == 2
     assert len(interfaces(bedrock)) == 3
+    assert interfaces(template(**VARIANTS["own key"])) == interfaces(bedrock)  # for its embeddings
     assert not properties(fewest, "EC2::NatGateway")
     assert not properties(fewest, "EC2::InternetGateway")
     nat = template(**VARIANTS["nat"])

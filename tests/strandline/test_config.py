@@ -59,7 +59,8 @@ def test_config_refuses_short_secret_unquoted() -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("STRANDLINE_EMBEDDING_PROVIDER", "bedrock"),
+        ("STRANDLINE_EMBEDDING_PROVIDER", "ollama"),
+        ("STRANDLINE_EMBEDDING_REGION", "Paris"),
         ("STRANDLINE_EMBEDDING_DIMENSIONS", "many"),
         ("STRANDLINE_EMBEDDING_DIMENSIONS", "0"),
         ("STRANDLINE_EMBEDDING_THREADS", "-1"),

@@ -5,10 +5,14 @@ boto3 is a fifth of what a function imports, and most first requests need no cli
 when the first client is built.
 """
 
+import re
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 if TYPE_CHECKING:
     from botocore.config import Config
+    from botocore.exceptions import ClientError
+
+_CODE = re.compile(r"[A-Za-z]{1,60}")
 
 
 def client(
@@ -52,3 +56,11 @@ def all_errors() -> tuple[type[Exception], ...]:
     from botocore.exceptions import BotoCoreError
 
     return BotoCoreError, client_error()
+
+
+def error_code(error: "ClientError") -> str:
+    """The code of an answer that is an error, such as `ThrottlingException`. Unlike the answer's
+    message it quotes nothing of the request."""
+    response = cast("dict[str, dict[str, str]]", error.response)
+    code = str(response.get("Error", {}).get("Code", ""))
+    return code if _CODE.fullmatch(code) else "an error without a code"

@@ -1,5 +1,6 @@
 """The interface of an embedder."""
 
+import math
 from collections.abc import Sequence
 from typing import Literal, Protocol
 
@@ -50,3 +51,11 @@ def require_encodable(texts: Sequence[str]) -> None:
         except UnicodeEncodeError:
             # Without the cause: that error quotes the text.
             raise EmbeddingRefused("A text contains a lone surrogate.") from None
+
+
+def to_unit_length(vector: Sequence[float]) -> list[float]:
+    """A provider's vector at length 1 (L2). Raises EmbeddingRefused for one without a direction."""
+    length = math.hypot(*vector)
+    if not 0 < length < math.inf:
+        raise EmbeddingRefused("The embedding provider returned a zero vector.")
+    return [value / length for value in vector]

@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 
-from strandline.config import ServiceSettings
+from strandline.config import PREFIX, ServiceSettings
+from strandline.embeddings.bedrock_models import require_bedrock_model
 from strandline.embeddings.embedder import (
     ENGLISH_DIMENSIONS,
     ENGLISH_MODEL,
@@ -17,6 +18,12 @@ _LOCAL_MODELS: Mapping[str | None, int] = {
     LOCAL_MODEL: LOCAL_DIMENSIONS,
     ENGLISH_MODEL: ENGLISH_DIMENSIONS,
 }
+_OPENAI_ONLY = (
+    "embedding_base_url",
+    "embedding_api_key",
+    "embedding_text_prefix",
+    "embedding_question_prefix",
+)
 
 
 def make_embedder(settings: ServiceSettings) -> Embedder:
@@ -39,6 +46,10 @@ def make_embedder(settings: ServiceSettings) -> Embedder:
                 "question": settings.embedding_question_prefix,
             },
         )
+    if settings.embedding_provider == "bedrock" and model and dimensions:
+        from strandline.embeddings.bedrock import BedrockEmbedder
+
+        return BedrockEmbedder(model, dimensions, settings.embedding_region)
     if model == ENGLISH_MODEL:
         from strandline.embeddings.minilm import EnglishEmbedder
 
@@ -50,8 +61,14 @@ def make_embedder(settings: ServiceSettings) -> Embedder:
 
 def require_valid_embedder(settings: ServiceSettings) -> None:
     """Raise Misconfigured when a local model is none of those that ship, or its dimension another,
-    or when another provider's has no model or dimension: all are mistakes."""
+    or when another provider's has no model or dimension, or what only another provider uses: all
+    are mistakes."""
     model, dimensions = settings.embedding_model, settings.embedding_dimensions
+    if settings.embedding_region and settings.embedding_provider != "bedrock":
+        raise Misconfigured(
+            "STRANDLINE_EMBEDDING_REGION is for the provider bedrock: unset it, or set "
+            "STRANDLINE_EMBEDDING_PROVIDER=bedrock."
+        )
     if settings.embedding_provider != "local":
         if model is None or dimensions is None:
             raise Misconfigured(
@@ -59,6 +76,8 @@ def require_valid_embedder(settings: ServiceSettings) -> None:
                 "STRANDLINE_EMBEDDING_MODEL and STRANDLINE_EMBEDDING_DIMENSIONS: the provider's "
                 "name for the model, and the length of its vectors."
             )
+        if settings.embedding_provider == "bedrock":
+            _require_valid_bedrock(settings, model, dimensions)
     elif model not in _LOCAL_MODELS or dimensions not in (None, _LOCAL_MODELS[model]):
         raise Misconfigured(
             f"The local embedding model is {LOCAL_MODEL} with {LOCAL_DIMENSIONS} dimensions or, "
@@ -66,3 +85,14 @@ def require_valid_embedder(settings: ServiceSettings) -> None:
             f"{dimensions}. Leave STRANDLINE_EMBEDDING_MODEL and STRANDLINE_EMBEDDING_DIMENSIONS "
             "unset, or set STRANDLINE_EMBEDDING_PROVIDER=openai."
         )
+
+
+def _require_valid_bedrock(settings: ServiceSettings, model: str, dimensions: int) -> None:
+    for name in _OPENAI_ONLY:
+        if getattr(settings, name):
+            raise Misconfigured(
+                f"{PREFIX}{name.upper()} is for the provider openai: Bedrock is called with the "
+                "function's own role, and its models have their own forms for text and question. "
+                f"Unset it, or set {PREFIX}EMBEDDING_PROVIDER=openai."
+            )
+    require_bedrock_model(model, dimensions)

@@ -1,6 +1,5 @@
 """Embeddings from any endpoint that speaks OpenAI's protocol."""
 
-import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -11,7 +10,7 @@ import httpx2
 import openai
 from pydantic import BaseModel, ConfigDict, FailFast, FiniteFloat, ValidationError
 
-from strandline.embeddings.embedder import Purpose, require_encodable
+from strandline.embeddings.embedder import Purpose, require_encodable, to_unit_length
 from strandline.errors import EmbeddingRefused, EmbeddingUnavailable
 from strandline.model_transport import UnusableAnswer, limit_exchange, make_http_client
 
@@ -149,7 +148,7 @@ class OpenAICompatibleEmbedder:
                     f"The embedding provider returned {len(item.embedding)} dimensions instead of "
                     f"{self.dimensions}: check STRANDLINE_EMBEDDING_DIMENSIONS."
                 )
-        return [_normalize(item.embedding) for item in items]
+        return [to_unit_length(item.embedding) for item in items]
 
 
 def _split_batches(texts: Sequence[str]) -> Iterator[list[str]]:
@@ -178,13 +177,6 @@ def _parse_answer(body: bytes) -> _Answer:
             "The embedding provider returned a vector that is not finite numbers."
         )
     raise EmbeddingUnavailable("The embedding provider's answer is not a list of embeddings.")
-
-
-def _normalize(vector: list[float]) -> list[float]:
-    length = math.hypot(*vector)
-    if not 0 < length < math.inf:
-        raise EmbeddingRefused("The embedding provider returned a zero vector.")
-    return [value / length for value in vector]
 
 
 def _to_error(error: Exception) -> EmbeddingUnavailable | EmbeddingRefused:

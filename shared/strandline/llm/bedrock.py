@@ -6,11 +6,10 @@ called against the real service.
 """
 
 import json
-import re
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, ConnectTimeoutError, ReadTimeoutError
@@ -34,7 +33,6 @@ _MISCONFIGURED = {
     "UnrecognizedClientException": "it does not accept the credentials",
 }
 """Refusals of the settings, and what they mean."""
-_CODE = re.compile(r"[A-Za-z]{1,60}")
 _TIMEOUT_MESSAGE = "The language model did not answer in time."
 
 
@@ -74,7 +72,7 @@ class BedrockModel:
         except (ConnectTimeoutError, ReadTimeoutError):
             raise ModelTimeout(_TIMEOUT_MESSAGE) from None
         except ClientError as error:  # without its cause, which quotes the request
-            raise _to_error(_error_code(error)) from None
+            raise _to_error(client_factory.error_code(error)) from None
         except BotoCoreError:
             raise ModelUnavailable(
                 "Bedrock cannot be reached, or there are no AWS credentials."
@@ -123,12 +121,6 @@ def _parse_reply(answer: dict[str, Any]) -> ModelReply:
 
 def _converse(client: Any, request: dict[str, Any]) -> dict[str, Any]:
     return client.converse(**request)
-
-
-def _error_code(error: ClientError) -> str:
-    response = cast("dict[str, dict[str, str]]", error.response)
-    code = str(response.get("Error", {}).get("Code", ""))
-    return code if _CODE.fullmatch(code) else "an error without a code"
 
 
 def _to_error(code: str) -> ModelUnavailable | ModelRefused:

@@ -7,14 +7,11 @@ import shutil
 import socket
 import subprocess
 import sys
-import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
@@ -31,6 +28,12 @@ from strandline.embeddings.local import LocalEmbedder
 from strandline.embeddings.minilm import EnglishEmbedder
 from strandline.embeddings.openai_compatible import OpenAICompatibleEmbedder
 from strandline.errors import EmbeddingRefused, EmbeddingUnavailable, Misconfigured
+from tests.strandline.embeddings.model_server import (
+    Handler,
+    ModelServer,
+    serve_model,
+    stay_silent,
+)
 
 REPO = Path(__file__).parents[3]
 LAUNCH = "The launch was moved to the second week of June."
@@ -244,61 +247,18 @@ def right_answer(request: dict[str, Any]) -> dict[str, Any]:
     return {"object": "list", "model": request["model"], "data": data}
 
 
-class Provider(ThreadingHTTPServer):
-    """Answers /v1/embeddings; a test may change how, and let go what it holds back."""
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.daemon_threads = False  # closing it waits for its threads: nothing outlives a test
-        self.url = f"http://127.0.0.1:{self.server_port}/v1"
-        self.requests: list[dict[str, Any]] = []
-        self.headers: list[dict[str, str]] = []
-        self.answer: Callable[[dict[str, Any]], object] = right_answer
-        self.status = 200
-        self.hold: Callable[[Handler], None] = lambda _: None
-        self.let_go = threading.Event()
-        self.faults: list[BaseException | None] = []
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        self.faults.append(sys.exception())
-
-
-class Handler(BaseHTTPRequestHandler):
-    def do_POST(self) -> None:
-        provider = cast("Provider", self.server)
-        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        provider.requests.append(request)
-        provider.headers.append({name.lower(): value for name, value in self.headers.items()})
-        answer = provider.answer(request)
-        body = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
-        with suppress(ConnectionError):  # clients that have waited long enough hang up
-            provider.hold(self)
-            self.send_response(provider.status)
-            self.send_header("Content-Length", str(len(body)))
-            self.send_header("Location", "/v1/elsewhere")
-            self.end_headers()
-            self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
-
-
-def stay_silent(handler: Handler) -> None:
-    cast("Provider", handler.server).let_go.wait(30)
-
-
 def drip(handler: Handler) -> None:
     """Start a body and add to it forever: no single wait is long, the whole never ends."""
     handler.send_response(200)
     handler.end_headers()
-    while not cast("Provider", handler.server).let_go.wait(0.02):
+    while not cast("ModelServer", handler.server).let_go.wait(0.02):
         handler.wfile.write(b" ")
 
 
 def drip_headers(handler: Handler) -> None:
     """Start a header and add to it forever."""
     handler.wfile.write(b"HTTP/1.1 200 OK\r\nX-Drip: ")
-    while not cast("Provider", handler.server).let_go.wait(0.02):
+    while not cast("ModelServer", handler.server).let_go.wait(0.02):
         handler.wfile.write(b"x")
 
 
@@ -308,27 +268,20 @@ def pour(status: int) -> Callable[[Handler], None]:
     def hold(handler: Handler) -> None:
         handler.send_response(status)
         handler.end_headers()
-        while not cast("Provider", handler.server).let_go.is_set():
+        while not cast("ModelServer", handler.server).let_go.is_set():
             handler.wfile.write(b" " * 65536)
 
     return hold
 
 
 @pytest.fixture
-def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[Provider]:
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    with Provider() as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
+def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelServer]:
+    with serve_model(right_answer, monkeypatch) as server:
         yield server
-        server.let_go.set()
-        server.shutdown()
-        thread.join()
-    assert server.faults == []
 
 
 @pytest.fixture
-def endpoint(provider: Provider) -> Iterator[OpenAICompatibleEmbedder]:
+def endpoint(provider: ModelServer) -> Iterator[OpenAICompatibleEmbedder]:
     embedder = make_embedder(
         settings(
             embedding_provider="openai",
@@ -362,7 +315,7 @@ def unavailable(embedder: Embedder, timeout: float = 10) -> str:
 
 
 def test_embedding_endpoint_gives_unit_vectors_in_order(
-    provider: Provider, endpoint: OpenAICompatibleEmbedder
+    provider: ModelServer, endpoint: OpenAICompatibleEmbedder
 ):
     def backwards(request: dict[str, Any]) -> dict[str, Any]:
         answer = right_answer(request)
@@ -377,14 +330,14 @@ def test_embedding_endpoint_gives_unit_vectors_in_order(
 
 
 def test_embedding_endpoint_gets_protocol_fields_only(
-    provider: Provider, endpoint: OpenAICompatibleEmbedder
+    provider: ModelServer, endpoint: OpenAICompatibleEmbedder
 ):
     endpoint.embed([LAUNCH], timeout=10)
     assert provider.requests == [{"model": "tiny", "input": [LAUNCH], "encoding_format": "float"}]
     assert provider.headers[0]["authorization"] == f"Bearer {KEY}"
 
 
-def test_embedding_endpoint_gets_dimensions_if_model_takes_them(provider: Provider):
+def test_embedding_endpoint_gets_dimensions_if_model_takes_them(provider: ModelServer):
     model = "text-embedding-3-small"
     embedder = OpenAICompatibleEmbedder(
         base_url=provider.url, model=model, api_key=KEY, dimensions=3
@@ -394,7 +347,7 @@ def test_embedding_endpoint_gets_dimensions_if_model_takes_them(provider: Provid
     assert provider.requests[0]["dimensions"] == 3
 
 
-def test_embedding_endpoint_gets_prefix_by_purpose(provider: Provider):
+def test_embedding_endpoint_gets_prefix_by_purpose(provider: ModelServer):
     values: dict[str, Any] = {
         "embedding_provider": "openai",
         "embedding_base_url": provider.url,
@@ -415,7 +368,7 @@ def test_embedding_endpoint_gets_prefix_by_purpose(provider: Provider):
 
 
 def test_embedding_endpoint_ignores_openai_variables(
-    provider: Provider, monkeypatch: pytest.MonkeyPatch
+    provider: ModelServer, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(openai_compatible, "OPENAI_URL", provider.url)
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
@@ -427,14 +380,14 @@ def test_embedding_endpoint_ignores_openai_variables(
 
 
 def test_embedding_endpoint_gets_no_request_without_texts(
-    provider: Provider, endpoint: OpenAICompatibleEmbedder
+    provider: ModelServer, endpoint: OpenAICompatibleEmbedder
 ):
     assert endpoint.embed([], timeout=10) == []
     assert provider.requests == []
 
 
 def test_embedding_endpoint_splits_many_texts(
-    provider: Provider, endpoint: OpenAICompatibleEmbedder
+    provider: ModelServer, endpoint: OpenAICompatibleEmbedder
 ):
     texts = [f"{i} tides" for i in range(600)]
     assert endpoint.embed(texts, timeout=10) == [pytest.approx(unit(direction(t))) for t in texts]
@@ -442,7 +395,7 @@ def test_embedding_endpoint_splits_many_texts(
 
 
 def test_embedding_endpoint_splits_long_texts(
-    provider: Provider, endpoint: OpenAICompatibleEmbedder
+    provider: ModelServer, endpoint: OpenAICompatibleEmbedder
 ):
     texts = ["a" * 100_000, "b" * 150_000, "c", "d" * 300_000, "e"]
     assert endpoint.embed(texts, timeout=10) == [pytest.approx(unit(direction(t))) for t in texts]
@@ -451,7 +404,7 @@ def test_embedding_endpoint_splits_long_texts(
 
 @pytest.mark.parametrize("status", [302, 401, 403, 404, 408, 429, 500, 503])
 def test_embedding_endpoint_other_status_is_outage(
-    provider: Provider, endpoint: OpenAICompatibleEmbedder, status: int
+    provider: ModelServer, endpoint: OpenAICompatibleEmbedder, status: int
 ):
     provider.status = status
     provider.answer = lambda request: {"error": {"message": f"{KEY} {request['input']}"}}
@@ -461,7 +414,7 @@ def test_embedding_endpoint_other_status_is_outage(
 
 @pytest.mark.parametrize("status", [400, 413, 422])
 def test_embedding_endpoint_status_400_is_refusal(
-    provider: Provider, endpoint: OpenAICompatibleEmbedder, status: int
+    provider: ModelServer, endpoint: OpenAICompatibleEmbedder, status: int
 ):
     provider.status = status
     provider.answer = lambda request: {"error": {"message": f"{KEY} {request['input']}"}}
@@ -483,7 +436,7 @@ def test_embedding_endpoint_unreachable_is_outage():
 # after the error: the error itself shows that the client did not wait.
 @pytest.mark.parametrize("hold", [stay_silent, drip, drip_headers])
 def test_embedding_endpoint_slow_answer_is_outage(
-    provider: Provider, endpoint: OpenAICompatibleEmbedder, hold: Callable[[Handler], None]
+    provider: ModelServer, endpoint: OpenAICompatibleEmbedder, hold: Callable[[Handler], None]
 ):
     provider.hold = hold
     started = time.monotonic()
@@ -493,7 +446,7 @@ def test_embedding_endpoint_slow_answer_is_outage(
 
 @pytest.mark.parametrize("status", [200, 400])
 def test_embedding_endpoint_rejects_huge_answer(
-    provider: Provider, endpoint: OpenAICompatibleEmbedder, status: int
+    provider: ModelServer, endpoint: OpenAICompatibleEmbedder, status: int
 ):
     provider.hold = pour(status)
     message = unavailable(endpoint, timeout=5)
@@ -501,7 +454,7 @@ def test_embedding_endpoint_rejects_huge_answer(
     assert "STRANDLINE_EMBEDDING_DIMENSIONS" in message
 
 
-def test_embedding_endpoint_reads_longest_valid_answer(provider: Provider):
+def test_embedding_endpoint_reads_longest_valid_answer(provider: ModelServer):
     vector = [-0.00012345678901234567] * 3072
 
     def long_answer(request: dict[str, Any]) -> bytes:
@@ -517,7 +470,7 @@ def test_embedding_endpoint_reads_longest_valid_answer(provider: Provider):
 
 
 def test_embedding_endpoint_rejects_compressed_answer(
-    provider: Provider, endpoint: OpenAICompatibleEmbedder
+    provider: ModelServer, endpoint: OpenAICompatibleEmbedder
 ):
     def swap_handler(handler: Handler) -> None:
         handler.send_response(200)
@@ -531,7 +484,7 @@ def test_embedding_endpoint_rejects_compressed_answer(
 
 
 def test_embedding_endpoint_gets_no_request_without_time(
-    provider: Provider, endpoint: OpenAICompatibleEmbedder
+    provider: ModelServer, endpoint: OpenAICompatibleEmbedder
 ):
     assert "in time" in unavailable(endpoint, timeout=0)
     assert provider.requests == []
@@ -545,7 +498,7 @@ def test_embedding_endpoint_gets_no_request_without_time(
     ],
 )
 def test_embedding_endpoint_timeout_bounds_requests(
-    provider: Provider,
+    provider: ModelServer,
     endpoint: OpenAICompatibleEmbedder,
     monkeypatch: pytest.MonkeyPatch,
     timeout: float,
@@ -560,7 +513,7 @@ def test_embedding_endpoint_timeout_bounds_requests(
 
 
 def test_embedding_endpoint_truncated_answer_is_outage(
-    provider: Provider, endpoint: OpenAICompatibleEmbedder
+    provider: ModelServer, endpoint: OpenAICompatibleEmbedder
 ):
     def break_off(handler: Handler) -> None:
         handler.send_response(200)
@@ -578,7 +531,7 @@ def test_embedding_endpoint_truncated_answer_is_outage(
     [b"<html>Sign in to the hotel's network</html>", b"", b'{"error": {"code": 429}}', b"[]"],
 )
 def test_embedding_endpoint_unknown_answer_is_outage(
-    provider: Provider, endpoint: OpenAICompatibleEmbedder, body: bytes
+    provider: ModelServer, endpoint: OpenAICompatibleEmbedder, body: bytes
 ):
     provider.answer = lambda _: body
     assert "not a list of embeddings" in unavailable(endpoint)
@@ -599,7 +552,7 @@ def test_embedding_endpoint_unknown_answer_is_outage(
     ],
 )
 def test_embedding_endpoint_unusable_vector_is_refusal(
-    provider: Provider, endpoint: OpenAICompatibleEmbedder, vector: bytes
+    provider: ModelServer, endpoint: OpenAICompatibleEmbedder, vector: bytes
 ):
     provider.answer = lambda _: b'{"data": [{"index": 0, "embedding": %s}]}' % vector
     assert "vector" in refusal_of(endpoint) or "dimensions" in refusal_of(endpoint)
@@ -607,7 +560,7 @@ def test_embedding_endpoint_unusable_vector_is_refusal(
 
 @pytest.mark.parametrize("indices", [[], [0], [0, 0], [1, 2], [0, 1, 2]])
 def test_embedding_endpoint_wrong_vector_count_is_refusal(
-    provider: Provider, endpoint: OpenAICompatibleEmbedder, indices: list[int]
+    provider: ModelServer, endpoint: OpenAICompatibleEmbedder, indices: list[int]
 ):
     data = [{"index": index, "embedding": [1, 0, 0]} for index in indices]
     provider.answer = lambda _: {"data": data}
@@ -615,7 +568,7 @@ def test_embedding_endpoint_wrong_vector_count_is_refusal(
 
 
 def test_embedding_endpoint_gets_no_lone_surrogate(
-    provider: Provider, endpoint: OpenAICompatibleEmbedder
+    provider: ModelServer, endpoint: OpenAICompatibleEmbedder
 ):
     refusal_of(endpoint, f"{SECRET} \ud83d")
     assert provider.requests == []
