@@ -289,6 +289,19 @@ def test_bedrock_refused_text_refuses_its_call(stub: Stub) -> None:
     assert "ValidationException" in failure(EmbeddingRefused, embedder, ["Ebb.", SECRET])
 
 
+def test_bedrock_outage_goes_before_refusal(stub: Stub) -> None:
+    """While a part of a batch is throttled, nothing is said of the texts: they are tried again."""
+    both = threading.Barrier(2)
+    refusal = {"Error": {"Code": "ValidationException", "Message": "no"}}
+
+    def answer(_: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        return (400, refusal) if both.wait(30) else THROTTLED
+
+    stub.answer_with(answer)
+    for _ in range(4):  # whichever is first
+        failure(EmbeddingUnavailable, make(stub, TITAN, 256), ["Ebb.", "Flow."])
+
+
 # --- long texts
 
 
