@@ -621,11 +621,11 @@ def publish_two(gateway: Gateway) -> int:
     with access.transaction():
         base = store_snapshot_admin.read_active_version(access)
         for version in (base + 1, base + 2):
-            assert store_publish.activate_next(access, version - 1) == version
+            assert store_publish.activate_next_version(access, version - 1) == version
             snapshot = NewSnapshot(
                 version, version - 1, None, None, datetime.now(UTC), 0, [], CONFIGURATION
             )
-            store_publish.add_snapshot(access, snapshot)
+            store_publish.insert_snapshot(access, snapshot)
     return base + 2
 
 

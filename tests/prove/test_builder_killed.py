@@ -25,17 +25,17 @@ from tests.support import Gateway, ScratchDatabase
 KILLS = 20
 STEPS = (
     "store_builds.begin_build",
-    "store_builds.begin_scope",
-    "store_growth.read_tree_rows",
+    "store_builds.mark_scope_begun",
+    "store_growth.read_tree_slots",
     "store_growth.add_nodes",
-    "store_growth.add_leaf_events",
-    "store_builds.end_scope",
+    "store_growth.insert_leaf_events",
+    "store_builds.record_scope_result",
     "store_publish.fail_invalid_trees",
-    "store_publish.activate_next",
-    "store_publish.write_trees",
-    "store_publish.add_snapshot",
+    "store_publish.activate_next_version",
+    "store_publish.write_grown_trees",
+    "store_publish.insert_snapshot",
     "store_builds.update_backlog",
-    "builder._publish_if_last",
+    "builder._publish_build_if_last_shard",
 )
 """Of the last one, what comes after it comes after the commit."""
 BUILDER = """

@@ -23,7 +23,7 @@ from strandline.local.aws import LocalAws
 from strandline.local.lambda_context import LambdaContext
 from strandline.participants import derive_scope_id
 from strandline.topics import store_tail
-from strandline.topics.store_tail import ScopeEvent
+from strandline.topics.store_tail import EventPositionInScope
 from tests.prove.append_history import (
     BACKGROUND,
     TENANT,
@@ -211,18 +211,20 @@ class Reader:
 
 def list_past_cutoff(
     access: TenantDb, version: int, scopes: Scopes, limit: int
-) -> Sequence[ScopeEvent]:
+) -> Sequence[EventPositionInScope]:
     """The planted fault: the tail is what lies past the cutoff, also if a leaf holds it."""
     del version
-    return store_tail.list_tail(access, 0, scopes, limit)
+    return store_tail.list_fresh_tail(access, 0, scopes, limit)
 
 
-def list_by_id(access: TenantDb, version: int, scopes: Scopes, limit: int) -> Sequence[ScopeEvent]:
+def list_by_id(
+    access: TenantDb, version: int, scopes: Scopes, limit: int
+) -> Sequence[EventPositionInScope]:
     """The planted fault: the tail is what has a greater id than the event at the cutoff."""
     del version
     (scope,) = scopes
     return access.fetch(
-        ScopeEvent,
+        EventPositionInScope,
         """
         select event_id, scope_id, seq from events
         where scope_id = %(scope_id)s and seq <= %(mark)s and event_id > coalesce((

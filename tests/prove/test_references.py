@@ -22,7 +22,7 @@ from strandline.llm.tasks import LlmTasks
 from strandline.resources import Resources
 from strandline.topics import routes_read, store_tail
 from strandline.topics.schemas_references import ReferencesOut, ReferencesRequest
-from strandline.topics.store_tail import ScopeEvent
+from strandline.topics.store_tail import EventPositionInScope
 from tests.context_block import read_outline
 from tests.strandline.chains.fold_fixtures import TOPICS, set_tuning
 from tests.strandline.embeddings.fake_embedders import WordEmbedder
@@ -245,15 +245,15 @@ def test_references_test_detects_tail_by_cutoff_alone(
     access = gateway.database.connect_as(Caller.background("acme"))
     publish(scratch_db, space=SPACE, cutoff=lambda seqs, last_seq: 0)
     assert find_faults(access) == []
-    original = store_tail.list_tail
+    original = store_tail.list_fresh_tail
 
     def list_past_cutoff(
         access: TenantDb, version: int, scopes: Sequence[tuple[UUID, int, int]], limit: int
-    ) -> Sequence[ScopeEvent]:
+    ) -> Sequence[EventPositionInScope]:
         del version
         return original(access, 0, scopes, limit)
 
-    monkeypatch.setattr(store_tail, "list_tail", list_past_cutoff)
+    monkeypatch.setattr(store_tail, "list_fresh_tail", list_past_cutoff)
     assert any(fault.endswith(": 2 times") for fault in find_faults(access))
     del run
 

@@ -17,10 +17,10 @@ from strandline.topics import outline_text
 from strandline.topics.answer_lines import (
     CITATION_BYTES,
     INDENT,
-    Lines,
-    Texts,
-    event_bytes,
-    heading_bytes,
+    AnswerLines,
+    AnswerTexts,
+    count_event_line_bytes,
+    count_heading_bytes,
 )
 from strandline.topics.answer_plan import ManifestEvent, ManifestNode
 
@@ -33,7 +33,7 @@ _MIN_SHOWN_BYTES = 60
 
 
 @dataclass(frozen=True)
-class LayoutCandidates:
+class AnswerPartCandidates:
     """What may be shown. Each part is in order of preference."""
 
     events: Sequence[ManifestEvent]
@@ -46,8 +46,8 @@ class LayoutCandidates:
 class AnswerLayout:
     """The parts of an answer that are chosen so far, and their size in bytes."""
 
-    candidates: LayoutCandidates
-    lines: Lines
+    candidates: AnswerPartCandidates
+    lines: AnswerLines
     events: list[ManifestEvent] = field(default_factory=list[ManifestEvent])
     headings: set[UUID] = field(default_factory=set[UUID])
     """Slots with a line."""
@@ -57,27 +57,27 @@ class AnswerLayout:
 
     def __post_init__(self) -> None:
         self._max_bytes = self.lines.budget_bytes
-        self._bytes = outline_text.frame_bytes()
+        self._bytes = outline_text.count_frame_bytes()
         self._parts: set[tuple[str, UUID]] = set()
         self._words: dict[UUID, str] = {}
         self._paths: dict[UUID, Sequence[UUID]] = {}
 
     @property
-    def texts(self) -> Texts:
+    def texts(self) -> AnswerTexts:
         """The texts that the lines are rendered from."""
         return self.lines.texts
 
-    def fill(self) -> None:
+    def fill_budget(self) -> None:
         """Choose the parts that fit the budget."""
         if self.candidates.has_question:
             self._fill_events(_EVENTS_SHARE)
-            self._fill_summaries(self._topics_of_events())
+            self._fill_summaries(self._list_slots_above_events())
         else:
             self._fill_events(_TAIL_SHARE)
             self._fill_summaries(list(self.candidates.nodes))
         self._fill_events(1.0, shorten=True)
         if self.candidates.has_question:
-            self._fill_summaries(self._topics_of_events())
+            self._fill_summaries(self._list_slots_above_events())
 
     # events --------------------------------------------------------------------------------------
 
@@ -85,31 +85,36 @@ class AnswerLayout:
         limit = int(self._max_bytes * share)
         while len(self.events) < len(self.candidates.events):
             event = self.candidates.events[len(self.events)]
-            line, day = self.lines.event(event.event_id), self.lines.common_day(event.slot)
-            depth = 1 if event.slot is None else 1 + self._indent_level(event.slot)
-            above = self._bytes_above(event)
+            line, day = (
+                self.lines.get_event_line(event.event_id),
+                self.lines.find_day_of_all_events(event.slot),
+            )
+            depth = 1 if event.slot is None else 1 + self._count_shown_ancestors(event.slot)
+            above = self._count_missing_heading_bytes(event)
             room = limit - self._bytes - above
-            cost = event_bytes(line, depth, day)
+            cost = count_event_line_bytes(line, depth, day)
             if cost > room:
                 room -= cost - count_bytes(line.shown_text)
                 if not shorten or room < _MIN_SHOWN_BYTES:
                     return
                 line.shorten(room)
                 event = event.model_copy(update={"text_bytes": room})
-                cost = event_bytes(line, depth, day)
+                cost = count_event_line_bytes(line, depth, day)
             self._bytes += above + cost
             self.shortened_count += line.is_shortened
             self._add_event(event, line)
 
-    def _bytes_above(self, event: ManifestEvent) -> int:
+    def _count_missing_heading_bytes(self, event: ManifestEvent) -> int:
         """The bytes of the headings that an event needs and that are not shown yet."""
         missing = 0
         if ("scope", event.scope_id) not in self._parts:
-            missing += outline_text.scope_heading_bytes(self.texts.participants[event.scope_id])
+            missing += outline_text.count_scope_heading_bytes(
+                self.texts.participants[event.scope_id]
+            )
         if event.slot is None:
             missing += outline_text.TAIL_BYTES * (("tail", event.scope_id) not in self._parts)
         elif event.slot not in self.headings:
-            missing += self._heading_bytes(event.slot)
+            missing += self._count_heading_bytes(event.slot)
         return missing
 
     def _add_event(self, event: ManifestEvent, line: ContextLine[EventLineSource]) -> None:
@@ -123,7 +128,7 @@ class AnswerLayout:
 
     # topics --------------------------------------------------------------------------------------
 
-    def _topics_of_events(self) -> list[UUID]:
+    def _list_slots_above_events(self) -> list[UUID]:
         """The slots above shown events: first their direct parents, then the ancestors where two
         branches join. The most relevant come first in each group."""
         below: dict[UUID, set[UUID]] = {}
@@ -147,7 +152,7 @@ class AnswerLayout:
         for slot in slots:
             if slot in self.summaries or not self._can_be_shown(slot):
                 continue
-            line, node = self.lines.topic(slot), self.candidates.nodes[slot]
+            line, node = self.lines.get_topic_line(slot), self.candidates.nodes[slot]
             text = line.shown_text
             if not self.texts.keeps_summaries:
                 text = drop_repeated_sentences(line.text, line.source.participants, texts)
@@ -155,9 +160,13 @@ class AnswerLayout:
             if not self.candidates.has_question:
                 cost += 1 + CITATION_BYTES
             if slot not in self.headings:
-                cost += self._heading_bytes(slot) + len(INDENT) * self._count_lines_below(slot)
+                cost += self._count_heading_bytes(slot) + len(INDENT) * self._count_lines_below(
+                    slot
+                )
             if ("scope", node.scope_id) not in self._parts:
-                cost += outline_text.scope_heading_bytes(self.texts.participants[node.scope_id])
+                cost += outline_text.count_scope_heading_bytes(
+                    self.texts.participants[node.scope_id]
+                )
             if self._bytes + cost > self._max_bytes:
                 if self.candidates.has_question:
                     continue
@@ -174,10 +183,12 @@ class AnswerLayout:
         parent = self.candidates.nodes[slot].parent
         return self.candidates.has_question or parent is None or parent in self.headings
 
-    def _heading_bytes(self, slot: UUID) -> int:
-        return heading_bytes(self.lines.topic(slot, has_summary=False), self._indent_level(slot))
+    def _count_heading_bytes(self, slot: UUID) -> int:
+        return count_heading_bytes(
+            self.lines.get_topic_line(slot, has_summary=False), self._count_shown_ancestors(slot)
+        )
 
-    def _indent_level(self, slot: UUID) -> int:
+    def _count_shown_ancestors(self, slot: UUID) -> int:
         """How many ancestors of this slot have a line."""
         return sum(above in self.headings for above in self._path_to_root(slot)[1:])
 
@@ -198,7 +209,7 @@ class AnswerLayout:
 
     # result --------------------------------------------------------------------------------------
 
-    def shown_nodes(self) -> list[ManifestNode]:
+    def list_shown_nodes_and_ancestors(self) -> list[ManifestNode]:
         """The shown slots and all of their ancestors, each after its parent."""
         slots = {above for slot in self.headings for above in self._path_to_root(slot)}
         in_order = sorted(slots, key=lambda slot: (self._depth(slot), slot))
@@ -207,7 +218,7 @@ class AnswerLayout:
             for slot in in_order
         ]
 
-    def drop_last(self) -> bool:
+    def drop_last_event_or_summary(self) -> bool:
         """Leave out the last event, or the last summary if there is no event. Returns False if
         nothing is left."""
         if self.events:
@@ -220,11 +231,11 @@ class AnswerLayout:
             return False
         if self.candidates.has_question:
             self.headings = {event.slot for event in self.events if event.slot} | {
-                slot for slot in self.headings if self._holds_event(slot)
+                slot for slot in self.headings if self._has_event_below(slot)
             }
         return True
 
-    def _holds_event(self, slot: UUID) -> bool:
+    def _has_event_below(self, slot: UUID) -> bool:
         return any(
             slot in self._path_to_root(event.slot)
             for event in self.events

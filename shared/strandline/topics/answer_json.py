@@ -5,7 +5,7 @@ from uuid import UUID
 
 from strandline.context.lines import count_bytes
 from strandline.log.store import Event
-from strandline.topics.answer_lines import Texts
+from strandline.topics.answer_lines import AnswerTexts
 from strandline.topics.answer_plan import ManifestEvent, ManifestNode, ManifestScope
 from strandline.topics.outline_text import RenderedOutline
 from strandline.topics.schemas_references import (
@@ -15,29 +15,29 @@ from strandline.topics.schemas_references import (
     ReferenceScope,
     ReferenceTopic,
 )
-from strandline.topics.store_references_query import NodeContent
+from strandline.topics.store_references_query import NodeTextAndCounts
 
 _MAX_CITATIONS = 10
 
 
-def build_tree(
+def build_json_tree(
     outline: RenderedOutline,
-    nodes: Mapping[UUID, NodeContent],
+    nodes: Mapping[UUID, NodeTextAndCounts],
     events: Mapping[UUID, Event],
-    texts: Texts,
+    texts: AnswerTexts,
 ) -> ReferenceRoot:
     """Build the tree that has the same lines as the outline."""
-    builder = _TreeBuilder(outline, nodes, events, texts)
+    builder = _JsonTreeBuilder(outline, nodes, events, texts)
     return ReferenceRoot(kind="root", scopes=builder.build_scopes())
 
 
-class _TreeBuilder:
+class _JsonTreeBuilder:
     def __init__(
         self,
         outline: RenderedOutline,
-        nodes: Mapping[UUID, NodeContent],
+        nodes: Mapping[UUID, NodeTextAndCounts],
         events: Mapping[UUID, Event],
-        texts: Texts,
+        texts: AnswerTexts,
     ) -> None:
         self._outline, self._nodes, self._events, self._texts = outline, nodes, events, texts
         self._plan_by_event = {event.event_id: event for event in outline.plan.events}
@@ -63,7 +63,7 @@ class _TreeBuilder:
         content = self._nodes[node.node_id]
         below = sorted(
             self._outline.nodes_below[node.slot],
-            key=lambda child: self._outline.sort_key(child.slot),
+            key=lambda child: self._outline.make_time_sort_key(child.slot),
         )
         events = self._build_events(self._outline.events_below[node.slot])
         topics = [self._build_topic(child) for child in below]
@@ -75,7 +75,7 @@ class _TreeBuilder:
             node_id=node.node_id,
             chain_version=content.chain_version,
             topic=content.topic,
-            summary=self._outline.summary(node) if node.has_summary else None,
+            summary=self._outline.get_shown_summary(node) if node.has_summary else None,
             started_at=content.started_at,
             last_event_at=content.last_event_at,
             event_count=content.event_count,
@@ -90,7 +90,7 @@ class _TreeBuilder:
         )
 
     def _build_events(self, plan_events: Sequence[ManifestEvent]) -> list[ReferenceEvent]:
-        in_order = self._outline.in_order_of_time(event.event_id for event in plan_events)
+        in_order = self._outline.sort_events_by_time(event.event_id for event in plan_events)
         return [self._build_event(event_id) for event_id in in_order]
 
     def _build_event(self, event_id: UUID) -> ReferenceEvent:

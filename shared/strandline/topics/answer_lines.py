@@ -22,7 +22,7 @@ CITATION_BYTES = len("[99]")
 
 
 @dataclass(frozen=True)
-class Texts:
+class AnswerTexts:
     """The texts that the lines of a plan are rendered from."""
 
     topics: Mapping[UUID, ChainLineSource]
@@ -37,10 +37,10 @@ class Texts:
 
 
 @dataclass
-class Lines:
+class AnswerLines:
     """The lines of these texts, for an outline with this token budget."""
 
-    texts: Texts
+    texts: AnswerTexts
     budget: int
     _topics: dict[tuple[UUID, bool], ContextLine[ChainLineSource]] = field(
         default_factory=dict[tuple[UUID, bool], ContextLine[ChainLineSource]]
@@ -54,7 +54,9 @@ class Lines:
         """The budget in bytes."""
         return self.budget * BYTES_PER_TOKEN
 
-    def topic(self, slot: UUID, *, has_summary: bool = True) -> ContextLine[ChainLineSource]:
+    def get_topic_line(
+        self, slot: UUID, *, has_summary: bool = True
+    ) -> ContextLine[ChainLineSource]:
         """A copy of a topic's line, with or without its summary."""
         key = slot, has_summary
         if key not in self._topics:
@@ -66,13 +68,13 @@ class Lines:
             self._topics[key] = make_topic_line(topic, self.budget_bytes)
         return copy(self._topics[key])
 
-    def event(self, event_id: UUID) -> ContextLine[EventLineSource]:
+    def get_event_line(self, event_id: UUID) -> ContextLine[EventLineSource]:
         """A copy of an event's line."""
         if event_id not in self._events:
             self._events[event_id] = make_event_line(self.texts.events[event_id], self.budget_bytes)
         return copy(self._events[event_id])
 
-    def common_day(self, slot: UUID | None) -> str | None:
+    def find_day_of_all_events(self, slot: UUID | None) -> str | None:
         """The day of a topic whose events are all of one day; the lines of its events omit that
         day."""
         if slot is None:
@@ -106,7 +108,7 @@ def format_event_prefix(line: ContextLine[EventLineSource], day: str | None) -> 
     return line.start if "," in who else f" {who}"
 
 
-def event_bytes(line: ContextLine[EventLineSource], depth: int, day: str | None) -> int:
+def count_event_line_bytes(line: ContextLine[EventLineSource], depth: int, day: str | None) -> int:
     """The size of an event's line in bytes."""
     start = format_event_prefix(line, day)
     return (
@@ -114,6 +116,6 @@ def event_bytes(line: ContextLine[EventLineSource], depth: int, day: str | None)
     )
 
 
-def heading_bytes(line: ContextLine[ChainLineSource], depth: int) -> int:
+def count_heading_bytes(line: ContextLine[ChainLineSource], depth: int) -> int:
     """The size of a topic's line in bytes, without its summary."""
     return depth * len(INDENT) + count_bytes(line.start) + 1

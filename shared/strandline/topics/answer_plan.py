@@ -53,7 +53,7 @@ class ManifestEvent(_ManifestModel):
     """The maximum bytes of its text; None: as long as its line allows."""
 
 
-class CutCounts(_ManifestModel):
+class AnswerLeftOutCounts(_ManifestModel):
     """How much was left out, by reason."""
 
     events: int = 0
@@ -91,7 +91,7 @@ class AnswerManifest(_ManifestModel):
     degraded: tuple[str, ...]
     not_yet_embedded: int
     walk: WalkMethod
-    cut: CutCounts
+    cut: AnswerLeftOutCounts
     scopes: tuple[ManifestScope, ...]
     nodes: tuple[ManifestNode, ...]
     events: tuple[ManifestEvent, ...]

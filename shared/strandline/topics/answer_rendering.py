@@ -27,8 +27,8 @@ from strandline.observability import logger
 from strandline.recall.store import make_visible_events_query
 from strandline.sealing import UnsealError
 from strandline.topics import store_references_query, store_repeatable_answers
-from strandline.topics.answer_json import build_tree
-from strandline.topics.answer_lines import Lines, Texts
+from strandline.topics.answer_json import build_json_tree
+from strandline.topics.answer_lines import AnswerLines, AnswerTexts
 from strandline.topics.answer_plan import (
     LAYOUT_VERSION,
     AnswerManifest,
@@ -37,13 +37,13 @@ from strandline.topics.answer_plan import (
 )
 from strandline.topics.outline_text import RenderedOutline
 from strandline.topics.schemas_references import (
-    ReferencesCut,
+    AnswerSnapshotOut,
+    ReferencesLeftOut,
     ReferencesOut,
     ReferencesRequest,
-    SnapshotOut,
-    WalkOut,
+    WalkMethodOut,
 )
-from strandline.topics.store_references_query import NodeContent, Snapshot
+from strandline.topics.store_references_query import NodeTextAndCounts, PublishedSnapshot
 from strandline.topics.store_repeatable_answers import StoredAnswer
 
 KEPT_DAYS = 30
@@ -54,29 +54,32 @@ KEPT_DAYS = 30
 class AnswerContents:
     """The texts of an answer."""
 
-    nodes: Mapping[UUID, NodeContent]
+    nodes: Mapping[UUID, NodeTextAndCounts]
     """By node id."""
     events: Mapping[UUID, Event]
     participants: Mapping[UUID, Sequence[str]]
     """The participants of each scope, by scope id."""
 
-    def to_texts(
+    def to_answer_texts(
         self,
         nodes: Sequence[ManifestNode],
         events: Sequence[ManifestEvent],
         *,
         keeps_summaries: bool,
-    ) -> Texts:
+    ) -> AnswerTexts:
         """The texts of these nodes and events, for rendering lines."""
-        return Texts(
-            {node.slot: _to_topic(node.slot, self.nodes[node.node_id]) for node in nodes},
+        return AnswerTexts(
+            {
+                node.slot: _to_chain_line_source(node.slot, self.nodes[node.node_id])
+                for node in nodes
+            },
             {e.event_id: to_event_line_source(self.events[e.event_id]) for e in events},
             self.participants,
             keeps_summaries,
         )
 
 
-def _to_topic(slot: UUID, node: NodeContent) -> ChainLineSource:
+def _to_chain_line_source(slot: UUID, node: NodeTextAndCounts) -> ChainLineSource:
     return ChainLineSource(
         chain_id=slot,
         started_at=node.started_at,
@@ -89,7 +92,7 @@ def _to_topic(slot: UUID, node: NodeContent) -> ChainLineSource:
     )
 
 
-def read_contents(
+def read_answer_contents(
     access: TenantDb,
     nodes: Sequence[UUID],
     events: Sequence[UUID],
@@ -99,7 +102,7 @@ def read_contents(
     if not (nodes or events):
         return AnswerContents({}, {}, participants)
     node_rows, event_rows = access.fetch_pair(
-        store_references_query.make_nodes_query(nodes), make_visible_events_query(events)
+        store_references_query.make_visible_nodes_query(nodes), make_visible_events_query(events)
     )
     return AnswerContents(
         {row.node_id: row for row in node_rows},
@@ -108,10 +111,10 @@ def read_contents(
     )
 
 
-def render(
+def render_answer(
     plan: AnswerManifest,
     contents: AnswerContents,
-    snapshot: Snapshot | None,
+    snapshot: PublishedSnapshot | None,
     request: ReferencesRequest,
     token: str,
     outline: RenderedOutline | None = None,
@@ -119,12 +122,12 @@ def render(
     """Render the answer of a plan. All of its texts must exist. `outline` is the plan's outline, if
     it is rendered already."""
     is_text = request.format == "text"
-    texts = contents.to_texts(plan.nodes, plan.events, keeps_summaries=not is_text)
-    outline = outline or RenderedOutline(plan, Lines(texts, request.budget))
+    texts = contents.to_answer_texts(plan.nodes, plan.events, keeps_summaries=not is_text)
+    outline = outline or RenderedOutline(plan, AnswerLines(texts, request.budget))
     return ReferencesOut(
-        tree=None if is_text else build_tree(outline, contents.nodes, contents.events, texts),
+        tree=None if is_text else build_json_tree(outline, contents.nodes, contents.events, texts),
         text=outline.text if is_text else None,
-        tokens=outline.tokens,
+        tokens=outline.token_count,
         citations=[
             Citation(n=n, event_id=i, source_event_key=_get_source_event_key(contents.events, i))
             for i, n in outline.numbers.items()
@@ -132,8 +135,8 @@ def render(
         known=plan.known,
         snapshot=snapshot and _to_snapshot_out(snapshot, plan.answered_at),
         space=plan.space,
-        walk=WalkOut.model_validate(plan.walk.model_dump()),
-        cut=ReferencesCut.model_validate(plan.cut.model_dump()),
+        walk=WalkMethodOut.model_validate(plan.walk.model_dump()),
+        cut=ReferencesLeftOut.model_validate(plan.cut.model_dump()),
         degraded=list(plan.degraded),
         not_yet_embedded=plan.not_yet_embedded,
         read_token=token,
@@ -145,8 +148,8 @@ def _get_source_event_key(events: Mapping[UUID, Event], event_id: UUID) -> str |
     return event.source_event_key if event else None
 
 
-def _to_snapshot_out(snapshot: Snapshot, answered_at: datetime) -> SnapshotOut:
-    return SnapshotOut(
+def _to_snapshot_out(snapshot: PublishedSnapshot, answered_at: datetime) -> AnswerSnapshotOut:
+    return AnswerSnapshotOut(
         snapshot_id=snapshot.snapshot_id,
         version=snapshot.version,
         published_at=snapshot.published_at,
@@ -166,7 +169,7 @@ def hash_question(access: TenantDb, request: ReferencesRequest) -> bytes:
 
 
 @dataclass(frozen=True)
-class AnswerStorageOutcome:
+class TokenAndStoredAnswerParts:
     """Which parts of an answer's record were stored. A failure of one part affects only that
     part."""
 
@@ -175,13 +178,13 @@ class AnswerStorageOutcome:
     is_use_recorded: bool
 
 
-def store_answer(
+def store_answer_and_use(
     access: TenantDb,
     plan: AnswerManifest,
     request: ReferencesRequest,
     mark: str,
     used_events: Sequence[UUID],
-) -> AnswerStorageOutcome:
+) -> TokenAndStoredAnswerParts:
     """Store the selection of an answer, so that it can be repeated, and the use of its events,
     which keeps their chains warm. Both are stored in one statement; if that fails, each is stored
     alone."""
@@ -203,27 +206,29 @@ def store_answer(
         plan.answered_at,
     )
 
-    def query_answer() -> RowQuery[Any]:
-        return store_repeatable_answers.make_insert_query(access, answer)
+    def make_answer_query() -> RowQuery[Any]:
+        return store_repeatable_answers.make_answer_insert_query(access, answer)
 
-    def query_use() -> RowQuery[Any]:
+    def make_use_query() -> RowQuery[Any]:
         return store_recalls.make_recalled_events_insert(
             access, uuid7(), used_events, plan.answered_at
         )
 
     if not used_events:
-        return AnswerStorageOutcome(token, _try_run(access, query_answer), is_use_recorded=True)
+        return TokenAndStoredAnswerParts(
+            token, _try_run_query(access, make_answer_query), is_use_recorded=True
+        )
     try:
-        access.fetch_pair(query_answer(), query_use())
+        access.fetch_pair(make_answer_query(), make_use_query())
     except Exception as error:  # the answer is selected already
         logger.warning("answer and its use not stored", extra={"error": type(error).__name__})
-        return AnswerStorageOutcome(
-            token, _try_run(access, query_answer), _try_run(access, query_use)
+        return TokenAndStoredAnswerParts(
+            token, _try_run_query(access, make_answer_query), _try_run_query(access, make_use_query)
         )
-    return AnswerStorageOutcome(token, is_repeatable=True, is_use_recorded=True)
+    return TokenAndStoredAnswerParts(token, is_repeatable=True, is_use_recorded=True)
 
 
-def _try_run(access: TenantDb, make_query: Callable[[], RowQuery[Any]]) -> bool:
+def _try_run_query(access: TenantDb, make_query: Callable[[], RowQuery[Any]]) -> bool:
     """Run a statement. Returns whether it succeeded."""
     try:
         query = make_query()
@@ -243,7 +248,9 @@ def repeat_answer(access: TenantDb, request: ReferencesRequest, now: datetime) -
     """
     token = request.read_token
     assert token is not None
-    answer = store_repeatable_answers.find_answer(access, _unseal_answer_id(access, token))
+    answer = store_repeatable_answers.find_answer_of_viewer(
+        access, _unseal_answer_id(access, token)
+    )
     if answer is None or answer.answered_at + timedelta(days=KEPT_DAYS) <= now:
         raise Gone
     if answer.question_hash != hash_question(access, request):
@@ -252,14 +259,16 @@ def repeat_answer(access: TenantDb, request: ReferencesRequest, now: datetime) -
             "with, or ask without it",
             field="read_token",
         )
-    plan = _parse_manifest(answer.selection)
+    plan = _parse_stored_manifest(answer.selection)
     snapshot = (
-        store_repeatable_answers.get_snapshot(access, answer.version) if answer.version else None
+        store_repeatable_answers.get_snapshot_of_version(access, answer.version)
+        if answer.version
+        else None
     )
-    participants = store_repeatable_answers.read_participants(
+    participants = store_repeatable_answers.read_scope_participants(
         access, [s.scope_id for s in plan.scopes]
     )
-    contents = read_contents(access, plan.node_ids, plan.event_ids, participants)
+    contents = read_answer_contents(access, plan.node_ids, plan.event_ids, participants)
     if (
         (answer.version and snapshot is None)
         or not contents.nodes.keys() >= set(plan.node_ids)
@@ -268,7 +277,7 @@ def repeat_answer(access: TenantDb, request: ReferencesRequest, now: datetime) -
         or len(participants) < len(plan.scopes)
     ):
         raise Gone
-    return render(plan, contents, snapshot, request, token)
+    return render_answer(plan, contents, snapshot, request, token)
 
 
 def _unseal_answer_id(access: TenantDb, token: str) -> UUID:
@@ -284,7 +293,7 @@ def _unseal_answer_id(access: TenantDb, token: str) -> UUID:
         ) from None
 
 
-def _parse_manifest(selection: Mapping[str, Any]) -> AnswerManifest:
+def _parse_stored_manifest(selection: Mapping[str, Any]) -> AnswerManifest:
     """Parse a stored plan. Raises Gone for a plan of another layout version."""
     if selection.get("layout") != LAYOUT_VERSION:
         raise Gone

@@ -17,6 +17,6 @@ def count_shards(scopes: int) -> int:
     return min(MAX_SHARDS, max(1, math.ceil(scopes / SCOPES_PER_SHARD)))
 
 
-def max_versions(*, has_model: bool) -> int:
+def get_max_versions_per_scope(*, has_model: bool) -> int:
     """The maximum number of chain versions of a scope that one build inserts."""
     return MAX_VERSIONS_WITH_MODEL if has_model else MAX_VERSIONS

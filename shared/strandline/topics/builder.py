@@ -17,9 +17,9 @@ from strandline.jobs.runner import JobResources, Lease, LeaseLost, Shard, error_
 from strandline.jobs.store_failures import ScopeFailure
 from strandline.observability import logger
 from strandline.topics import build_limits, store_builds, store_growth, store_publish
-from strandline.topics.growth import ChainsChanged, GrownTree, grow_scope
+from strandline.topics.growth import ChainsChanged, GrownTree, grow_scope_tree
 from strandline.topics.slot_contents import BuildContext
-from strandline.topics.store_builds import BuildScope, ScopeOutcome
+from strandline.topics.store_builds import ScopeGrowthOutcome, ScopeToBuild
 from strandline.topics.store_publish import NewSnapshot
 
 name = "builder"
@@ -61,7 +61,7 @@ def plan(resources: JobResources, now: datetime, tenant: str | None) -> Sequence
 def shard(resources: JobResources, lease: Lease, shard: Shard, now: datetime) -> Mapping[str, int]:
     """Grow the trees of a shard's scopes one after the other. A scope that fails does not stop the
     others. The tenant's last shard publishes the build. Returns counts. Raises BuildOvertaken."""
-    builder = _make_context(resources, lease, now)
+    builder = _make_build_context(resources, lease, now)
     job_id, totals = builder.job_id, Counter[str]()
     with lease.transaction():
         store_builds.lock_build(lease.access, job_id)
@@ -71,13 +71,13 @@ def shard(resources: JobResources, lease: Lease, shard: Shard, now: datetime) ->
     for scope in store_builds.list_waiting_scopes(lease.access, job_id, shard.shard):
         if time.monotonic() > builder.end or lease.is_out_of_time():
             break
-        _grow(builder, lease, scope, totals)
+        _grow_tree_of_scope(builder, lease, scope, totals)
     builder.llm.store_call_records(lease.access)
     with lease.transaction():
         totals["scopes_postponed"] += store_builds.postpone_waiting_scopes(
             lease.access, job_id, shard.shard
         )
-    _publish_if_last(builder, lease, totals)
+    _publish_build_if_last_shard(builder, lease, totals)
     counters = {metric: totals[key] for key, metric in _METRICS.items()}
     lease.tally.counters.update(counters)
     lease.tally.counters.update(builder.llm.take_metrics())
@@ -93,7 +93,7 @@ def _make_shards(tenant: str, scopes: int) -> list[Shard]:
     return [Shard(tenant, number) for number in range(build_limits.count_shards(scopes))]
 
 
-def _make_context(resources: JobResources, lease: Lease, now: datetime) -> BuildContext:
+def _make_build_context(resources: JobResources, lease: Lease, now: datetime) -> BuildContext:
     space = resources.embedder.space
     return BuildContext(
         lease.access,
@@ -107,22 +107,26 @@ def _make_context(resources: JobResources, lease: Lease, now: datetime) -> Build
     )
 
 
-def _grow(builder: BuildContext, lease: Lease, scope: BuildScope, totals: Counter[str]) -> None:
+def _grow_tree_of_scope(
+    builder: BuildContext, lease: Lease, scope: ScopeToBuild, totals: Counter[str]
+) -> None:
     """Grow one scope's tree and record how that ended. Raises LeaseLost."""
     job_id, scope_id = builder.job_id, scope.scope_id
     with lease.transaction():
-        store_builds.begin_scope(lease.access, job_id, scope_id)
+        store_builds.mark_scope_begun(lease.access, job_id, scope_id)
     try:
-        tree = grow_scope(builder, scope)
+        tree = grow_scope_tree(builder, scope)
         with lease.transaction():
-            state = _store_growth(builder, scope, tree)
+            state = _store_grown_tree(builder, scope, tree)
     except LeaseLost:
         raise
     except Exception as error:  # the other scopes are still grown
         reason = error_code(error)
         logger.warning("tree not grown", extra={"scopes": [scope_id], "reason": reason})
         with lease.transaction():
-            store_builds.end_scope(lease.access, job_id, scope_id, "failed", reason=reason)
+            store_builds.record_scope_result(
+                lease.access, job_id, scope_id, "failed", reason=reason
+            )
         return
     totals[f"scopes_{state}"] += 1
     if tree is not None:
@@ -130,54 +134,58 @@ def _grow(builder: BuildContext, lease: Lease, scope: BuildScope, totals: Counte
         totals["summaries"] += tree.summaries
 
 
-def _store_growth(builder: BuildContext, scope: BuildScope, tree: GrownTree | None) -> str:
+def _store_grown_tree(builder: BuildContext, scope: ScopeToBuild, tree: GrownTree | None) -> str:
     """Store the result of a scope's growth, to be published with the other scopes. Returns the
     scope's state. In a transaction."""
     access, state = builder.access, "unchanged"
-    if store_builds.is_erased_since(access, scope):
+    if store_builds.was_event_erased_since(access, scope):
         raise ChainsChanged  # the texts that were read may be those of erased events
     if tree is not None and tree.is_changed:
         state = "grown"
-        store_growth.add_nodes(
+        store_growth.insert_nodes(
             access, scope.scope_id, scope.participants, builder.space, tree.nodes
         )
-        store_growth.add_leaf_events(access, scope.scope_id, scope.participants, tree.events)
+        store_growth.insert_leaf_events(access, scope.scope_id, scope.participants, tree.events)
         store_decisions.insert_new_decisions(
             access, scope.scope_id, scope.participants, tree.give_ups
         )
     stage = None if tree is None else tree.stage
-    if not store_builds.end_scope(access, builder.job_id, scope.scope_id, state, tree=stage):
+    if not store_builds.record_scope_result(
+        access, builder.job_id, scope.scope_id, state, tree=stage
+    ):
         raise BuildOvertaken
     return state
 
 
-def _publish_if_last(builder: BuildContext, lease: Lease, totals: Counter[str]) -> None:
+def _publish_build_if_last_shard(builder: BuildContext, lease: Lease, totals: Counter[str]) -> None:
     """Publish the build, unless another shard is still working or the build was published before.
     Raises BuildOvertaken, in which case nothing is changed."""
     access, job_id = lease.access, builder.job_id
     with lease.transaction():
         store_builds.lock_build(access, job_id)
-        state = store_builds.read_state(access, job_id)
+        state = store_builds.read_build_progress(access, job_id)
         if state.open_scopes or state.published_version is not None:
             return
         store_publish.fail_invalid_trees(access, job_id)
-        outcomes = store_builds.list_outcomes(access, job_id)
-        failed = _note_failures(builder, outcomes)
+        outcomes = store_builds.list_scope_outcomes(access, job_id)
+        failed = _record_and_resolve_scope_failures(builder, outcomes)
         grown_count = sum(outcome.state == "grown" for outcome in outcomes)
         totals["scopes_failed"] += len(failed)
         if grown_count:
-            version = store_publish.activate_next(access, state.base_version)
+            version = store_publish.activate_next_version(access, state.base_version)
             if version is None:
                 raise BuildOvertaken
-            store_publish.write_trees(access, job_id, version)
+            store_publish.write_grown_trees(access, job_id, version)
             reasons = [{"scope_id": str(item.scope_id), "reason": item.reason} for item in failed]
-            snapshot = _make_snapshot(builder, version, job_id, grown_count, reasons)
-            store_publish.add_snapshot(access, snapshot)
+            snapshot = _make_new_snapshot(builder, version, job_id, grown_count, reasons)
+            store_publish.insert_snapshot(access, snapshot)
             totals["snapshots_published"] += 1
         store_builds.update_backlog(access, job_id, builder.now)
 
 
-def _note_failures(builder: BuildContext, outcomes: Sequence[ScopeOutcome]) -> list[ScopeOutcome]:
+def _record_and_resolve_scope_failures(
+    builder: BuildContext, outcomes: Sequence[ScopeGrowthOutcome]
+) -> list[ScopeGrowthOutcome]:
     """Record each failed scope as a failure that an admin can retry, and resolve the earlier
     failures of the other scopes. Returns the failed scopes. In a transaction."""
     failed = [outcome for outcome in outcomes if outcome.state == "failed"]
@@ -190,7 +198,7 @@ def _note_failures(builder: BuildContext, outcomes: Sequence[ScopeOutcome]) -> l
     return failed
 
 
-def _make_snapshot(
+def _make_new_snapshot(
     builder: BuildContext,
     version: int,
     job_id: UUID,

@@ -26,7 +26,7 @@ class _VersionNumber:
     version: int | None
 
 
-def find_first_kept(access: TenantDb, before: datetime) -> int | None:
+def find_first_kept_version(access: TenantDb, before: datetime) -> int | None:
     """Find the first version to keep: the first one published at `before` or later, or the active
     one if that is earlier. None if no version was published."""
     (row,) = access.fetch(
@@ -49,7 +49,7 @@ class _DeletedSlot:
     is_leaf: bool
 
 
-def delete_ended_slots(access: TenantDb, first_kept: int, limit: int) -> int:
+def delete_slots_of_old_versions(access: TenantDb, first_kept: int, limit: int) -> int:
     """Delete up to `limit` slots that no kept version has, with the contents and the links to
     events that only they referenced. Returns how many. In a transaction."""
     rows = access.fetch(
@@ -64,13 +64,13 @@ def delete_ended_slots(access: TenantDb, first_kept: int, limit: int) -> int:
         """,
         {"first_kept": first_kept, "limit": limit},
     )
-    _delete_unreferenced(
+    _delete_unreferenced_contents(
         access, [row.node_id for row in rows], [row.slot for row in rows if row.is_leaf]
     )
     return len(rows)
 
 
-def delete_ended_trees(access: TenantDb, first_kept: int, limit: int) -> int:
+def delete_trees_of_old_versions(access: TenantDb, first_kept: int, limit: int) -> int:
     """Delete up to `limit` rows of trees that no kept version has. Returns how many. In a
     transaction, before their slots are deleted."""
     return access.execute(
@@ -84,7 +84,7 @@ def delete_ended_trees(access: TenantDb, first_kept: int, limit: int) -> int:
     )
 
 
-def delete_snapshots(access: TenantDb, first_kept: int) -> int:
+def delete_old_snapshots(access: TenantDb, first_kept: int) -> int:
     """Delete the versions before the first kept one, with the stored answers that rest on them.
     Returns how many. In a transaction, after their trees and slots are deleted."""
     params: dict[str, object] = {"first_kept": first_kept}
@@ -94,7 +94,7 @@ def delete_snapshots(access: TenantDb, first_kept: int) -> int:
     return access.execute("delete from snapshots where version < %(first_kept)s", params)
 
 
-def delete_answers(access: TenantDb, before: datetime, limit: int) -> int:
+def delete_old_repeatable_answers(access: TenantDb, before: datetime, limit: int) -> int:
     """Delete up to `limit` answers given before this time. Returns how many. In a transaction."""
     return access.execute(
         "delete from reference_answers where answer_id in (select answer_id from reference_answers"
@@ -110,7 +110,7 @@ class _DeletedStagedTree:
     slots: list[UUID]
 
 
-def delete_staged_trees(access: TenantDb, limit: int) -> int:
+def delete_trees_of_unpublished_builds(access: TenantDb, limit: int) -> int:
     """Delete the staged trees of up to `limit` scopes of builds that ended without publishing, with
     the contents that only they referenced. Returns how many. In a transaction."""
     rows = access.fetch(
@@ -133,11 +133,13 @@ def delete_staged_trees(access: TenantDb, limit: int) -> int:
         {"limit": limit},
     )
     for row in rows:
-        _delete_unreferenced(access, row.node_ids, row.slots)
+        _delete_unreferenced_contents(access, row.node_ids, row.slots)
     return len(rows)
 
 
-def _delete_unreferenced(access: TenantDb, node_ids: Sequence[UUID], slots: Sequence[UUID]) -> None:
+def _delete_unreferenced_contents(
+    access: TenantDb, node_ids: Sequence[UUID], slots: Sequence[UUID]
+) -> None:
     """Delete those of these contents that no slot references, and those event links of these leaves
     that no version of the leaf needs."""
     params: dict[str, object] = {"node_ids": list(node_ids), "slots": list(slots)}
@@ -183,7 +185,7 @@ def collect_garbage(lease: Lease, now: datetime) -> Mapping[str, int]:
 
 def _delete_in_batches(lease: Lease, before: datetime) -> dict[str, int]:
     access, end = lease.access, time.monotonic() + _MAX_SECONDS
-    first_kept = find_first_kept(access, before)
+    first_kept = find_first_kept_version(access, before)
     totals: dict[str, int] = {}
 
     def run(name: str, size: int, batch: Callable[[], int]) -> bool:
@@ -198,13 +200,13 @@ def _delete_in_batches(lease: Lease, before: datetime) -> dict[str, int]:
 
     rows = _ROWS_PER_COMMIT
     scopes = _SCOPES_PER_COMMIT
-    run("answers_removed", rows, lambda: delete_answers(access, before, rows))
-    run("builds_collected", scopes, lambda: delete_staged_trees(access, scopes))
+    run("answers_removed", rows, lambda: delete_old_repeatable_answers(access, before, rows))
+    run("builds_collected", scopes, lambda: delete_trees_of_unpublished_builds(access, scopes))
     if first_kept is None:
         return totals
     steps = {
-        "trees_collected": delete_ended_trees,
-        "slots_collected": delete_ended_slots,
+        "trees_collected": delete_trees_of_old_versions,
+        "slots_collected": delete_slots_of_old_versions,
     }
     is_done = all(
         run(name, rows, functools.partial(step, access, first_kept, rows))
@@ -212,5 +214,5 @@ def _delete_in_batches(lease: Lease, before: datetime) -> dict[str, int]:
     )
     if is_done:
         with lease.transaction():
-            totals["snapshots_removed"] = delete_snapshots(access, first_kept)
+            totals["snapshots_removed"] = delete_old_snapshots(access, first_kept)
     return {name: count for name, count in totals.items() if count}

@@ -15,16 +15,16 @@ from strandline.derived_ids import to_uuid8
 from strandline.errors import StrandlineError
 from strandline.topics import build_limits, hashes, store_growth, store_tail
 from strandline.topics.slot_contents import BuildContext, SlotContentBuilder
-from strandline.topics.store_builds import BuildScope
+from strandline.topics.store_builds import ScopeToBuild
 from strandline.topics.store_growth import (
-    LeafEvent,
-    NewChainVersion,
-    Node,
+    ChainVersionToInsert,
+    EventAndVector,
     ScopeTreeState,
+    StoredNode,
     pack_vector,
 )
-from strandline.topics.tree import NewLeaf, Tree, TreeRow, TreeSettings
-from strandline.topics.vectors import MeanVector, mean
+from strandline.topics.tree import NewLeaf, TopicTree, TreeSettings, TreeSlotRow
+from strandline.topics.vectors import MeanVector, compute_weighted_mean
 
 VECTOR_PATIENCE = timedelta(hours=24)
 """How long a scope waits for the vectors of its events."""
@@ -47,8 +47,8 @@ class GrownTree:
     """The tree's row of snapshot_scopes and its changed rows of topic_tree, in the format of
     topic_build_scopes.tree."""
     is_changed: bool
-    nodes: Sequence[Node]
-    events: Sequence[LeafEvent]
+    nodes: Sequence[StoredNode]
+    events: Sequence[EventAndVector]
     give_ups: Sequence[FoldDecision]
     summaries: int
     """How many summaries were written."""
@@ -56,32 +56,34 @@ class GrownTree:
     """How many chain versions were inserted."""
 
 
-def grow_scope(builder: BuildContext, scope: BuildScope) -> GrownTree | None:
+def grow_scope_tree(builder: BuildContext, scope: ScopeToBuild) -> GrownTree | None:
     """Grow a scope's tree with its chain versions up to the build's mark. Returns None while the
     scope is being refolded: its published tree stays. Stores nothing. Must not be called in a
     transaction. Raises ChainsChanged."""
-    published = store_growth.read_scope_tree(builder.access, scope.scope_id, scope.base_version)
+    published = store_growth.read_scope_tree_state(
+        builder.access, scope.scope_id, scope.base_version
+    )
     if published is None or published.has_incomplete_chains:
         return None
     is_foreign = published.space != builder.space or published.stale_leaves > 0
     if not is_foreign and scope.mark_position < (published.position or 0):
         return None  # the mark was read during a refold
-    growth = _Growth(builder, scope, published, is_foreign)
-    growth.take_versions()
-    return growth.finish()
+    growth = _TreeGrowth(builder, scope, published, is_foreign)
+    growth.insert_chain_versions()
+    return growth.to_grown_tree()
 
 
 @dataclass
-class _Growth:
+class _TreeGrowth:
     """The growth of one scope's tree. If the published tree belongs to another embedding space or
     to replaced chains, a new tree is grown from scratch."""
 
     builder: BuildContext
-    scope: BuildScope
+    scope: ScopeToBuild
     published: ScopeTreeState
     is_foreign: bool
-    leaf_events: dict[UUID, Sequence[LeafEvent]] = field(
-        default_factory=dict[UUID, Sequence[LeafEvent]]
+    leaf_events: dict[UUID, Sequence[EventAndVector]] = field(
+        default_factory=dict[UUID, Sequence[EventAndVector]]
     )
     """The events of new leaves, by slot."""
     give_ups: dict[UUID, FoldDecision] = field(default_factory=dict[UUID, FoldDecision])
@@ -93,46 +95,48 @@ class _Growth:
     def __post_init__(self) -> None:
         builder, scope = self.builder, self.scope
         tenant = builder.access.caller.tenant
-        self.base_rows = store_growth.read_tree_rows(
+        self.base_rows = store_growth.read_tree_slots(
             builder.access, scope.scope_id, scope.base_version
         )
         make_slot = partial(hashes.make_slot_id, tenant, scope.scope_id, builder.space)
         settings = TreeSettings(make_slot, builder.descend_cosine)
-        rows: Sequence[TreeRow] = () if self.is_foreign else self.base_rows
+        rows: Sequence[TreeSlotRow] = () if self.is_foreign else self.base_rows
         slots = 0 if self.is_foreign else self.published.slots or 0
         self.contents = SlotContentBuilder(builder, scope)
-        self.tree = Tree(settings, self._read_vectors, rows, slots)
+        self.tree = TopicTree(settings, self._read_vectors, rows, slots)
         self.position = 0 if self.is_foreign else self.published.position or 0
 
-    def take_versions(self) -> None:
+    def insert_chain_versions(self) -> None:
         """Insert the chain versions up to the mark, as far as their events are embedded, the
         build's limit allows and time is left."""
-        limit = self.position + build_limits.max_versions(has_model=self.builder.llm.has_model)
+        limit = self.position + build_limits.get_max_versions_per_scope(
+            has_model=self.builder.llm.has_model
+        )
         end = min(limit, self.scope.mark_position)
         predecessor = self._find_previous_chain()
         while self.position < end and time.monotonic() < self.builder.end:
-            page = self._read_page(min(_PAGE, end - self.position))
+            page = self._read_chain_versions_page(min(_PAGE, end - self.position))
             ready = list(takewhile(self._is_embedded_or_late, page))
-            for version, events in self._with_events(ready):
-                self._insert(version, events, predecessor)
+            for version, events in self._pair_versions_with_events(ready):
+                self._insert_leaf(version, events, predecessor)
                 predecessor = version.chain_id
             if len(ready) < len(page):
                 return
         self.is_cut = self.position < self.scope.mark_position
 
-    def finish(self) -> GrownTree:
+    def to_grown_tree(self) -> GrownTree:
         """Renew the inner nodes above what changed, and compare the tree with the published
         one."""
         if self.position == 0:  # nothing is ready: the published tree stays
-            return self._make_grown([], [], [], [])
+            return self._make_grown_tree([], [], [], [])
         new_inner_nodes = self.contents.renew_inner_nodes(self.tree)
-        rows, base = self.tree.rows(), {row.slot: row for row in self.base_rows}
+        rows, base = self.tree.to_rows(), {row.slot: row for row in self.base_rows}
         new_rows = [row for row in rows if base.get(row.slot) != row]
         present = {row.slot for row in rows}
         old_slots = [slot for slot in base if slot not in present]
         leaves = [self.contents.nodes[row.node_id] for row in new_rows if row.is_leaf]
         new_leaves = [leaf for leaf in leaves if leaf.chain_id in self.leaf_events]
-        return self._make_grown(new_rows, old_slots, new_leaves, new_inner_nodes)
+        return self._make_grown_tree(new_rows, old_slots, new_leaves, new_inner_nodes)
 
     def _read_vectors(self, slots: Collection[UUID]) -> Mapping[UUID, MeanVector]:
         return self.contents.read_vectors(self.tree, slots)
@@ -144,9 +148,9 @@ class _Growth:
             self.builder.access, self.scope.scope_id, self.position
         )
 
-    def _read_page(self, limit: int) -> Sequence[NewChainVersion]:
+    def _read_chain_versions_page(self, limit: int) -> Sequence[ChainVersionToInsert]:
         """Read the next chain versions. Raises ChainsChanged if one of them is missing."""
-        page = store_growth.list_chain_versions(
+        page = store_growth.list_next_chain_versions(
             self.builder.access,
             self.scope.scope_id,
             self.builder.space,
@@ -158,23 +162,23 @@ class _Growth:
             raise ChainsChanged
         return page
 
-    def _is_embedded_or_late(self, version: NewChainVersion) -> bool:
+    def _is_embedded_or_late(self, version: ChainVersionToInsert) -> bool:
         """Whether the vectors of a version's events are known, or are no longer waited for."""
         since = self.scope.waiting_since
         is_late = since is not None and self.builder.now - since > VECTOR_PATIENCE
         return version.is_embedded or is_late
 
-    def _with_events(
-        self, versions: Sequence[NewChainVersion]
-    ) -> list[tuple[NewChainVersion, list[LeafEvent]]]:
+    def _pair_versions_with_events(
+        self, versions: Sequence[ChainVersionToInsert]
+    ) -> list[tuple[ChainVersionToInsert, list[EventAndVector]]]:
         """Pair each of these versions with its events, ordered by seq."""
         if not versions:
             return []
         chain_ids = {version.chain_id for version in versions}
-        rows = store_growth.list_events(
+        rows = store_growth.list_chain_events_with_vectors(
             self.builder.access, self.scope.scope_id, self.builder.space, chain_ids
         )
-        by_chain: dict[UUID, list[LeafEvent]] = {}
+        by_chain: dict[UUID, list[EventAndVector]] = {}
         for row in rows:
             by_chain.setdefault(row.chain_id, []).append(row)
         return [
@@ -189,13 +193,16 @@ class _Growth:
             for version in versions
         ]
 
-    def _insert(
-        self, version: NewChainVersion, events: Sequence[LeafEvent], predecessor: UUID | None
+    def _insert_leaf(
+        self,
+        version: ChainVersionToInsert,
+        events: Sequence[EventAndVector],
+        predecessor: UUID | None,
     ) -> None:
         if not events:
             raise ChainsChanged
-        vector = mean([vector for event in events if (vector := event.vector)])
-        node = self._make_leaf(version, events, vector)
+        vector = compute_weighted_mean([vector for event in events if (vector := event.vector)])
+        node = self._make_leaf_node(version, events, vector)
         self.contents.nodes[node.node_id] = node
         self.leaf_events[version.chain_id] = events
         for event in events:
@@ -205,13 +212,16 @@ class _Growth:
                 )
                 self.give_ups[event.event_id] = decision
         leaf = NewLeaf(version.chain_id, version.version, node.node_id, vector, predecessor)
-        self.tree.insert(leaf)
+        self.tree.insert_leaf(leaf)
         self.position = version.position
         self.leaf_count += 1
 
-    def _make_leaf(
-        self, version: NewChainVersion, events: Sequence[LeafEvent], vector: MeanVector | None
-    ) -> Node:
+    def _make_leaf_node(
+        self,
+        version: ChainVersionToInsert,
+        events: Sequence[EventAndVector],
+        vector: MeanVector | None,
+    ) -> StoredNode:
         digest = hashes.hash_leaf(
             self.builder.access.caller.tenant,
             self.scope.scope_id,
@@ -220,7 +230,7 @@ class _Growth:
             vector,
         )
         is_listed = version.rejected is None
-        return Node(
+        return StoredNode(
             node_id=to_uuid8(digest),
             kind="leaf",
             content_hash=digest,
@@ -239,12 +249,12 @@ class _Growth:
             models=version.models,
         )
 
-    def _make_grown(
+    def _make_grown_tree(
         self,
-        new_rows: Sequence[TreeRow],
+        new_rows: Sequence[TreeSlotRow],
         old_slots: Sequence[UUID],
-        new_leaves: Sequence[Node],
-        new_inner_nodes: Sequence[Node],
+        new_leaves: Sequence[StoredNode],
+        new_inner_nodes: Sequence[StoredNode],
     ) -> GrownTree:
         stage: dict[str, Any] = {"position": self.position, "is_cut": self.is_cut}
         is_changed = bool(new_rows or old_slots)
@@ -262,7 +272,7 @@ class _Growth:
         )
 
     def _make_staged_tree(
-        self, new_rows: Sequence[TreeRow], old_slots: Sequence[UUID]
+        self, new_rows: Sequence[TreeSlotRow], old_slots: Sequence[UUID]
     ) -> dict[str, Any]:
         root = self.contents.nodes[self.tree.node_ids[self.tree.root]]
         return {
@@ -294,7 +304,7 @@ class _Growth:
         cutoff, seqs = 0, {e.seq for events in self.leaf_events.values() for e in events}
         if not self.is_foreign and self.published.cutoff is not None:
             cutoff = self.published.cutoff
-            seqs |= store_growth.list_seqs_after(
+            seqs |= store_growth.list_leaf_seqs_after(
                 self.builder.access, self.scope.scope_id, self.scope.base_version, cutoff
             )
         mark = max(cutoff, self.scope.mark_seq)

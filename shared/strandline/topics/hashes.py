@@ -17,7 +17,7 @@ def hash_leaf(
     space."""
     values = None if vector is None else vector.values
     vector_hex = None if values is None else struct.pack(f"<{len(values)}e", *values).hex()
-    return _hash([tenant, str(scope_id), "leaf", chain_hash.hex(), space, vector_hex])
+    return _hash_as_json([tenant, str(scope_id), "leaf", chain_hash.hex(), space, vector_hex])
 
 
 def hash_inner(
@@ -27,14 +27,14 @@ def hash_inner(
     `source` holds the names of the model and the prompt of its summary."""
     model, prompt = source
     fields = [tenant, str(scope_id), "inner", space, prompt, model]
-    return _hash([*fields, [child.hex() for child in children]])
+    return _hash_as_json([*fields, [child.hex() for child in children]])
 
 
 def make_slot_id(tenant: str, scope_id: UUID, space: str, number: int) -> UUID:
     """The id of the scope's inner slot with this number."""
-    return to_uuid8(_hash([tenant, str(scope_id), space, "slot", number]))
+    return to_uuid8(_hash_as_json([tenant, str(scope_id), space, "slot", number]))
 
 
-def _hash(fields: Sequence[object]) -> bytes:
+def _hash_as_json(fields: Sequence[object]) -> bytes:
     text = json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()

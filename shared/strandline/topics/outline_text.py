@@ -13,8 +13,8 @@ from uuid import UUID
 from strandline.context.fence import FENCE_BYTES, enclose_in_hashed_tags, sanitize_label
 from strandline.context.lines import count_bytes, drop_repeated_sentences, join_lowercase_words
 from strandline.participants import display_name
-from strandline.topics.answer_lines import BYTES_PER_TOKEN, INDENT, Lines, format_event_prefix
-from strandline.topics.answer_plan import AnswerManifest, CutCounts, ManifestNode
+from strandline.topics.answer_lines import BYTES_PER_TOKEN, INDENT, AnswerLines, format_event_prefix
+from strandline.topics.answer_plan import AnswerLeftOutCounts, AnswerManifest, ManifestNode
 
 _NOTES_BYTES = 120
 """The bytes reserved for the last line, which states what was left out."""
@@ -44,28 +44,31 @@ class ScopeHeading:
 class RenderedOutline:
     """The lines of a plan."""
 
-    def __init__(self, plan: AnswerManifest, lines: Lines) -> None:
+    def __init__(self, plan: AnswerManifest, lines: AnswerLines) -> None:
         self.plan, self._texts, self._lines = plan, lines.texts, lines
-        self.event_lines = {event.event_id: lines.event(event.event_id) for event in plan.events}
+        self.event_lines = {
+            event.event_id: lines.get_event_line(event.event_id) for event in plan.events
+        }
         for event in plan.events:
             if event.text_bytes is not None:
                 self.event_lines[event.event_id].shorten(event.text_bytes)
         self.topic_lines = {
-            node.slot: lines.topic(node.slot, has_summary=node.has_summary) for node in plan.nodes
+            node.slot: lines.get_topic_line(node.slot, has_summary=node.has_summary)
+            for node in plan.nodes
         }
         self._drop_repeated_sentences()
         self.nodes_below = group_by((node.parent, node) for node in plan.nodes)
         self.events_below = group_by((event.slot, event) for event in plan.events)
         self.numbers: dict[UUID, int] = {}
         """The citation number of each event, in the order of the lines."""
-        self.text = enclose_in_hashed_tags(self._render())
+        self.text = enclose_in_hashed_tags(self._render_lines())
 
     @property
-    def tokens(self) -> int:
+    def token_count(self) -> int:
         """The number of tokens of the text, counted as for budgets."""
         return math.ceil(count_bytes(self.text) / BYTES_PER_TOKEN)
 
-    def summary(self, node: ManifestNode) -> str | None:
+    def get_shown_summary(self, node: ManifestNode) -> str | None:
         """A node's summary as shown."""
         return self.topic_lines[node.slot].shown_text or None
 
@@ -77,22 +80,22 @@ class RenderedOutline:
             line.text = drop_repeated_sentences(line.text, line.source.participants, texts)
             line.is_shortened = line.is_shortened and bool(line.text)
 
-    def sort_key(self, slot: UUID) -> tuple[datetime, datetime, UUID]:
+    def make_time_sort_key(self, slot: UUID) -> tuple[datetime, datetime, UUID]:
         """The sort key of a node among its siblings."""
         topic = self._texts.topics[slot]
         return (topic.started_at, topic.last_event_at, slot)
 
-    def in_order_of_time(self, event_ids: Iterable[UUID]) -> list[UUID]:
+    def sort_events_by_time(self, event_ids: Iterable[UUID]) -> list[UUID]:
         """Sort events by time."""
         sources = [self._texts.events[event_id] for event_id in event_ids]
         sources.sort(key=lambda source: (source.said_at, source.place))
         return [source.event_id for source in sources]
 
-    def _render(self) -> list[str]:
+    def _render_lines(self) -> list[str]:
         lines = [_INTRODUCTION]
         for scope in self.plan.scopes:
             below: list[str] = []
-            for node in self._roots_of(scope.scope_id):
+            for node in self._list_roots_of_scope(scope.scope_id):
                 below += self._render_node(node, 0)
             tail = [e.event_id for e in self.events_below[None] if e.scope_id == scope.scope_id]
             if tail:
@@ -103,7 +106,7 @@ class RenderedOutline:
                 lines += [heading.text, *below]
         return [*lines, *render_notes(self.plan)]
 
-    def _roots_of(self, scope_id: UUID) -> list[ManifestNode]:
+    def _list_roots_of_scope(self, scope_id: UUID) -> list[ManifestNode]:
         return [node for node in self.nodes_below[None] if node.scope_id == scope_id]
 
     def _render_node(self, node: ManifestNode, depth: int) -> list[str]:
@@ -114,13 +117,17 @@ class RenderedOutline:
             citation_ids = (
                 [] if self._has_events(node) or not node.first_event else [node.first_event]
             )
-            citations = "".join(f"[{self._number(event_id)}]" for event_id in citation_ids)
+            citations = "".join(
+                f"[{self._get_citation_number(event_id)}]" for event_id in citation_ids
+            )
             line_text = " ".join(filter(None, [line.start, line.shown_text, citations]))
             lines.append(f"{INDENT * depth}{line_text}")
             depth += 1
-        day = self._lines.common_day(node.slot)
+        day = self._lines.find_day_of_all_events(node.slot)
         lines += self._render_events([event.event_id for event in events], depth, day)
-        for child in sorted(self.nodes_below[node.slot], key=lambda n: self.sort_key(n.slot)):
+        for child in sorted(
+            self.nodes_below[node.slot], key=lambda n: self.make_time_sort_key(n.slot)
+        ):
             lines += self._render_node(child, depth)
         return lines
 
@@ -131,13 +138,13 @@ class RenderedOutline:
 
     def _render_events(self, event_ids: Sequence[UUID], depth: int, day: str | None) -> list[str]:
         return [
-            f"{INDENT * depth}[{self._number(event_id)}]"
+            f"{INDENT * depth}[{self._get_citation_number(event_id)}]"
             f"{format_event_prefix(line, day)}{line.shown_text}"
-            for event_id in self.in_order_of_time(event_ids)
+            for event_id in self.sort_events_by_time(event_ids)
             for line in [self.event_lines[event_id]]
         ]
 
-    def _number(self, event_id: UUID) -> int:
+    def _get_citation_number(self, event_id: UUID) -> int:
         return self.numbers.setdefault(event_id, len(self.numbers) + 1)
 
 
@@ -167,16 +174,16 @@ def render_notes(plan: AnswerManifest) -> list[str]:
 _NOTHING = "Nothing was found."
 
 
-def frame_bytes() -> int:
+def count_frame_bytes() -> int:
     """The bytes of an outline before its first line."""
     return FENCE_BYTES + count_bytes(_INTRODUCTION) + 1 + _NOTES_BYTES
 
 
-def scope_heading_bytes(participants: Sequence[str]) -> int:
+def count_scope_heading_bytes(participants: Sequence[str]) -> int:
     """The bytes of a scope's heading."""
     return count_bytes(ScopeHeading(participants).text) + 1
 
 
 TAIL_BYTES = count_bytes(TAIL_HEADING) + 1
 """The bytes of the heading of a fresh tail."""
-NO_CUT = CutCounts()
+NO_CUT = AnswerLeftOutCounts()

@@ -6,27 +6,27 @@ from datetime import datetime
 
 from strandline.db.database import TenantDb
 from strandline.topics import answer_rendering, store_references_query
-from strandline.topics.answer_budget import AnswerLayout, LayoutCandidates
-from strandline.topics.answer_lines import Lines
-from strandline.topics.answer_plan import AnswerManifest, CutCounts, ManifestNode
+from strandline.topics.answer_budget import AnswerLayout, AnswerPartCandidates
+from strandline.topics.answer_lines import AnswerLines
+from strandline.topics.answer_plan import AnswerLeftOutCounts, AnswerManifest, ManifestNode
 from strandline.topics.answer_rendering import AnswerContents
 from strandline.topics.outline_text import RenderedOutline, group_by
 from strandline.topics.schemas_references import ReferencesOut
 from strandline.topics.selection import (
-    PlacedHits,
-    Question,
-    Selection,
-    find_hits,
+    AnswerSelection,
+    HitsPlacedInTrees,
+    ReferencesQuestion,
+    find_hits_and_their_places,
     select_events_by_beam,
     select_outline,
 )
 
-type ModelWalk = Callable[[Question, PlacedHits], Selection]
+type ModelWalk = Callable[[ReferencesQuestion, HitsPlacedInTrees], AnswerSelection]
 """Selects the topics with a language model."""
 
 
-def answer_references(
-    question: Question, now: datetime, model_walk: ModelWalk | None
+def answer_references_query(
+    question: ReferencesQuestion, now: datetime, model_walk: ModelWalk | None
 ) -> tuple[ReferencesOut, bool]:
     """Answer a question from the active snapshot and the fresh tail; without a question, return an
     outline of both. Also returns whether the use of its events was recorded. `now` is the server's
@@ -35,36 +35,38 @@ def answer_references(
     if request.query is None:
         selection = select_outline(question)
     elif request.walk == "model":
-        hits = find_hits(question, with_roots=True)
+        hits = find_hits_and_their_places(question, with_roots=True)
         if model_walk is None:
             selection = select_events_by_beam(question, hits)
             selection.degraded.append("no_model")
         else:
             selection = model_walk(question, hits)
     else:
-        selection = select_events_by_beam(question, find_hits(question, with_roots=False))
-    contents = _read_contents(question.access, selection)
-    plan, outline = _plan_answer(question, selection, contents, now)
-    contents = _add_cited_events(question.access, plan, contents)
-    record = answer_rendering.store_answer(
+        selection = select_events_by_beam(
+            question, find_hits_and_their_places(question, with_roots=False)
+        )
+    contents = _read_contents_and_drop_erased(question.access, selection)
+    plan, outline = _fit_answer_to_budget(question, selection, contents, now)
+    contents = _add_contents_of_cited_events(question.access, plan, contents)
+    record = answer_rendering.store_answer_and_use(
         question.access,
         plan,
         request,
         selection.read.pg_snapshot,
-        selection.used_events(plan.events),
+        selection.list_used_event_ids(plan.events),
     )
     if not record.is_repeatable:
         plan = plan.model_copy(update={"degraded": (*plan.degraded, "not_repeatable")})
-    answer = answer_rendering.render(
+    answer = answer_rendering.render_answer(
         plan, contents, selection.snapshot, request, record.token, outline
     )
     return answer, record.is_use_recorded
 
 
-def _read_contents(access: TenantDb, selection: Selection) -> AnswerContents:
+def _read_contents_and_drop_erased(access: TenantDb, selection: AnswerSelection) -> AnswerContents:
     """Read the texts of everything that may be shown. Anything erased meanwhile is removed from the
     selection."""
-    contents = answer_rendering.read_contents(
+    contents = answer_rendering.read_answer_contents(
         access,
         [node.node_id for node in selection.nodes.values()],
         [event.event_id for event in selection.events],
@@ -82,33 +84,38 @@ def _read_contents(access: TenantDb, selection: Selection) -> AnswerContents:
     return contents
 
 
-def _plan_answer(
-    question: Question, selection: Selection, contents: AnswerContents, now: datetime
+def _fit_answer_to_budget(
+    question: ReferencesQuestion,
+    selection: AnswerSelection,
+    contents: AnswerContents,
+    now: datetime,
 ) -> tuple[AnswerManifest, RenderedOutline]:
     """Choose the part of the selection that the budget holds, and render its outline."""
     request = question.request
-    texts = contents.to_texts(
+    texts = contents.to_answer_texts(
         list(selection.nodes.values()),
         selection.events,
         keeps_summaries=request.format == "json",
     )
-    candidates = LayoutCandidates(selection.events, selection.nodes, request.query is not None)
-    lines = Lines(texts, request.budget)
+    candidates = AnswerPartCandidates(selection.events, selection.nodes, request.query is not None)
+    lines = AnswerLines(texts, request.budget)
     layout = AnswerLayout(candidates, lines)
-    layout.fill()
+    layout.fill_budget()
     while True:
-        plan = _make_manifest(question, selection, layout, now)
-        plan = plan.model_copy(update={"nodes": tuple(_cite_first_events(question.access, plan))})
+        plan = _make_answer_manifest(question, selection, layout, now)
+        plan = plan.model_copy(
+            update={"nodes": tuple(_add_first_events_to_bare_nodes(question.access, plan))}
+        )
         outline = RenderedOutline(plan, lines)
         is_within = len(outline.text.encode()) <= lines.budget_bytes
-        if is_within or not layout.drop_last():
+        if is_within or not layout.drop_last_event_or_summary():
             return plan, outline
 
 
-def _make_manifest(
-    question: Question, selection: Selection, layout: AnswerLayout, now: datetime
+def _make_answer_manifest(
+    question: ReferencesQuestion, selection: AnswerSelection, layout: AnswerLayout, now: datetime
 ) -> AnswerManifest:
-    search, nodes, events = selection.search, layout.shown_nodes(), layout.events
+    search, nodes, events = selection.search, layout.list_shown_nodes_and_ancestors(), layout.events
     degradations = selection.degraded
     if search is not None:
         degradations = list(
@@ -132,7 +139,7 @@ def _make_manifest(
         degraded=tuple(degradations),
         not_yet_embedded=search.unembedded_event_count if search else 0,
         walk=selection.walk,
-        cut=CutCounts(
+        cut=AnswerLeftOutCounts(
             events=len(selection.events) - len(layout.events),
             topics=0 if has_question else len(selection.nodes) - len(nodes),
             summaries=sum(not node.has_summary for node in with_text),
@@ -146,7 +153,9 @@ def _make_manifest(
     )
 
 
-def _cite_first_events(access: TenantDb, plan: AnswerManifest) -> Sequence[ManifestNode]:
+def _add_first_events_to_bare_nodes(
+    access: TenantDb, plan: AnswerManifest
+) -> Sequence[ManifestNode]:
     """The nodes of a plan. A node without a shown event below it gets one of its events to cite."""
     below = group_by((node.parent, node) for node in plan.nodes)
     slots_of_events = {event.slot for event in plan.events}
@@ -155,20 +164,20 @@ def _cite_first_events(access: TenantDb, plan: AnswerManifest) -> Sequence[Manif
         return node.slot in slots_of_events or any(map(has_events, below[node.slot]))
 
     bare = [(node.scope_id, node.slot) for node in plan.nodes if not has_events(node)]
-    first_events = store_references_query.read_sample_events(access, plan.version or 0, bare)
+    first_events = store_references_query.read_first_event_of_slots(access, plan.version or 0, bare)
     return [
         node.model_copy(update={"first_event": first_events.get(node.slot)}) for node in plan.nodes
     ]
 
 
-def _add_cited_events(
+def _add_contents_of_cited_events(
     access: TenantDb, plan: AnswerManifest, contents: AnswerContents
 ) -> AnswerContents:
     """The contents, with those of the cited events added."""
     missing = [i for i in plan.event_ids if i not in contents.events]
     if not missing:
         return contents
-    citations = answer_rendering.read_contents(access, [], missing, contents.participants)
+    citations = answer_rendering.read_answer_contents(access, [], missing, contents.participants)
     return AnswerContents(
         contents.nodes, {**contents.events, **citations.events}, contents.participants
     )

@@ -11,8 +11,8 @@ from strandline.schemas import PagingQuery
 from strandline.topics import snapshot_admin
 from strandline.topics.schemas_admin import (
     DifferencePage,
-    DifferenceQuery,
     SnapshotDetail,
+    SnapshotDifferenceQuery,
     SnapshotOut,
     SnapshotsPage,
     TopicIndexState,
@@ -32,7 +32,7 @@ def list_snapshots(request: Request) -> Response:
 def get_snapshot(request: Request) -> Response:
     """Get one snapshot by its version."""
     return json_response(
-        snapshot_admin.get_snapshot(
+        snapshot_admin.get_snapshot_with_size(
             _connect_as_background(request), _parse_version(request), _now()
         )
     )
@@ -41,16 +41,18 @@ def get_snapshot(request: Request) -> Response:
 def compare_snapshots(request: Request) -> Response:
     """List the differences between two snapshots: the nodes that only this version has, those that
     only `from` has, and those whose content or place differs."""
-    query = request.parse_query(DifferenceQuery)
+    query = request.parse_query(SnapshotDifferenceQuery)
     return json_response(
-        snapshot_admin.compare(_connect_as_background(request), _parse_version(request), query)
+        snapshot_admin.compare_snapshots(
+            _connect_as_background(request), _parse_version(request), query
+        )
     )
 
 
 def activate_snapshot(request: Request) -> Response:
     """Make an older snapshot active again. This publishes a new version with the same trees. The
     next build of a scope continues from there."""
-    snapshot = snapshot_admin.republish(
+    snapshot = snapshot_admin.republish_old_snapshot(
         _connect_as_background(request), request.audit_context, _parse_version(request), _now()
     )
     return json_response(snapshot, 201)
@@ -93,7 +95,7 @@ ROUTES = {
     ),
     f"GET {_SNAPSHOT}": Route(get_snapshot, "admin", {200: SnapshotDetail}),
     f"GET {_SNAPSHOT}/difference": Route(
-        compare_snapshots, "admin", {200: DifferencePage}, query=DifferenceQuery
+        compare_snapshots, "admin", {200: DifferencePage}, query=SnapshotDifferenceQuery
     ),
     f"POST {_SNAPSHOT}/activate": Route(
         activate_snapshot,

@@ -12,9 +12,9 @@ from strandline.llm.types import TaskContext
 from strandline.schemas import ParticipantsQuery
 from strandline.topics.answer_rendering import repeat_answer
 from strandline.topics.model_walk import ModelWalk
-from strandline.topics.references_query import answer_references
+from strandline.topics.references_query import answer_references_query
 from strandline.topics.schemas_references import ReferencesOut, ReferencesRequest
-from strandline.topics.selection import Question
+from strandline.topics.selection import ReferencesQuestion
 
 
 def post_references(request: Request) -> Response:
@@ -30,7 +30,7 @@ def post_references(request: Request) -> Response:
     now, settings = datetime.now(UTC), get_settings()
     if body.read_token is not None:
         return json_response(repeat_answer(access, body, now))
-    question = Question(
+    question = ReferencesQuestion(
         access,
         request.resources.embedder,
         body,
@@ -39,7 +39,9 @@ def post_references(request: Request) -> Response:
         settings.tuning.min_known,
     )
     llm = request.resources.llm if body.walk == "model" else None
-    answer, is_recorded = answer_references(question, now, _make_model_walk(request, body, access))
+    answer, is_recorded = answer_references_query(
+        question, now, _make_model_walk(request, body, access)
+    )
     if llm is not None:
         llm.store_call_records(access)
         request.metrics |= llm.take_metrics()

@@ -9,7 +9,7 @@ from pydantic import Field
 from strandline.schemas import Count, PagingQuery, ResponseModel
 
 
-class FailedScope(ResponseModel):
+class ScopeWithFailedTree(ResponseModel):
     """A scope whose tree could not be grown. Its published tree is unchanged."""
 
     scope_id: UUID
@@ -49,7 +49,7 @@ class SnapshotOut(ResponseModel):
     event_count: int
     scopes_changed: int
     """The number of trees that differ from those of `base_version`."""
-    scopes_failed: list[FailedScope]
+    scopes_failed: list[ScopeWithFailedTree]
     configuration: SnapshotConfiguration
     erased_at: datetime | None
     """When an event in this snapshot was erased; such a snapshot cannot be made active again. Null
@@ -71,14 +71,14 @@ class SnapshotDetail(SnapshotOut):
     count in each of them."""
 
 
-class DifferenceQuery(PagingQuery):
+class SnapshotDifferenceQuery(PagingQuery):
     """Query parameters of a comparison of two snapshots."""
 
     from_version: Count = Field(alias="from", ge=1, lt=10**18)
     """The version to compare with."""
 
 
-class NodeChange(ResponseModel):
+class SlotDifferenceOut(ResponseModel):
     """A slot of a tree that differs."""
 
     scope_id: UUID
@@ -105,7 +105,7 @@ class DifferencePage(ResponseModel):
     added: int
     gone: int
     changed: int
-    changes: list[NodeChange]
+    changes: list[SlotDifferenceOut]
     """One page of the differences, ordered by slot."""
     next_cursor: str | None
 
@@ -121,7 +121,7 @@ class WaitingScopeOut(ResponseModel):
     """The position of the last chain version in its published tree."""
 
 
-class NextBuild(ResponseModel):
+class NextBuildForecast(ResponseModel):
     """What a build would do if it ran now."""
 
     shards: int
@@ -143,8 +143,8 @@ class TopicIndexState(ResponseModel):
     """When a build is due; null: no scope is waiting."""
     running_job_id: UUID | None
     """The id of the running build."""
-    next_build: NextBuild
+    next_build: NextBuildForecast
     scopes: list[WaitingScopeOut]
     """The scopes that have waited longest, at most 100."""
-    failed_scopes: list[FailedScope]
+    failed_scopes: list[ScopeWithFailedTree]
     """The scopes that failed in the newest build, at most 100. The next build tries them again."""

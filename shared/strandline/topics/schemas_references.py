@@ -134,7 +134,7 @@ class ReferenceRoot(ResponseModel):
     scopes: list[ReferenceScope]
 
 
-class SnapshotOut(ResponseModel):
+class AnswerSnapshotOut(ResponseModel):
     """The snapshot that an answer rests on."""
 
     snapshot_id: UUID
@@ -146,7 +146,7 @@ class SnapshotOut(ResponseModel):
     """The embedding space, and the model and the prompt of the summaries."""
 
 
-class ReferencesCut(ResponseModel):
+class ReferencesLeftOut(ResponseModel):
     """How much was left out, by reason."""
 
     events: int
@@ -163,7 +163,7 @@ class ReferencesCut(ResponseModel):
     """Whether the time limit was reached before the walk ended."""
 
 
-class WalkOut(ResponseModel):
+class WalkMethodOut(ResponseModel):
     """Which method chose the topics."""
 
     by: Literal["beam", "model"]
@@ -189,13 +189,13 @@ class ReferencesOut(ResponseModel):
     known: float | None
     """The probability that the visible events contain an answer, 0 to 1; null without a
     question."""
-    snapshot: SnapshotOut | None
+    snapshot: AnswerSnapshotOut | None
     """The snapshot; null if none is published yet: then every event is in the fresh tail."""
     space: str | None
     """The embedding space in which the question was searched; null if it was searched by words
     alone."""
-    walk: WalkOut
-    cut: ReferencesCut
+    walk: WalkMethodOut
+    cut: ReferencesLeftOut
     degraded: list[str]
     """The limitations of this answer, empty if there are none. `no_query_vector`: it was searched
     by words alone. `no_model`: no language model is configured, so the beam search was used.

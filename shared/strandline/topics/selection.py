@@ -13,8 +13,13 @@ from strandline.recall.relevance import ScoredEvent
 from strandline.topics import store_references_query, store_tail
 from strandline.topics.answer_plan import ManifestEvent, ManifestNode, ManifestScope, WalkMethod
 from strandline.topics.schemas_references import ReferencesRequest
-from strandline.topics.store_references_query import PinnedScope, PlacedNode, QueryVector, Snapshot
-from strandline.topics.walk import Forest, rank_with_topic_weight, walk_beam
+from strandline.topics.store_references_query import (
+    PinnedScope,
+    PublishedSnapshot,
+    QueryVector,
+    TreeSlotWithHits,
+)
+from strandline.topics.walk import TreesWithHits, rank_with_topic_weight, walk_trees_by_beam
 
 MAX_EVENTS = 100
 MAX_SCOPES = 32
@@ -27,10 +32,10 @@ BEAM = WalkMethod(by="beam")
 
 
 @dataclass
-class Selection:
+class AnswerSelection:
     """The nodes and events that may be shown, and the snapshot behind them."""
 
-    snapshot: Snapshot | None
+    snapshot: PublishedSnapshot | None
     read: SnapshotRead[PinnedScope]
     scopes: Mapping[UUID, PinnedScope]
     nodes: Mapping[UUID, ManifestNode]
@@ -50,7 +55,7 @@ class Selection:
             for scope_id, row in sorted(self.scopes.items())
         ]
 
-    def used_events(self, events: Sequence[ManifestEvent]) -> list[UUID]:
+    def list_used_event_ids(self, events: Sequence[ManifestEvent]) -> list[UUID]:
         """The best of the shown events that contain words of the question or have a vector to
         compare it with."""
         if self.search is None:
@@ -64,7 +69,7 @@ class Selection:
 
 
 @dataclass(frozen=True)
-class Question:
+class ReferencesQuestion:
     """A question, and the settings for answering it."""
 
     access: TenantDb
@@ -89,7 +94,7 @@ class Question:
 
 
 @dataclass(frozen=True)
-class PlacedHits:
+class HitsPlacedInTrees:
     """The search hits of a question, and their places in the pinned snapshot."""
 
     search: SearchResult
@@ -97,13 +102,13 @@ class PlacedHits:
     event_ids: Sequence[UUID]
     """Best first."""
     relevance: Mapping[UUID, float]
-    snapshot: Snapshot | None
+    snapshot: PublishedSnapshot | None
     read: SnapshotRead[PinnedScope]
     scopes: Mapping[UUID, PinnedScope]
-    forest: Forest
+    forest: TreesWithHits
 
     @property
-    def tail(self) -> list[UUID]:
+    def tail_event_ids(self) -> list[UUID]:
         """The events that no leaf holds."""
         events_in_leaves = {
             event for node in self.forest.nodes.values() for event in node.event_ids
@@ -111,7 +116,9 @@ class PlacedHits:
         return [event for event in self.event_ids if event not in events_in_leaves]
 
 
-def find_hits(question: Question, *, with_roots: bool) -> PlacedHits:
+def find_hits_and_their_places(
+    question: ReferencesQuestion, *, with_roots: bool
+) -> HitsPlacedInTrees:
     """Search, pin the active snapshot, and look up the places of the hits in it, all in one
     database snapshot. `with_roots` also looks up the trees closest to the question."""
     request, access = question.request, question.access
@@ -141,17 +148,21 @@ def find_hits(question: Question, *, with_roots: bool) -> PlacedHits:
             ].rows
         relevance = {event.candidate.event_id: event.relevance for event in best}
         nodes = (
-            store_references_query.locate_events(access, snapshot.version, query, list(relevance))
+            store_references_query.find_leaves_and_ancestors_of_events(
+                access, snapshot.version, query, list(relevance)
+            )
             if snapshot and relevance
             else ()
         )
     scopes = {row.scope_id: row for row in rows if row.scope_id is not None}
-    forest = Forest({node.slot: node for node in nodes}, relevance)
-    event_ids = rank_with_topic_weight(relevance, _group_events(search, forest))
-    return PlacedHits(search, query, event_ids, relevance, snapshot, read, scopes, forest)
+    forest = TreesWithHits({node.slot: node for node in nodes}, relevance)
+    event_ids = rank_with_topic_weight(relevance, _get_group_by_event(search, forest))
+    return HitsPlacedInTrees(search, query, event_ids, relevance, snapshot, read, scopes, forest)
 
 
-def _group_events(search: SearchResult, forest: Forest) -> Mapping[UUID, UUID | tuple[UUID, str]]:
+def _get_group_by_event(
+    search: SearchResult, forest: TreesWithHits
+) -> Mapping[UUID, UUID | tuple[UUID, str]]:
     """The group of each event: its leaf, or, without a leaf, its session."""
     leaves = {event: node.slot for node in forest.nodes.values() for event in node.event_ids}
     return {
@@ -172,30 +183,30 @@ def _select_non_statements(search: SearchResult, min_relevance: float | None) ->
     ]
 
 
-def select_events_by_beam(question: Question, hits: PlacedHits) -> Selection:
+def select_events_by_beam(question: ReferencesQuestion, hits: HitsPlacedInTrees) -> AnswerSelection:
     """Select the events that a deterministic beam search reaches from the roots, and those of the
     fresh tail."""
     request = question.request
-    walk = walk_beam(
+    walk = walk_trees_by_beam(
         hits.forest,
         depth=request.depth,
         width=request.width,
         is_late=lambda: question.is_late,
     )
-    selection = assemble(hits, walk.slot_by_event, hits.event_ids)
+    selection = assemble_selection(hits, walk.slot_by_event, hits.event_ids)
     selection.cut_by_width, selection.is_late = walk.cut_by_width, walk.is_late
     return selection
 
 
-def assemble(
-    hits: PlacedHits,
+def assemble_selection(
+    hits: HitsPlacedInTrees,
     slot_by_event: Mapping[UUID, UUID],
     event_ids: Sequence[UUID],
     scope_by_event: Mapping[UUID, UUID] | None = None,
-) -> Selection:
+) -> AnswerSelection:
     """Assemble the selection of these events, each under its slot or in the fresh tail.
     `scope_by_event` gives the scopes of the events that no search found."""
-    tail = set(hits.tail)
+    tail = set(hits.tail_event_ids)
     scopes = {e: candidate.scope_id for e, candidate in hits.search.candidates.items()}
     scopes |= scope_by_event or {}
     events = [
@@ -212,7 +223,7 @@ def assemble(
     slots = {
         slot: None for e in events if e.slot for slot in reversed(hits.forest.path_to_root(e.slot))
     }
-    return Selection(
+    return AnswerSelection(
         hits.snapshot,
         hits.read,
         hits.scopes,
@@ -223,7 +234,7 @@ def assemble(
     )
 
 
-def to_manifest_node(node: PlacedNode, relevance: Mapping[UUID, float]) -> ManifestNode:
+def to_manifest_node(node: TreeSlotWithHits, relevance: Mapping[UUID, float]) -> ManifestNode:
     """A slot, as part of a plan, without its summary."""
     return ManifestNode(
         scope_id=node.scope_id,
@@ -242,7 +253,7 @@ def _round(number: float | None) -> float | None:
     return None if number is None else round(number, 4)
 
 
-def select_outline(question: Question) -> Selection:
+def select_outline(question: ReferencesQuestion) -> AnswerSelection:
     """Select for an outline without a question: the visible trees from their roots down, newest
     topics first, and the newest events of the fresh tail."""
     access = question.access
@@ -254,9 +265,9 @@ def select_outline(question: Question) -> Selection:
         scopes = {row.scope_id: row for row in read.rows if row.scope_id is not None}
         marks = [(s, row.cutoff or 0, row.last_seq or 0) for s, row in scopes.items()]
         version = snapshot.version if snapshot else 0
-        tail = store_tail.list_tail(access, version, marks, question.max_events)
+        tail = store_tail.list_fresh_tail(access, version, marks, question.max_events)
         nodes, is_late = _walk_breadth_first(question, version, query, scopes)
-    return Selection(
+    return AnswerSelection(
         snapshot,
         read,
         scopes,
@@ -276,14 +287,17 @@ def select_outline(question: Question) -> Selection:
 
 
 def _walk_breadth_first(
-    question: Question, version: int, query: QueryVector, scopes: Mapping[UUID, PinnedScope]
-) -> tuple[list[PlacedNode], bool]:
+    question: ReferencesQuestion,
+    version: int,
+    query: QueryVector,
+    scopes: Mapping[UUID, PinnedScope],
+) -> tuple[list[TreeSlotWithHits], bool]:
     """The slots of the trees, level by level, as many as an outline could hold, and whether the
     time limit was reached."""
     request = question.request
     max_nodes = request.budget * 4 // _BYTES_PER_LINE
-    nodes = root_nodes(scopes)
-    level: Sequence[PlacedNode] = nodes
+    nodes = make_root_slots(scopes)
+    level: Sequence[TreeSlotWithHits] = nodes
     for _ in range(request.depth - 1):
         parents = [(n.scope_id, n.slot) for n in level[: request.width] if not n.is_leaf]
         if not parents or len(nodes) >= max_nodes:
@@ -291,15 +305,17 @@ def _walk_breadth_first(
         if question.is_late:
             return nodes, True
         room = max_nodes - len(nodes)
-        level = store_references_query.list_children(question.access, version, query, parents, room)
+        level = store_references_query.list_child_slots(
+            question.access, version, query, parents, room
+        )
         nodes += level
     return nodes, False
 
 
-def root_nodes(scopes: Mapping[UUID, PinnedScope]) -> list[PlacedNode]:
+def make_root_slots(scopes: Mapping[UUID, PinnedScope]) -> list[TreeSlotWithHits]:
     """The roots of the scopes' trees."""
     return [
-        PlacedNode(
+        TreeSlotWithHits(
             scope_id=scope_id,
             slot=row.root_slot,
             parent_slot=None,

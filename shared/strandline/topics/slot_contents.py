@@ -16,9 +16,9 @@ from strandline.llm.tasks import LlmTasks
 from strandline.llm.types import ModelResult, Overview, TaskContext, TopicTreePart
 from strandline.log.trust_ranks import least_trusted
 from strandline.topics import hashes, store_growth
-from strandline.topics.store_builds import BuildScope
-from strandline.topics.store_growth import Node, pack_vector
-from strandline.topics.tree import Tree
+from strandline.topics.store_builds import ScopeToBuild
+from strandline.topics.store_growth import StoredNode, pack_vector
+from strandline.topics.tree import TopicTree
 from strandline.topics.vectors import MeanVector
 
 _MIN_PAUSE_SECONDS = 1.0
@@ -38,7 +38,7 @@ def summarise_slots(
     while waiting:
         calls = [partial(llm.overview, task, slots[number]) for number in waiting]
         results |= zip(waiting, run_all(llm, calls), strict=True)
-        waits = {number: _seconds_to_wait(results[number]) for number in waiting}
+        waits = {number: _get_rate_limit_wait_seconds(results[number]) for number in waiting}
         waiting = [number for number, seconds in waits.items() if seconds is not None]
         pause = max((waits[number] or 0.0 for number in waiting), default=0.0)
         pause = max(pause, _MIN_PAUSE_SECONDS)
@@ -48,7 +48,7 @@ def summarise_slots(
     return [results[number] for number in range(len(slots))]
 
 
-def _seconds_to_wait(result: Result) -> float | None:
+def _get_rate_limit_wait_seconds(result: Result) -> float | None:
     """The seconds after which the model may be asked again; None if the result is final."""
     return result.retry_after if result.fallback_reason == "rate_limited" else None
 
@@ -74,36 +74,38 @@ class SlotContentBuilder:
     """The contents that were read or created, by id."""
 
     builder: BuildContext
-    scope: BuildScope
-    nodes: dict[UUID, Node] = field(default_factory=dict[UUID, Node])
+    scope: ScopeToBuild
+    nodes: dict[UUID, StoredNode] = field(default_factory=dict[UUID, StoredNode])
 
-    def read_vectors(self, tree: Tree, slots: Collection[UUID]) -> Mapping[UUID, MeanVector]:
+    def read_vectors(self, tree: TopicTree, slots: Collection[UUID]) -> Mapping[UUID, MeanVector]:
         """The vectors of slots whose content is known."""
         node_ids = {slot: tree.node_ids[slot] for slot in slots}
-        self._read(node_ids.values())
+        self._read_missing_nodes(node_ids.values())
         return {
             slot: vector
             for slot, node_id in node_ids.items()
             if (vector := self.nodes[node_id].vector)
         }
 
-    def renew_inner_nodes(self, tree: Tree) -> list[Node]:
+    def renew_inner_nodes(self, tree: TopicTree) -> list[StoredNode]:
         """Give every changed inner slot its content, bottom-up. A content that is already stored is
         reused without calling the model. Returns the new contents."""
         slots = tree.changed_inner_slots()
         children = {child for slot in slots for child in tree.children(slot)}
-        self._read([tree.node_ids[child] for child in children if child in tree.node_ids])
+        self._read_missing_nodes(
+            [tree.node_ids[child] for child in children if child in tree.node_ids]
+        )
         digests = self._hash_slots(tree, slots)
         ids = {slot: to_uuid8(digest) for slot, digest in digests.items()}
-        self._read(ids.values())
-        new_nodes: list[Node] = []
+        self._read_missing_nodes(ids.values())
+        new_nodes: list[StoredNode] = []
         for _, level in groupby(slots, key=tree.depth):
-            new_nodes += self._renew_level(tree, list(level), digests)
+            new_nodes += self._renew_slots_of_level(tree, list(level), digests)
         return new_nodes
 
-    def _renew_level(
-        self, tree: Tree, slots: Sequence[UUID], digests: Mapping[UUID, bytes]
-    ) -> list[Node]:
+    def _renew_slots_of_level(
+        self, tree: TopicTree, slots: Sequence[UUID], digests: Mapping[UUID, bytes]
+    ) -> list[StoredNode]:
         """Give slots that do not depend on each other their content. Returns the new contents."""
         ids = {slot: to_uuid8(digests[slot]) for slot in slots}
         new_slots = [slot for slot in slots if ids[slot] not in self.nodes]
@@ -122,11 +124,11 @@ class SlotContentBuilder:
             tree.set_content(slot, ids[slot])
         return new_nodes
 
-    def _read(self, node_ids: Collection[UUID]) -> None:
+    def _read_missing_nodes(self, node_ids: Collection[UUID]) -> None:
         missing = {node_id for node_id in node_ids if node_id not in self.nodes}
-        self.nodes |= store_growth.read_nodes(self.builder.access, missing)
+        self.nodes |= store_growth.read_stored_nodes(self.builder.access, missing)
 
-    def _hash_slots(self, tree: Tree, slots: Sequence[UUID]) -> dict[UUID, bytes]:
+    def _hash_slots(self, tree: TopicTree, slots: Sequence[UUID]) -> dict[UUID, bytes]:
         """The content hashes of changed inner slots. `slots` lists each slot after those below
         it."""
         builder, digests = self.builder, dict[UUID, bytes]()
@@ -144,7 +146,7 @@ class SlotContentBuilder:
             )
         return digests
 
-    def _ask_overviews(self, slots: Sequence[Sequence[Node]]) -> list[ModelResult[Overview]]:
+    def _ask_overviews(self, slots: Sequence[Sequence[StoredNode]]) -> list[ModelResult[Overview]]:
         """The model's summaries of slots. Each slot is given as the contents of its children."""
         builder, scope = self.builder, self.scope
         task = TaskContext(
@@ -155,11 +157,11 @@ class SlotContentBuilder:
             job=str(builder.job_id),
             deadline=builder.model_end,
         )
-        parts = [[_to_part(child) for child in children] for children in slots]
+        parts = [[_to_topic_tree_part(child) for child in children] for children in slots]
         return summarise_slots(builder.llm, task, parts, builder.model_end)
 
 
-def _to_part(node: Node) -> TopicTreePart:
+def _to_topic_tree_part(node: StoredNode) -> TopicTreePart:
     return TopicTreePart(
         node.topic, node.summary, node.started_at, node.last_event_at, node.event_count
     )
@@ -167,10 +169,10 @@ def _to_part(node: Node) -> TopicTreePart:
 
 def _make_inner_node(
     digest: bytes,
-    children: Sequence[Node],
+    children: Sequence[StoredNode],
     vector: MeanVector | None,
     result: ModelResult[Overview],
-) -> Node:
+) -> StoredNode:
     """The content of an inner slot, made from the contents of its children and the model's
     summary."""
     provenance = {
@@ -178,7 +180,7 @@ def _make_inner_node(
         "prompt": result.prompt,
         "fell_back": result.fallback_reason,
     }
-    return Node(
+    return StoredNode(
         node_id=to_uuid8(digest),
         kind="inner",
         content_hash=digest,

@@ -15,7 +15,7 @@ from strandline.db.database import TenantDb
 
 
 @dataclass(frozen=True)
-class DueTenant:
+class TenantWithDueBuild:
     """A tenant where a build is due."""
 
     tenant_id: str
@@ -23,10 +23,10 @@ class DueTenant:
     """How many of its scopes are waiting."""
 
 
-def list_due_tenants(connection: Connection, now: datetime) -> list[DueTenant]:
+def list_due_tenants(connection: Connection, now: datetime) -> list[TenantWithDueBuild]:
     """List the tenants where a build is due. The cost grows with the waiting scopes, not with the
     tenants."""
-    with translate_errors(), connection.cursor(row_factory=class_row(DueTenant)) as cursor:
+    with translate_errors(), connection.cursor(row_factory=class_row(TenantWithDueBuild)) as cursor:
         return cursor.execute("select * from tenants_to_build(%s)", (now,)).fetchall()
 
 
@@ -115,7 +115,7 @@ def fail_interrupted_scopes(access: TenantDb, job_id: UUID, shard: int) -> int:
 
 
 @dataclass(frozen=True)
-class BuildScope:
+class ScopeToBuild:
     """A scope of a build."""
 
     scope_id: UUID
@@ -132,10 +132,10 @@ class BuildScope:
     """The number of its events that were erased so far."""
 
 
-def list_waiting_scopes(access: TenantDb, job_id: UUID, shard: int) -> Sequence[BuildScope]:
+def list_waiting_scopes(access: TenantDb, job_id: UUID, shard: int) -> Sequence[ScopeToBuild]:
     """List the scopes of a shard that are not begun yet, those waiting longest first."""
     return access.fetch(
-        BuildScope,
+        ScopeToBuild,
         """
         select s.scope_id, s.participants, s.mark_position, s.mark_seq, b.base_version,
             w.oldest_at as waiting_since, coalesce((
@@ -152,7 +152,7 @@ def list_waiting_scopes(access: TenantDb, job_id: UUID, shard: int) -> Sequence[
     )
 
 
-def is_erased_since(access: TenantDb, scope: BuildScope) -> bool:
+def was_event_erased_since(access: TenantDb, scope: ScopeToBuild) -> bool:
     """Whether an event of the scope was erased since the build listed it. In a transaction: no
     further event of the scope can be erased until it ends."""
     access.fetch(
@@ -169,7 +169,7 @@ def is_erased_since(access: TenantDb, scope: BuildScope) -> bool:
     return row.n > 0
 
 
-def begin_scope(access: TenantDb, job_id: UUID, scope_id: UUID) -> None:
+def mark_scope_begun(access: TenantDb, job_id: UUID, scope_id: UUID) -> None:
     """Mark a scope as being grown. In a transaction."""
     access.execute(
         "update topic_build_scopes set state = 'begun'"
@@ -178,7 +178,7 @@ def begin_scope(access: TenantDb, job_id: UUID, scope_id: UUID) -> None:
     )
 
 
-def end_scope(
+def record_scope_result(
     access: TenantDb,
     job_id: UUID,
     scope_id: UUID,
@@ -215,7 +215,7 @@ def postpone_waiting_scopes(access: TenantDb, job_id: UUID, shard: int) -> int:
 
 
 @dataclass(frozen=True)
-class BuildState:
+class BuildProgress:
     """The progress of a build."""
 
     base_version: int
@@ -226,10 +226,10 @@ class BuildState:
     """The version that the build published; None if it has not published."""
 
 
-def read_state(access: TenantDb, job_id: UUID) -> BuildState:
+def read_build_progress(access: TenantDb, job_id: UUID) -> BuildProgress:
     """Read the progress of the job's build. In a transaction, after `lock_build`."""
     (state,) = access.fetch(
-        BuildState,
+        BuildProgress,
         """
         select b.base_version,
             count(*) filter (where s.state in ('waiting', 'begun')) as open_scopes,
@@ -244,7 +244,7 @@ def read_state(access: TenantDb, job_id: UUID) -> BuildState:
 
 
 @dataclass(frozen=True)
-class ScopeOutcome:
+class ScopeGrowthOutcome:
     """The result of a scope's growth in a build."""
 
     scope_id: UUID
@@ -253,10 +253,10 @@ class ScopeOutcome:
     reason: str
 
 
-def list_outcomes(access: TenantDb, job_id: UUID) -> Sequence[ScopeOutcome]:
+def list_scope_outcomes(access: TenantDb, job_id: UUID) -> Sequence[ScopeGrowthOutcome]:
     """List the results of a build's scopes, ordered by scope id."""
     return access.fetch(
-        ScopeOutcome,
+        ScopeGrowthOutcome,
         "select scope_id, participants, state, reason from topic_build_scopes"
         " where job_id = %(job_id)s order by scope_id",
         {"job_id": job_id},

@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from strandline.db.database import TenantDb
-from strandline.topics.tree import TreeRow
+from strandline.topics.tree import TreeSlotRow
 from strandline.topics.vectors import MeanVector
 
 _ROWS_PER_STATEMENT = 500
@@ -38,7 +38,7 @@ class ScopeTreeState:
         return self.folded_seq < self.max_folded_seq
 
 
-def read_scope_tree(access: TenantDb, scope_id: UUID, version: int) -> ScopeTreeState | None:
+def read_scope_tree_state(access: TenantDb, scope_id: UUID, version: int) -> ScopeTreeState | None:
     """Read a scope's state in this snapshot; None for an unknown scope."""
     rows = access.fetch(
         ScopeTreeState,
@@ -62,10 +62,10 @@ def read_scope_tree(access: TenantDb, scope_id: UUID, version: int) -> ScopeTree
     return rows[0] if rows else None
 
 
-def read_tree_rows(access: TenantDb, scope_id: UUID, version: int) -> Sequence[TreeRow]:
+def read_tree_slots(access: TenantDb, scope_id: UUID, version: int) -> Sequence[TreeSlotRow]:
     """Read the slots of a scope's tree in a snapshot, without their contents."""
     return access.fetch(
-        TreeRow,
+        TreeSlotRow,
         "select slot, parent_slot, node_id, is_leaf, chain_version from topic_tree"
         " where scope_id = %(scope_id)s and from_version <= %(version)s"
         " and (to_version is null or to_version > %(version)s)",
@@ -78,7 +78,7 @@ class _Seq:
     seq: int
 
 
-def list_seqs_after(access: TenantDb, scope_id: UUID, version: int, seq: int) -> set[int]:
+def list_leaf_seqs_after(access: TenantDb, scope_id: UUID, version: int, seq: int) -> set[int]:
     """List the seqs greater than `seq` of the events under the leaves of a scope's tree in a
     snapshot."""
     rows = access.fetch(
@@ -96,7 +96,7 @@ def list_seqs_after(access: TenantDb, scope_id: UUID, version: int, seq: int) ->
 
 
 @dataclass(frozen=True)
-class NewChainVersion:
+class ChainVersionToInsert:
     """A chain version that may be inserted into a tree."""
 
     position: int
@@ -116,12 +116,12 @@ class NewChainVersion:
     """Whether all of its events are embedded or were refused by the model."""
 
 
-def list_chain_versions(
+def list_next_chain_versions(
     access: TenantDb, scope_id: UUID, space: str, after: int, mark: int, limit: int
-) -> Sequence[NewChainVersion]:
+) -> Sequence[ChainVersionToInsert]:
     """List the next chain versions of a scope after a position, up to the mark, in order."""
     return access.fetch(
-        NewChainVersion,
+        ChainVersionToInsert,
         """
         select v.position, v.chain_id, v.version, v.content_hash, v.topic, v.summary, v.rejected,
             v.started_at, v.last_event_at, v.event_count, v.last_seq, v.trust, v.models,
@@ -153,7 +153,7 @@ def find_chain_by_position(access: TenantDb, scope_id: UUID, position: int) -> U
 
 
 @dataclass(frozen=True)
-class LeafEvent:
+class EventAndVector:
     """An event of a chain, with its vector in one space."""
 
     chain_id: UUID
@@ -172,12 +172,12 @@ class LeafEvent:
         return None if self.vector_bytes is None else unpack_vector(self.vector_bytes, 1)
 
 
-def list_events(
+def list_chain_events_with_vectors(
     access: TenantDb, scope_id: UUID, space: str, chain_ids: Collection[UUID]
-) -> Sequence[LeafEvent]:
+) -> Sequence[EventAndVector]:
     """The events of these chains, ordered by chain and seq."""
     return access.fetch(
-        LeafEvent,
+        EventAndVector,
         """
         select c.chain_id, c.event_id, c.seq, c.since_version,
             case when not g.is_given_up then halfvec_send(v.embedding) end as vector_bytes,
@@ -214,7 +214,7 @@ def pack_vector(vector: MeanVector | None) -> bytes | None:
 
 
 @dataclass(frozen=True)
-class Node:
+class StoredNode:
     """The content of a slot."""
 
     node_id: UUID
@@ -245,12 +245,12 @@ class Node:
         )
 
 
-def read_nodes(access: TenantDb, node_ids: Collection[UUID]) -> Mapping[UUID, Node]:
+def read_stored_nodes(access: TenantDb, node_ids: Collection[UUID]) -> Mapping[UUID, StoredNode]:
     """Read those of these nodes that are stored, by id."""
     if not node_ids:
         return {}
     rows = access.fetch(
-        Node,
+        StoredNode,
         """
         select node_id, kind, content_hash, chain_id, chain_version, chain_hash, topic, summary,
             started_at, last_event_at, event_count, leaf_count, trust,
@@ -262,16 +262,16 @@ def read_nodes(access: TenantDb, node_ids: Collection[UUID]) -> Mapping[UUID, No
     return {row.node_id: row for row in rows}
 
 
-def add_nodes(
+def insert_nodes(
     access: TenantDb,
     scope_id: UUID,
     participants: Sequence[str],
     space: str,
-    nodes: Sequence[Node],
+    nodes: Sequence[StoredNode],
 ) -> None:
     """Store nodes; nodes that are already stored are left unchanged. In a transaction."""
     for first in range(0, len(nodes), _ROWS_PER_STATEMENT):
-        rows = [_to_fields(node) for node in nodes[first : first + _ROWS_PER_STATEMENT]]
+        rows = [_to_json_fields(node) for node in nodes[first : first + _ROWS_PER_STATEMENT]]
         access.execute(
             """
             insert into topic_nodes (tenant_id, node_id, scope_id, participants, kind,
@@ -299,7 +299,7 @@ def add_nodes(
         )
 
 
-def _to_fields(node: Node) -> dict[str, Any]:
+def _to_json_fields(node: StoredNode) -> dict[str, Any]:
     vector = node.vector
     return {
         **{name: value for name, value in vars(node).items() if name != "vector_bytes"},
@@ -313,8 +313,8 @@ def _to_fields(node: Node) -> dict[str, Any]:
     }
 
 
-def add_leaf_events(
-    access: TenantDb, scope_id: UUID, participants: Sequence[str], events: Sequence[LeafEvent]
+def insert_leaf_events(
+    access: TenantDb, scope_id: UUID, participants: Sequence[str], events: Sequence[EventAndVector]
 ) -> None:
     """Store the events of leaves; links that are already stored are left unchanged. In a
     transaction."""

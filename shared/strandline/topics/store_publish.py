@@ -128,7 +128,7 @@ def fail_invalid_trees(access: TenantDb, job_id: UUID) -> Sequence[TreeDefect]:
     )
 
 
-def activate_next(access: TenantDb, base_version: int) -> int | None:
+def activate_next_version(access: TenantDb, base_version: int) -> int | None:
     """Make the version after `base_version` active, if `base_version` still is. Returns the new
     version, or None if another was published meanwhile. In a transaction, which blocks other
     publishers until it ends."""
@@ -146,9 +146,9 @@ def activate_next(access: TenantDb, base_version: int) -> int | None:
     return base_version + 1 if changed_count else None
 
 
-def write_trees(access: TenantDb, job_id: UUID, version: int) -> None:
+def write_grown_trees(access: TenantDb, job_id: UUID, version: int) -> None:
     """Write the grown trees of a build as those of this version: end the rows that they replace,
-    and insert the new ones. In a transaction, after `activate_next`."""
+    and insert the new ones. In a transaction, after `activate_next_version`."""
     params: dict[str, object] = {"job_id": job_id, "version": version}
     for statement in _WRITE_STATEMENTS:
         access.execute(statement, params)
@@ -209,7 +209,7 @@ class NewSnapshot:
     configuration: Mapping[str, str]
 
 
-def add_snapshot(access: TenantDb, snapshot: NewSnapshot) -> None:
+def insert_snapshot(access: TenantDb, snapshot: NewSnapshot) -> None:
     """Record a version, with the counts of its trees. In the transaction that writes the trees."""
     access.execute(
         """

@@ -23,7 +23,7 @@ statements."""
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class PublishedSnapshot:
     """A published snapshot."""
 
     version: int
@@ -61,7 +61,7 @@ class QueryVector:
     space: str
 
     @property
-    def parameters(self) -> dict[str, object]:
+    def sql_parameters(self) -> dict[str, object]:
         """The parameters for statements."""
         text = None if self.vector is None else HalfVector(list(self.vector)).to_text()
         return {"vector": text, "space": self.space}
@@ -107,13 +107,13 @@ _PIN: LiteralString = """
 
 def read_active_snapshot(
     access: TenantDb, query: QueryVector, scope_ids: Sequence[UUID] | None, limit: int
-) -> tuple[Snapshot | None, SnapshotRead[PinnedScope]]:
+) -> tuple[PublishedSnapshot | None, SnapshotRead[PinnedScope]]:
     """The active snapshot, and those of these scopes (None: of all visible scopes) whose trees are
     closest to the query, or, without a query vector, the newest; at most `limit`."""
     read = access.read_snapshot(
         PinnedScope,
         _PIN,
-        {"scope_ids": _optional_list(scope_ids), "limit": limit, **query.parameters},
+        {"scope_ids": _optional_list(scope_ids), "limit": limit, **query.sql_parameters},
     )
     head = read.rows[0]
     if head.version is None:
@@ -121,7 +121,9 @@ def read_active_snapshot(
     assert head.snapshot_id
     assert head.published_at
     assert head.configuration is not None
-    return Snapshot(head.version, head.snapshot_id, head.published_at, head.configuration), read
+    return PublishedSnapshot(
+        head.version, head.snapshot_id, head.published_at, head.configuration
+    ), read
 
 
 def _optional_list(scope_ids: Sequence[UUID] | None) -> list[UUID] | None:
@@ -129,7 +131,7 @@ def _optional_list(scope_ids: Sequence[UUID] | None) -> list[UUID] | None:
 
 
 @dataclass(frozen=True)
-class PlacedNode:
+class TreeSlotWithHits:
     """A slot of a scope's tree."""
 
     scope_id: UUID
@@ -144,13 +146,13 @@ class PlacedNode:
     """For a leaf, the requested events that it holds; for other slots, empty."""
 
 
-def locate_events(
+def find_leaves_and_ancestors_of_events(
     access: TenantDb, version: int, query: QueryVector, event_ids: Sequence[UUID]
-) -> Sequence[PlacedNode]:
+) -> Sequence[TreeSlotWithHits]:
     """The leaves that hold these events, and all of their ancestors. Visible events without a leaf
     are in the fresh tail."""
     return access.fetch(
-        PlacedNode,
+        TreeSlotWithHits,
         "with recursive"  # noqa: S608
         """
         hits as materialized (
@@ -186,21 +188,21 @@ def locate_events(
         left join hits h on h.scope_id = t.scope_id and h.slot = t.slot
         order by t.scope_id, t.slot
         """,
-        {"version": version, "event_ids": list(event_ids), **query.parameters},
+        {"version": version, "event_ids": list(event_ids), **query.sql_parameters},
     )
 
 
-def list_children(
+def list_child_slots(
     access: TenantDb,
     version: int,
     query: QueryVector,
     parents: Sequence[tuple[UUID, UUID]],
     limit: int,
-) -> Sequence[PlacedNode]:
+) -> Sequence[TreeSlotWithHits]:
     """The children of these slots (each given as its scope and slot), closest to the query first,
     or, without a query vector, newest first."""
     return access.fetch(
-        PlacedNode,
+        TreeSlotWithHits,
         ""  # noqa: S608
         """
         select t.scope_id, t.slot, t.parent_slot, t.node_id, t.is_leaf, n.last_event_at,
@@ -222,13 +224,13 @@ def list_children(
             "scope_ids": [scope_id for scope_id, _ in parents],
             "slots": [slot for _, slot in parents],
             "limit": limit,
-            **query.parameters,
+            **query.sql_parameters,
         },
     )
 
 
 @dataclass(frozen=True)
-class NodeContent:
+class NodeTextAndCounts:
     """The text and figures of a node."""
 
     node_id: UUID
@@ -248,19 +250,21 @@ class NodeContent:
     """Whether its text was deleted because an event below it was erased."""
 
 
-def read_nodes(access: TenantDb, node_ids: Collection[UUID]) -> Mapping[UUID, NodeContent]:
+def read_visible_nodes(
+    access: TenantDb, node_ids: Collection[UUID]
+) -> Mapping[UUID, NodeTextAndCounts]:
     """Read those of these nodes that are visible, by id."""
     if not node_ids:
         return {}
-    query = make_nodes_query(node_ids)
+    query = make_visible_nodes_query(node_ids)
     rows = access.fetch(query.row_type, query.statement, query.params)
     return {row.node_id: row for row in rows}
 
 
-def make_nodes_query(node_ids: Collection[UUID]) -> RowQuery[NodeContent]:
+def make_visible_nodes_query(node_ids: Collection[UUID]) -> RowQuery[NodeTextAndCounts]:
     """The query for those of these nodes that are visible."""
     return RowQuery(
-        NodeContent,
+        NodeTextAndCounts,
         """
         select node_id, scope_id, participants, chain_id, chain_version, topic, summary, started_at,
             last_event_at, event_count, leaf_count, trust, models,
@@ -277,7 +281,7 @@ class _FirstEvent:
     event_id: UUID
 
 
-def read_sample_events(
+def read_first_event_of_slots(
     access: TenantDb, version: int, slots: Sequence[tuple[UUID, UUID]]
 ) -> Mapping[UUID, UUID]:
     """For each of these slots (given as its scope and slot), one of its events: the first event of

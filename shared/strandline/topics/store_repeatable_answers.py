@@ -9,7 +9,7 @@ from uuid import UUID
 
 from strandline.db.database import TenantDb
 from strandline.db.pipeline import RowQuery
-from strandline.topics.store_references_query import Snapshot
+from strandline.topics.store_references_query import PublishedSnapshot
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class _AnswerId:
     answer_id: UUID
 
 
-def make_insert_query(access: TenantDb, answer: StoredAnswer) -> RowQuery[Any]:
+def make_answer_insert_query(access: TenantDb, answer: StoredAnswer) -> RowQuery[Any]:
     """Store an answer that was given to the caller."""
     return RowQuery(
         _AnswerId,
@@ -51,7 +51,7 @@ def make_insert_query(access: TenantDb, answer: StoredAnswer) -> RowQuery[Any]:
     )
 
 
-def find_answer(access: TenantDb, answer_id: UUID) -> StoredAnswer | None:
+def find_answer_of_viewer(access: TenantDb, answer_id: UUID) -> StoredAnswer | None:
     """Find an answer that was given to this viewer; None if there is none."""
     rows = access.fetch(
         StoredAnswer,
@@ -65,10 +65,10 @@ def find_answer(access: TenantDb, answer_id: UUID) -> StoredAnswer | None:
     return rows[0] if rows else None
 
 
-def get_snapshot(access: TenantDb, version: int) -> Snapshot | None:
+def get_snapshot_of_version(access: TenantDb, version: int) -> PublishedSnapshot | None:
     """Get a snapshot by its version; None if it no longer exists."""
     rows = access.fetch(
-        Snapshot,
+        PublishedSnapshot,
         "select version, snapshot_id, published_at, configuration from snapshots"
         " where tenant_id = current_tenant() and version = %(version)s",
         {"version": version},
@@ -84,7 +84,7 @@ class ScopeParticipants:
     participants: list[str]
 
 
-def read_participants(access: TenantDb, scope_ids: list[UUID]) -> Mapping[UUID, list[str]]:
+def read_scope_participants(access: TenantDb, scope_ids: list[UUID]) -> Mapping[UUID, list[str]]:
     """Read the participants of these scopes, as far as they are visible."""
     rows = access.fetch(
         ScopeParticipants,

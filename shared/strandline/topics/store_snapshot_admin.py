@@ -7,11 +7,11 @@ from typing import LiteralString
 from uuid import UUID
 
 from strandline.db.database import TenantDb
-from strandline.topics.schemas_admin import FailedScope
+from strandline.topics.schemas_admin import ScopeWithFailedTree
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class SnapshotRecord:
     """A published version of a tenant's trees."""
 
     version: int
@@ -32,10 +32,12 @@ class Snapshot:
     """When one of its events was erased: it cannot be made active again."""
 
 
-def list_newest(access: TenantDb, before: int | None, limit: int) -> Sequence[Snapshot]:
+def list_newest_snapshots(
+    access: TenantDb, before: int | None, limit: int
+) -> Sequence[SnapshotRecord]:
     """List the tenant's snapshots, newest first; with `before`, only lower versions."""
     return access.fetch(
-        Snapshot,
+        SnapshotRecord,
         """
         select s.version, s.snapshot_id, s.version = a.version as is_active, s.base_version,
             s.repeats_version, s.job_id, s.published_at, s.scope_count, s.leaf_count,
@@ -49,9 +51,9 @@ def list_newest(access: TenantDb, before: int | None, limit: int) -> Sequence[Sn
     )
 
 
-def get_snapshot(access: TenantDb, version: int) -> Snapshot | None:
+def get_snapshot(access: TenantDb, version: int) -> SnapshotRecord | None:
     """Get one snapshot, or None."""
-    rows = list_newest(access, version + 1, 1)
+    rows = list_newest_snapshots(access, version + 1, 1)
     return rows[0] if rows and rows[0].version == version else None
 
 
@@ -60,7 +62,7 @@ class _StoredSize:
     stored_bytes: int
 
 
-def measure_stored_bytes(access: TenantDb, version: int) -> int:
+def measure_snapshot_bytes(access: TenantDb, version: int) -> int:
     """The stored size in bytes of the contents of a snapshot's slots. Contents that are shared with
     other snapshots count in each of them."""
     (row,) = access.fetch(
@@ -89,9 +91,9 @@ def read_active_version(access: TenantDb) -> int:
     return row.version
 
 
-def repeat_trees(access: TenantDb, version: int, new_version: int) -> int:
+def repeat_trees_of_version(access: TenantDb, version: int, new_version: int) -> int:
     """Make the new version repeat all trees of an older one. Returns how many scopes are changed.
-    In a transaction, after `activate_next`."""
+    In a transaction, after `activate_next_version`."""
     params: dict[str, object] = {"version": version, "new": new_version}
     changed_count = access.execute(_END_SCOPES, params)
     changed_count = max(changed_count, access.execute(_REPEAT_SCOPES, params))
@@ -125,7 +127,7 @@ _REPEAT_SLOTS: LiteralString = """
 
 
 @dataclass(frozen=True)
-class SlotChange:
+class SlotDifference:
     """A slot whose content or place differs between two versions."""
 
     scope_id: UUID
@@ -160,13 +162,13 @@ _CHANGES: LiteralString = """
 """
 
 
-def list_changes(
+def list_slot_differences(
     access: TenantDb, before: int, after: int, last_slot: UUID | None, limit: int
-) -> Sequence[SlotChange]:
+) -> Sequence[SlotDifference]:
     """List the slots that differ between two versions, ordered by slot; with `last_slot`, those
     after it."""
     return access.fetch(
-        SlotChange,
+        SlotDifference,
         "".join(
             (
                 _CHANGES,
@@ -183,7 +185,7 @@ def list_changes(
 
 
 @dataclass(frozen=True)
-class ChangeCounts:
+class SlotDifferenceCounts:
     """The number of slots that differ between two versions, by kind of change."""
 
     added: int
@@ -192,10 +194,10 @@ class ChangeCounts:
     scopes: int
 
 
-def count_changes(access: TenantDb, before: int, after: int) -> ChangeCounts:
+def count_slot_differences(access: TenantDb, before: int, after: int) -> SlotDifferenceCounts:
     """Count the slots that differ between two versions, and the scopes that they belong to."""
     (row,) = access.fetch(
-        ChangeCounts,
+        SlotDifferenceCounts,
         "".join(
             (
                 _CHANGES,
@@ -226,7 +228,7 @@ class BuildBacklog:
     """When the next build is due; None: nothing is waiting."""
 
 
-def read_backlog(access: TenantDb, max_versions: int) -> BuildBacklog:
+def read_build_backlog(access: TenantDb, max_versions: int) -> BuildBacklog:
     """Read the backlog of the next build, which inserts at most `max_versions` of each scope."""
     (row,) = access.fetch(
         BuildBacklog,
@@ -243,10 +245,10 @@ def read_backlog(access: TenantDb, max_versions: int) -> BuildBacklog:
     return row
 
 
-def list_failures(access: TenantDb, limit: int) -> Sequence[FailedScope]:
+def list_failed_scopes(access: TenantDb, limit: int) -> Sequence[ScopeWithFailedTree]:
     """List the scopes that failed in the newest build, ordered by id."""
     return access.fetch(
-        FailedScope,
+        ScopeWithFailedTree,
         """
         select s.scope_id, s.reason from topic_build_scopes s
         where s.state = 'failed' and s.job_id = (

@@ -9,7 +9,7 @@ from strandline.topics.store_references_query import IN_VERSION
 
 
 @dataclass(frozen=True)
-class ScopeEvent:
+class EventPositionInScope:
     """An event's position in its scope."""
 
     event_id: UUID
@@ -17,16 +17,16 @@ class ScopeEvent:
     seq: int
 
 
-def list_tail(
+def list_fresh_tail(
     access: TenantDb, version: int, scopes: Sequence[tuple[UUID, int, int]], limit: int
-) -> Sequence[ScopeEvent]:
+) -> Sequence[EventPositionInScope]:
     """The fresh tail of scopes, newest first: the events past the cutoff and up to the mark that
     are under no leaf, without statements. A scope is given as its id, its cutoff (0 without a tree)
     and its mark."""
     # The `offset 0` fences stop a planner with the statistics of small tables from joining a whole
     # tree per event.
     return access.fetch(
-        ScopeEvent,
+        EventPositionInScope,
         ""  # noqa: S608
         """
         select e.event_id, e.scope_id, e.seq
@@ -61,11 +61,13 @@ def list_tail(
     )
 
 
-def list_leaf_events(access: TenantDb, version: int, scope_id: UUID) -> Sequence[ScopeEvent]:
+def list_events_under_leaves(
+    access: TenantDb, version: int, scope_id: UUID
+) -> Sequence[EventPositionInScope]:
     """All events under the leaves of a scope's tree, in order. An event is listed once per leaf
     that holds it."""
     return access.fetch(
-        ScopeEvent,
+        EventPositionInScope,
         ""  # noqa: S608
         """
         select e.event_id, e.scope_id, e.seq
@@ -106,19 +108,19 @@ def find_uncovered_seq(
 
 
 @dataclass(frozen=True)
-class LeafEvent(ScopeEvent):
+class EventUnderLeaf(EventPositionInScope):
     """An event under a leaf."""
 
     slot: UUID
 
 
-def list_first_events(
+def list_first_events_of_leaves(
     access: TenantDb, leaves: Mapping[UUID, int], limit: int
-) -> Sequence[LeafEvent]:
+) -> Sequence[EventUnderLeaf]:
     """List the first events of leaves, at most `limit` of each, in order. A leaf is given as a
     chain and its version."""
     return access.fetch(
-        LeafEvent,
+        EventUnderLeaf,
         """
         select e.event_id, e.scope_id, e.seq, e.chain_id as slot
         from unnest(%(slots)s::uuid[], %(versions)s::int[]) leaf (slot, version)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from uuid import UUID
 
-from strandline.topics.vectors import MeanVector, cosine, mean
+from strandline.topics.vectors import MeanVector, compute_cosine_similarity, compute_weighted_mean
 
 MAX_CHILDREN = 16
 """A node with more children is split in two."""
@@ -26,7 +26,7 @@ _MAX_THRESHOLD = 0.9
 
 
 @dataclass(frozen=True)
-class TreeRow:
+class TreeSlotRow:
     """A slot as it is stored."""
 
     slot: UUID
@@ -52,7 +52,7 @@ class NewLeaf:
 
 
 @dataclass
-class _Slot:
+class _SlotState:
     parent: UUID | None
     is_leaf: bool
     chain_version: int | None = None
@@ -70,7 +70,7 @@ class TreeSettings:
     The minimum rises with depth."""
 
 
-class Tree:
+class TopicTree:
     """A tree, with the vectors loaded so far. `load_vectors` returns the vectors of any stored
     slots in one call."""
 
@@ -78,40 +78,40 @@ class Tree:
         self,
         settings: TreeSettings,
         load_vectors: Callable[[Collection[UUID]], Mapping[UUID, MeanVector]],
-        rows: Iterable[TreeRow] = (),
+        rows: Iterable[TreeSlotRow] = (),
         slots_numbered: int = 0,
     ) -> None:
         self._settings = settings
         self._load_vectors = load_vectors
         self._vectors: dict[UUID, MeanVector | None] = {}
-        self._slots: dict[UUID, _Slot] = {}
+        self._slots: dict[UUID, _SlotState] = {}
         self.node_ids: dict[UUID, UUID] = {}
         """The content of each slot, if known. Inner slots that changed have none until
         `set_content` is called."""
         self.slots_numbered = slots_numbered
         """How many inner slots were ever numbered."""
         for row in rows:
-            self._slots[row.slot] = _Slot(row.parent_slot, row.is_leaf, row.chain_version)
+            self._slots[row.slot] = _SlotState(row.parent_slot, row.is_leaf, row.chain_version)
             self.node_ids[row.slot] = row.node_id
         for slot, state in self._slots.items():
             if state.parent is not None:
                 self._slots[state.parent].children.add(slot)
         roots = [slot for slot, state in self._slots.items() if state.parent is None]
         assert len(roots) <= 1, "a tree has one root"
-        self.root = roots[0] if roots else self._add_inner(None)
+        self.root = roots[0] if roots else self._add_inner_slot(None)
         """The slot of the root; it never changes."""
-        self._base_rows = {row.slot: row for row in self.rows()} if roots else {}
+        self._base_rows = {row.slot: row for row in self.to_rows()} if roots else {}
 
-    def insert(self, leaf: NewLeaf) -> None:
+    def insert_leaf(self, leaf: NewLeaf) -> None:
         """Insert a leaf, replacing an earlier version of its chain if there is one."""
         if leaf.slot in self._slots:
-            self._remove(leaf.slot)
+            self._remove_leaf(leaf.slot)
         self._vectors[leaf.slot] = leaf.vector
-        self._slots[leaf.slot] = _Slot(None, True, leaf.chain_version)
+        self._slots[leaf.slot] = _SlotState(None, True, leaf.chain_version)
         self.node_ids[leaf.slot] = leaf.node_id
-        parent = self._find_parent(leaf)
+        parent = self._find_parent_for_leaf(leaf)
         self._attach(leaf.slot, parent)
-        self._change(parent)
+        self._forget_contents_upwards(parent)
         self._split_upwards(parent)
 
     def children(self, slot: UUID) -> list[UUID]:
@@ -129,7 +129,7 @@ class Tree:
     def vector(self, slot: UUID) -> MeanVector | None:
         """The vector of a slot's current content; None if no event below it has a vector."""
         if slot not in self._vectors:
-            self._need_vectors([slot])
+            self._load_or_compute_vectors([slot])
         return self._vectors[slot]
 
     def changed_inner_slots(self) -> list[UUID]:
@@ -155,24 +155,24 @@ class Tree:
         """The slots of all leaves."""
         return [slot for slot, state in self._slots.items() if state.is_leaf]
 
-    def rows(self) -> list[TreeRow]:
+    def to_rows(self) -> list[TreeSlotRow]:
         """All slots as rows to store, in order. Every content must be known."""
         return [
-            TreeRow(slot, state.parent, self.node_ids[slot], state.is_leaf, state.chain_version)
+            TreeSlotRow(slot, state.parent, self.node_ids[slot], state.is_leaf, state.chain_version)
             for slot, state in sorted(self._slots.items())
         ]
 
-    def changes(self) -> tuple[list[TreeRow], list[UUID]]:
+    def list_changed_rows(self) -> tuple[list[TreeSlotRow], list[UUID]]:
         """The rows that were added or changed since the tree was loaded, and the slots that were
         removed."""
-        rows = self.rows()
+        rows = self.to_rows()
         present = {row.slot for row in rows}
         return (
             [row for row in rows if self._base_rows.get(row.slot) != row],
             sorted(slot for slot in self._base_rows if slot not in present),
         )
 
-    def _find_parent(self, leaf: NewLeaf) -> UUID:
+    def _find_parent_for_leaf(self, leaf: NewLeaf) -> UUID:
         """Find the parent for a leaf: descend to the most similar child as long as it is similar
         enough or the node has MIN_FILL children. A leaf without a vector gets the same parent as
         the leaf before it."""
@@ -181,7 +181,7 @@ class Tree:
             return self.root if before is None or before.parent is None else before.parent
         slot, threshold = self.root, self._settings.descend_cosine
         while inner := [child for child in self.children(slot) if not self.is_leaf(child)]:
-            self._need_vectors(inner)
+            self._load_or_compute_vectors(inner)
             similarity, nearest = max(
                 ((self._similarity(leaf.vector, child), child) for child in inner),
                 key=lambda pair: (pair[0], pair[1]),
@@ -194,9 +194,9 @@ class Tree:
 
     def _similarity(self, vector: MeanVector, slot: UUID) -> float:
         other = self._vectors[slot]
-        return -1.0 if other is None else cosine(vector, other)
+        return -1.0 if other is None else compute_cosine_similarity(vector, other)
 
-    def _need_vectors(self, slots: Sequence[UUID]) -> None:
+    def _load_or_compute_vectors(self, slots: Sequence[UUID]) -> None:
         """Make the vectors of these slots available: load those of stored contents in one call, and
         compute those of changed inner slots from their children."""
         missing = self._stored_slots_without_vector(slots)
@@ -206,9 +206,9 @@ class Tree:
         for slot in slots:
             if slot not in self._vectors:
                 children = self.children(slot)
-                self._need_vectors(children)
+                self._load_or_compute_vectors(children)
                 parts = [part for child in children if (part := self._vectors[child])]
-                self._vectors[slot] = mean(parts)
+                self._vectors[slot] = compute_weighted_mean(parts)
 
     def _stored_slots_without_vector(self, slots: Iterable[UUID]) -> set[UUID]:
         """The stored slots without a loaded vector, among these slots and those below the changed
@@ -223,7 +223,7 @@ class Tree:
                 missing |= self._stored_slots_without_vector(self._slots[slot].children)
         return missing
 
-    def _change(self, slot: UUID | None) -> None:
+    def _forget_contents_upwards(self, slot: UUID | None) -> None:
         """Forget the content of a slot and of all of its ancestors."""
         while slot is not None:
             self._vectors.pop(slot, None)
@@ -240,31 +240,31 @@ class Tree:
         self._slots[parent].children.remove(slot)
         return parent
 
-    def _add_inner(self, parent: UUID | None) -> UUID:
+    def _add_inner_slot(self, parent: UUID | None) -> UUID:
         slot = self._settings.make_slot(self.slots_numbered)
         self.slots_numbered += 1
-        self._slots[slot] = _Slot(None, False)
+        self._slots[slot] = _SlotState(None, False)
         if parent is not None:
             self._attach(slot, parent)
         return slot
 
-    def _drop(self, slot: UUID) -> None:
+    def _delete_slot(self, slot: UUID) -> None:
         del self._slots[slot]
         self._vectors.pop(slot, None)
         self.node_ids.pop(slot, None)
 
-    def _remove(self, leaf: UUID) -> None:
+    def _remove_leaf(self, leaf: UUID) -> None:
         """Remove a leaf. An inner slot left with one child is replaced by that child; a root left
         with one inner node takes over its children."""
         parent = self._detach(leaf)
-        self._drop(leaf)
-        self._change(parent)
+        self._delete_slot(leaf)
+        self._forget_contents_upwards(parent)
         children = self._slots[parent].children
         if len(children) == 1:
             (only,) = children
             if parent != self.root:
                 above = self._detach(parent)
-                self._drop(parent)
+                self._delete_slot(parent)
                 self._attach(only, above)
                 parent = above
         if parent == self.root:
@@ -275,7 +275,7 @@ class Tree:
         while len(children) == 1 and not self.is_leaf(only := next(iter(children))):
             below = self._slots[only].children
             self._detach(only)
-            self._drop(only)
+            self._delete_slot(only)
             for child in below:
                 self._attach(child, self.root)
 
@@ -283,33 +283,37 @@ class Tree:
         """Split a slot with too many children, then each ancestor that gets too many children by
         it."""
         while len(self._slots[slot].children) > MAX_CHILDREN:
-            first, second = self._divide(self.children(slot))
+            first, second = self._divide_by_similarity(self.children(slot))
             if slot == self.root:  # it keeps its slot above two new ones
                 for group in (first, second):
-                    self._move(group, self._add_inner(self.root))
+                    self._move_slots_to_parent(group, self._add_inner_slot(self.root))
                 return
             parent = self._slots[slot].parent
             assert parent is not None
-            sibling = self._add_inner(parent)
-            self._move(second, sibling)
+            sibling = self._add_inner_slot(parent)
+            self._move_slots_to_parent(second, sibling)
             slot = parent
 
-    def _move(self, group: Iterable[UUID], parent: UUID) -> None:
+    def _move_slots_to_parent(self, group: Iterable[UUID], parent: UUID) -> None:
         for slot in group:
             self._detach(slot)
             self._attach(slot, parent)
 
-    def _divide(self, slots: Sequence[UUID]) -> tuple[list[UUID], list[UUID]]:
+    def _divide_by_similarity(self, slots: Sequence[UUID]) -> tuple[list[UUID], list[UUID]]:
         """Divide slots into two groups of at least MIN_SPLIT slots, around the two least similar
         ones. Slots without a vector fill the smaller group. The first group contains the lowest
         slot with a vector."""
-        self._need_vectors(slots)
+        self._load_or_compute_vectors(slots)
         vectors = {slot: vector for slot in slots if (vector := self._vectors[slot])}
         if len(vectors) < 2:
             return list(slots[: len(slots) // 2]), list(slots[len(slots) // 2 :])
-        seeds = min(combinations(vectors, 2), key=lambda pair: cosine(*(vectors[s] for s in pair)))
+        seeds = min(
+            combinations(vectors, 2),
+            key=lambda pair: compute_cosine_similarity(*(vectors[s] for s in pair)),
+        )
         lean = {
-            slot: cosine(vector, vectors[seeds[0]]) - cosine(vector, vectors[seeds[1]])
+            slot: compute_cosine_similarity(vector, vectors[seeds[0]])
+            - compute_cosine_similarity(vector, vectors[seeds[1]])
             for slot, vector in vectors.items()
             if slot not in seeds
         }

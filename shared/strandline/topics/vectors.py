@@ -20,7 +20,7 @@ class MeanVector(NamedTuple):
         return math.sqrt(math.sumprod(self.values, self.values))
 
 
-def mean(parts: Sequence[MeanVector]) -> MeanVector | None:
+def compute_weighted_mean(parts: Sequence[MeanVector]) -> MeanVector | None:
     """The mean of means, weighted by their weights, in half precision; None for no parts. The last
     bit of the result depends on the order of `parts`."""
     total = sum(part.weight for part in parts)
@@ -39,7 +39,7 @@ def round_to_float16(values: Sequence[float]) -> tuple[float, ...]:
     return struct.unpack(form, struct.pack(form, *values))
 
 
-def cosine(first: MeanVector, second: MeanVector) -> float:
+def compute_cosine_similarity(first: MeanVector, second: MeanVector) -> float:
     """The cosine similarity; 0 if one of the vectors has length 0."""
     length = first.norm * second.norm
     return math.sumprod(first.values, second.values) / length if length else 0.0

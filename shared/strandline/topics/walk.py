@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from strandline.topics.store_references_query import PlacedNode
+from strandline.topics.store_references_query import TreeSlotWithHits
 
 _SIMILARITY_WEIGHT = 0.1
 """The weight of a node's cosine similarity with the question, relative to the relevance of the best
@@ -18,10 +18,10 @@ TOPIC_EVENTS = 3
 
 
 @dataclass
-class Forest:
+class TreesWithHits:
     """Slots of trees, and the events that were found below them."""
 
-    nodes: Mapping[UUID, PlacedNode]
+    nodes: Mapping[UUID, TreeSlotWithHits]
     """By slot. All ancestors of each slot are included."""
     relevance_by_event: Mapping[UUID, float]
     relevance: dict[UUID, float] = field(default_factory=dict[UUID, float])
@@ -44,14 +44,14 @@ class Forest:
             current = self.nodes[current].parent_slot if current in self.nodes else None
         return slots
 
-    def score(self, slot: UUID) -> float:
+    def score_slot(self, slot: UUID) -> float:
         """The score of a slot for the beam search."""
         similarity = self.nodes[slot].similarity or 0.0
         return self.relevance.get(slot, 0.0) + _SIMILARITY_WEIGHT * similarity
 
 
 @dataclass(frozen=True)
-class WalkResult:
+class BeamWalkResult:
     """The result of a walk."""
 
     slot_by_event: Mapping[UUID, UUID]
@@ -63,9 +63,9 @@ class WalkResult:
     """Whether the time limit was reached before the leaves."""
 
 
-def walk_beam(
-    forest: Forest, *, depth: int, width: int, is_late: Callable[[], bool] = lambda: False
-) -> WalkResult:
+def walk_trees_by_beam(
+    forest: TreesWithHits, *, depth: int, width: int, is_late: Callable[[], bool] = lambda: False
+) -> BeamWalkResult:
     """Walk down level by level, following the best `width` slots of each level, for at most `depth`
     levels. The root is the first level. Ties go to the lower slot."""
     children: dict[UUID | None, list[UUID]] = defaultdict(list)
@@ -74,7 +74,7 @@ def walk_beam(
     stops: list[UUID] = []
     level, late = children[None], False
     for number in range(depth):
-        level = sorted(level, key=lambda slot: (-forest.score(slot), slot))[:width]
+        level = sorted(level, key=lambda slot: (-forest.score_slot(slot), slot))[:width]
         late = is_late()
         if late or number + 1 == depth:
             stops += level
@@ -89,7 +89,9 @@ def walk_beam(
             cut += len(node.event_ids)
         else:
             slot_by_event |= dict.fromkeys(node.event_ids, stop)
-    return WalkResult(slot_by_event, cut, late and any(not forest.nodes[s].is_leaf for s in stops))
+    return BeamWalkResult(
+        slot_by_event, cut, late and any(not forest.nodes[s].is_leaf for s in stops)
+    )
 
 
 def rank_with_topic_weight[Group](

@@ -121,11 +121,11 @@ class Story:
         """A build, and a version that changes nothing."""
         self._gateway.run_job("builder", "acme")
         access, now = self._gateway.database.connect_as(Caller.background("acme")), _now()
-        configuration = store_snapshot_admin.list_newest(access, None, 1)[0].configuration
+        configuration = store_snapshot_admin.list_newest_snapshots(access, None, 1)[0].configuration
         with access.transaction():
-            assert store_publish.activate_next(access, 1) == 2
+            assert store_publish.activate_next_version(access, 1) == 2
             snapshot = NewSnapshot(2, 1, None, None, now, 0, [], configuration)
-            store_publish.add_snapshot(access, snapshot)
+            store_publish.insert_snapshot(access, snapshot)
 
     def _renewed(self, message: Any, real: Any, place: str) -> Any:
         """What `said` is to say of `real`: a name in one stands for one in the other."""

@@ -9,13 +9,13 @@ from uuid import UUID
 from strandline.db.database import TenantDb
 from strandline.topics import store_references_query, store_tail
 from strandline.topics.store_references_query import QueryVector
-from strandline.topics.store_tail import ScopeEvent
+from strandline.topics.store_tail import EventPositionInScope
 
 NOTHING = QueryVector(None, "")
 _ALL = 100_000
 
 type ListTail = Callable[
-    [TenantDb, int, Sequence[tuple[UUID, int, int]], int], Sequence[ScopeEvent]
+    [TenantDb, int, Sequence[tuple[UUID, int, int]], int], Sequence[EventPositionInScope]
 ]
 
 
@@ -36,12 +36,12 @@ class Pin:
 class ScopeReading:
     """What a pinned reader finds of one scope."""
 
-    leaves: Sequence[ScopeEvent]
+    leaves: Sequence[EventPositionInScope]
     """An event as often as a leaf holds it."""
-    tail: Sequence[ScopeEvent]
+    tail: Sequence[EventPositionInScope]
 
     @property
-    def events(self) -> Sequence[ScopeEvent]:
+    def events(self) -> Sequence[EventPositionInScope]:
         """All of it."""
         return (*self.leaves, *self.tail)
 
@@ -64,8 +64,8 @@ def read_scopes(
     """The events of a pin's scopes, under leaves and in the tail."""
     readings: dict[UUID, ScopeReading] = {}
     for scope in pin.scopes:
-        leaves = store_tail.list_leaf_events(access, pin.version, scope[0])
-        tail = (list_tail or store_tail.list_tail)(access, pin.version, [scope], _ALL)
+        leaves = store_tail.list_events_under_leaves(access, pin.version, scope[0])
+        tail = (list_tail or store_tail.list_fresh_tail)(access, pin.version, [scope], _ALL)
         readings[scope[0]] = ScopeReading(leaves, tail)
         between_reads()
     return readings

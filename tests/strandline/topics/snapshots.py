@@ -12,8 +12,8 @@ from typing import Any
 import psycopg
 from psycopg.rows import DictRow, dict_row
 
-from strandline.topics.tree import NewLeaf, Tree, TreeRow, TreeSettings
-from strandline.topics.vectors import MeanVector, mean
+from strandline.topics.tree import NewLeaf, TopicTree, TreeSettings, TreeSlotRow
+from strandline.topics.vectors import MeanVector, compute_weighted_mean
 from tests.support import ScratchDatabase
 
 type Db = psycopg.Connection[DictRow]
@@ -89,20 +89,20 @@ class _Scope:
         if not leaves:
             return
         nodes: dict[uuid.UUID, dict[str, Any]] = {}
-        tree = Tree(TreeSettings(self._slot, 0.3), _none)
+        tree = TopicTree(TreeSettings(self._slot, 0.3), _none)
         before: uuid.UUID | None = None
         for leaf in leaves:
             node = self._leaf_node(leaf)
             nodes[node["node_id"]] = node
             chain, number = leaf["chain_id"], leaf["version"]
-            tree.insert(NewLeaf(chain, number, node["node_id"], node["vector"], before))
+            tree.insert_leaf(NewLeaf(chain, number, node["node_id"], node["vector"], before))
             before = chain
         for slot in tree.changed_inner_slots():
             below = [nodes[tree.node_ids[child]] for child in tree.children(slot)]
             node = self._inner_node(below)
             nodes[node["node_id"]] = node
             tree.set_content(slot, node["node_id"])
-        rows = tree.rows()
+        rows = tree.to_rows()
         for node_id in {row.node_id for row in rows}:
             self._add_node(nodes[node_id])
         self._add_rows(rows)
@@ -135,7 +135,7 @@ class _Scope:
         fields = {name: leaf[name] for name in _SHARED}
         if leaf["rejected"]:
             fields |= {"topic": None, "summary": None}
-        vector = mean([MeanVector(values, 1) for values in vectors])
+        vector = compute_weighted_mean([MeanVector(values, 1) for values in vectors])
         key = [self.tenant, str(leaf["scope_id"]), "leaf", leaf["hash"], leaf["version"]]
         return {
             **fields,
@@ -161,7 +161,7 @@ class _Scope:
             "event_count": sum(node["event_count"] for node in below),
             "leaf_count": sum(node["leaf_count"] for node in below),
             "trust": min((node["trust"] for node in below), key=_TRUST.index),
-            "vector": mean([node["vector"] for node in below if node["vector"]]),
+            "vector": compute_weighted_mean([node["vector"] for node in below if node["vector"]]),
         }
 
     def _add_node(self, node: Mapping[str, Any]) -> None:
@@ -186,9 +186,9 @@ class _Scope:
             },
         )
 
-    def _add_rows(self, rows: Sequence[TreeRow]) -> None:
+    def _add_rows(self, rows: Sequence[TreeSlotRow]) -> None:
         stored_rows = {
-            row["slot"]: TreeRow(
+            row["slot"]: TreeSlotRow(
                 row["slot"],
                 row["parent_slot"],
                 row["node_id"],
@@ -225,7 +225,7 @@ class _Scope:
                 )
 
     def _add_scope(
-        self, tree: Tree, rows: Sequence[TreeRow], root: Mapping[str, Any], cutoff: Cutoff
+        self, tree: TopicTree, rows: Sequence[TreeSlotRow], root: Mapping[str, Any], cutoff: Cutoff
     ) -> None:
         seqs = [
             row["seq"]

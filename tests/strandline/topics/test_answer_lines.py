@@ -8,7 +8,12 @@ import pytest
 from strandline.context.lines import ChainLineSource, EventLineSource, make_event_line
 from strandline.llm.heuristic.model import HeuristicModel
 from strandline.llm.types import TopicTreePart
-from strandline.topics.answer_lines import Lines, Texts, event_bytes, format_event_prefix
+from strandline.topics.answer_lines import (
+    AnswerLines,
+    AnswerTexts,
+    count_event_line_bytes,
+    format_event_prefix,
+)
 from strandline.topics.walk import rank_with_topic_weight
 
 AT = datetime(2026, 8, 3, 9, tzinfo=UTC)
@@ -22,8 +27,8 @@ def topic(summary: str, name: str | None = "pressure channel", days: int = 4) ->
 def line_of(
     source: ChainLineSource, *, keeps_summaries: bool = False, has_summary: bool = True
 ) -> str:
-    lines = Lines(Texts({SLOT: source}, {}, {}, keeps_summaries), 2000)
-    line = lines.topic(SLOT, has_summary=has_summary)
+    lines = AnswerLines(AnswerTexts({SLOT: source}, {}, {}, keeps_summaries), 2000)
+    line = lines.get_topic_line(SLOT, has_summary=has_summary)
     return f"{line.start} {line.shown_text}".strip()
 
 
@@ -64,16 +69,16 @@ def event(speaker: str = "user:alice", *, day: int = 3) -> EventLineSource:
 
 
 def test_answer_line_of_event_omits_day_of_topic() -> None:
-    lines = Lines(
-        Texts({SLOT: topic("", days=0)}, {EVENT: event()}, {}, keeps_summaries=False), 100
+    lines = AnswerLines(
+        AnswerTexts({SLOT: topic("", days=0)}, {EVENT: event()}, {}, keeps_summaries=False), 100
     )
-    day = lines.common_day(SLOT)
+    day = lines.find_day_of_all_events(SLOT)
     assert day == "Mon 3 August 2026"
-    assert lines.common_day(None) is None
-    line = lines.event(EVENT)
+    assert lines.find_day_of_all_events(None) is None
+    line = lines.get_event_line(EVENT)
     assert format_event_prefix(line, day) == " alice: "
     assert format_event_prefix(line, None) == " Mon 3 August 2026, alice: "
-    assert event_bytes(line, 1, day) == len("  [12] alice: Red.\n")
+    assert count_event_line_bytes(line, 1, day) == len("  [12] alice: Red.\n")
     assert (
         format_event_prefix(make_event_line(event(day=4), 400), day)
         == " Tue 4 August 2026, alice: "
@@ -82,7 +87,10 @@ def test_answer_line_of_event_omits_day_of_topic() -> None:
 
 def test_answer_line_topic_of_several_days_has_no_day() -> None:
     assert (
-        Lines(Texts({SLOT: topic("")}, {}, {}, keeps_summaries=False), 100).common_day(SLOT) is None
+        AnswerLines(
+            AnswerTexts({SLOT: topic("")}, {}, {}, keeps_summaries=False), 100
+        ).find_day_of_all_events(SLOT)
+        is None
     )
 
 
@@ -92,9 +100,9 @@ def test_answer_line_keeps_date_before_datelike_name() -> None:
 
 
 def test_answer_lines_are_copies() -> None:
-    lines = Lines(Texts({}, {EVENT: event()}, {}, keeps_summaries=False), 100)
-    lines.event(EVENT).text = "Blue."
-    assert lines.event(EVENT).text == "Red."
+    lines = AnswerLines(AnswerTexts({}, {EVENT: event()}, {}, keeps_summaries=False), 100)
+    lines.get_event_line(EVENT).text = "Blue."
+    assert lines.get_event_line(EVENT).text == "Red."
 
 
 def test_answer_lines_rank_neighbours_of_best_hit_sooner() -> None:

@@ -170,9 +170,9 @@ def race(base: ScratchDatabase, base_version: int, count: int) -> list[int]:
             access = database.connect_as(Caller.background("acme"))
             barrier.wait()
             with access.transaction():
-                version = store_publish.activate_next(access, base_version)
+                version = store_publish.activate_next_version(access, base_version)
                 if version is not None:
-                    store_publish.add_snapshot(
+                    store_publish.insert_snapshot(
                         access,
                         NewSnapshot(version, base_version, None, None, NOW, 0, [], {}),
                     )

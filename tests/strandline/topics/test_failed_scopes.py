@@ -86,7 +86,7 @@ def test_failed_scope_includes_invalid_tree(
         raise MemoryError
 
     with monkeypatch.context() as patch:
-        patch.setattr(builder, "grow_scope", fail)
+        patch.setattr(builder, "grow_scope_tree", fail)
         assert "snapshots_published" not in build(gateway)
     failures = list_failures(gateway, key)
     assert [failure["reason"] for failure in failures] == ["MemoryError"] * 3

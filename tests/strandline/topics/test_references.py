@@ -223,7 +223,7 @@ def test_references_tell_when_time_ends(
 ) -> None:
     from strandline.topics import selection
 
-    monkeypatch.setattr(selection.Question, "is_late", property(lambda _: True))
+    monkeypatch.setattr(selection.ReferencesQuestion, "is_late", property(lambda _: True))
     answer = ask(gateway, key, query=QUESTION)
     assert answer["cut"]["time"] is True
     assert set(leaf_ids(answer)) == set(talk[:12])
@@ -332,7 +332,7 @@ def test_references_unstored_answer_is_marked(
     def fail(*_: object) -> None:
         raise ConnectionError
 
-    monkeypatch.setattr(store_repeatable_answers, "make_insert_query", fail)
+    monkeypatch.setattr(store_repeatable_answers, "make_answer_insert_query", fail)
     answer = ask(gateway, key, query=QUESTION)
     assert answer["degraded"] == ["not_repeatable"]
     body = {"query": QUESTION, "read_token": answer["read_token"]}

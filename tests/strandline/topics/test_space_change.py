@@ -191,13 +191,13 @@ def test_space_change_test_detects_unnoticed_space(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Planted: a build takes every tree for one of its own space."""
-    read = store_growth.read_scope_tree
+    read = store_growth.read_scope_tree_state
 
     def read_as_new(access: TenantDb, scope_id: Any, version: int) -> ScopeTreeState | None:
         tree = read(access, scope_id, version)
         return tree and replace_fields(tree, space=tree.space and NEW_SPACE)
 
-    monkeypatch.setattr(growth.store_growth, "read_scope_tree", read_as_new)
+    monkeypatch.setattr(growth.store_growth, "read_scope_tree_state", read_as_new)
     for world in worlds:
         world.add(5)
     assert any(f": {SPACE} in " in fault for fault in change_space(scratch_db, gateway, worlds))

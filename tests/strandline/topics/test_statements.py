@@ -97,7 +97,7 @@ def test_topic_statements_cutoff_stops_at_event_without_leaf(
     scratch_db.rows("update events set type = 'message' where seq in (9, 10, 12)")
     assert build(gateway)["snapshots_published"] == 1
     assert scratch_db.rows(CUTOFF) == [(8, 6)]
-    tail = store_tail.list_tail(access, 1, [(world.scope_id, 8, 12)], 100)
+    tail = store_tail.list_fresh_tail(access, 1, [(world.scope_id, 8, 12)], 100)
     assert [event.seq for event in tail] == [12, 10, 9]
     assert exactly_once.find_faults(access) == []
 
@@ -131,7 +131,7 @@ def test_topic_statements_by_thousands_pass_in_one_build(
     assert build(gateway)["snapshots_published"] == 1
     assert scratch_db.rows(CUTOFF) == [(8012, 12)]
     state_in(world, scratch_db, 4000)
-    assert store_tail.list_tail(access, 1, [(world.scope_id, 8012, world.seq)], 100) == []
+    assert store_tail.list_fresh_tail(access, 1, [(world.scope_id, 8012, world.seq)], 100) == []
 
 
 def test_topic_statements_replay_gives_same_trees(

@@ -39,8 +39,8 @@ def test_topic_tail_events_are_looked_up_by_index(
     world.add(30, events=10)
     access = gateway.database.connect_as(Caller.background("acme"))
     statements, scope = Statements(), (world.scope_id, 0, world.seq)
-    assert len(store_tail.list_tail(access, 1, [scope], 1000)) == 300
-    store_tail.list_tail(cast("TenantDb", statements), 1, [scope], 1000)
+    assert len(store_tail.list_fresh_tail(access, 1, [scope], 1000)) == 300
+    store_tail.list_fresh_tail(cast("TenantDb", statements), 1, [scope], 1000)
     ((statement, params),) = statements.calls
     with access.transaction():
         explain: Any = "explain (analyze, buffers, format json) " + statement

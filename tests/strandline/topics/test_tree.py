@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from strandline.topics import hashes
-from strandline.topics.tree import MAX_CHILDREN, NewLeaf, Tree, TreeSettings
+from strandline.topics.tree import MAX_CHILDREN, NewLeaf, TopicTree, TreeSettings
 from strandline.topics.vectors import MeanVector, round_to_float16
 from tests.strandline.topics.world import random_vector
 
@@ -24,7 +24,7 @@ class Store:
     def __init__(self, settings: TreeSettings = SETTINGS) -> None:
         self.settings = settings
         self.vectors: dict[UUID, MeanVector | None] = {}
-        self.tree = Tree(settings, self.load)
+        self.tree = TopicTree(settings, self.load)
 
     def load(self, slots: Collection[UUID]) -> Mapping[UUID, MeanVector]:
         results = {slot: self.vectors[self.tree.node_ids[slot]] for slot in slots}
@@ -37,12 +37,12 @@ class Store:
             self.vectors[node_id] = vector
             self.tree.set_content(slot, node_id)
         if reload:
-            rows, slots = self.tree.rows(), self.tree.slots_numbered
-            self.tree = Tree(self.settings, self.load, rows, slots)
+            rows, slots = self.tree.to_rows(), self.tree.slots_numbered
+            self.tree = TopicTree(self.settings, self.load, rows, slots)
 
     def insert(self, leaf: NewLeaf) -> None:
         self.vectors[leaf.node_id] = leaf.vector
-        self.tree.insert(leaf)
+        self.tree.insert_leaf(leaf)
 
 
 def make_leaves(kind: str, count: int, seed: int, merges: float) -> list[NewLeaf]:
@@ -85,7 +85,7 @@ def test_topic_tree_keeps_depth_fill_and_leaves(kind: str, merges: float, seed: 
         assert len({child for children in below for child in children}) == sum(map(len, below))
 
 
-def _inner_slots(tree: Tree) -> set[UUID]:
+def _inner_slots(tree: TopicTree) -> set[UUID]:
     results, open_slots = set[UUID](), [tree.root]
     while open_slots:
         slot = open_slots.pop()
@@ -105,7 +105,7 @@ def test_topic_tree_is_same_wherever_builds_end(kind: str, seed: int) -> None:
             if pieces > 1 and rng.random() < pieces / len(leaves):
                 store.end_build(reload=True)
         store.end_build(reload=False)
-        rows = store.tree.rows()
+        rows = store.tree.to_rows()
         shapes.append([(r.slot, r.parent_slot, r.is_leaf, r.chain_version) for r in rows])
     assert shapes[0] == shapes[1] == shapes[2]
 

@@ -7,16 +7,16 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.topics.store_references_query import PlacedNode
-from strandline.topics.walk import Forest, walk_beam
+from strandline.topics.store_references_query import TreeSlotWithHits
+from strandline.topics.walk import TreesWithHits, walk_trees_by_beam
 
 SCOPE, AT = uuid.UUID(int=1), datetime(2026, 5, 8, tzinfo=UTC)
 
 
 def node(
     number: int, parent: int | None, events: list[int], similarity: float | None = None
-) -> PlacedNode:
-    return PlacedNode(
+) -> TreeSlotWithHits:
+    return TreeSlotWithHits(
         SCOPE,
         uuid.UUID(int=number),
         None if parent is None else uuid.UUID(int=parent),
@@ -28,9 +28,9 @@ def node(
     )
 
 
-def forest(relevance: dict[int, float], *nodes: PlacedNode) -> Forest:
+def forest(relevance: dict[int, float], *nodes: TreeSlotWithHits) -> TreesWithHits:
     by_event = {uuid.UUID(int=event): number for event, number in relevance.items()}
-    return Forest({one.slot: one for one in nodes}, by_event)
+    return TreesWithHits({one.slot: one for one in nodes}, by_event)
 
 
 def slots(walk: dict[uuid.UUID, uuid.UUID]) -> dict[int, int]:
@@ -48,28 +48,28 @@ RELEVANCE = {30: 0.2, 40: 0.1, 50: 0.9, 51: 0.3}
 
 
 def test_topic_walk_reaches_leaves() -> None:
-    walk = walk_beam(forest(RELEVANCE, *TREE), depth=9, width=9)
+    walk = walk_trees_by_beam(forest(RELEVANCE, *TREE), depth=9, width=9)
     assert slots(dict(walk.slot_by_event)) == {30: 3, 40: 4, 50: 5, 51: 5}
     assert (walk.cut_by_width, walk.is_late) == (0, False)
 
 
 def test_topic_walk_follows_best_of_each_level() -> None:
-    walk = walk_beam(forest(RELEVANCE, *TREE), depth=9, width=1)
+    walk = walk_trees_by_beam(forest(RELEVANCE, *TREE), depth=9, width=1)
     assert slots(dict(walk.slot_by_event)) == {50: 5, 51: 5}
     assert walk.cut_by_width == 2
 
 
 def test_topic_walk_breaks_ties_by_similarity() -> None:
     pair = (node(1, None, []), node(2, 1, [20], 0.1), node(3, 1, [30], 0.5))
-    walk = walk_beam(forest({20: 0.4, 30: 0.4}, *pair), depth=9, width=1)
+    walk = walk_trees_by_beam(forest({20: 0.4, 30: 0.4}, *pair), depth=9, width=1)
     assert slots(dict(walk.slot_by_event)) == {30: 3}
 
 
 def test_topic_walk_hangs_deeper_events_below_last_level() -> None:
-    walk = walk_beam(forest(RELEVANCE, *TREE), depth=2, width=9)
+    walk = walk_trees_by_beam(forest(RELEVANCE, *TREE), depth=2, width=9)
     assert slots(dict(walk.slot_by_event)) == {30: 3, 40: 2, 50: 2, 51: 2}
     assert walk.is_late is False
-    late = walk_beam(forest(RELEVANCE, *TREE), depth=9, width=9, is_late=lambda: True)
+    late = walk_trees_by_beam(forest(RELEVANCE, *TREE), depth=9, width=9, is_late=lambda: True)
     assert slots(dict(late.slot_by_event)) == {30: 1, 40: 1, 50: 1, 51: 1}
     assert late.is_late is True
 
@@ -84,8 +84,8 @@ def test_topic_walk_places_or_counts_every_event(seed: int, depth: int, width: i
         nodes.append(node(number, parent, events, dice.random()))
     relevance = {event.int: dice.random() for one in nodes for event in one.event_ids}
     dice.shuffle(nodes)
-    walk = walk_beam(forest(relevance, *nodes), depth=depth, width=width)
+    walk = walk_trees_by_beam(forest(relevance, *nodes), depth=depth, width=width)
     assert len(walk.slot_by_event) + walk.cut_by_width == len(relevance)
     dice.shuffle(nodes)
-    again = walk_beam(forest(relevance, *nodes), depth=depth, width=width)
+    again = walk_trees_by_beam(forest(relevance, *nodes), depth=depth, width=width)
     assert dict(again.slot_by_event) == dict(walk.slot_by_event)

@@ -197,9 +197,9 @@ def fail_growth_of(
 ) -> None:
     """Have the growth of this scope's tree raise."""
 
-    def grow(with_what: Any, scope: store_builds.BuildScope) -> Any:
+    def grow(with_what: Any, scope: store_builds.ScopeToBuild) -> Any:
         if scope.scope_id == world.scope_id:
             raise error
-        return growth.grow_scope(with_what, scope)
+        return growth.grow_scope_tree(with_what, scope)
 
-    monkeypatch.setattr(builder, "grow_scope", grow)
+    monkeypatch.setattr(builder, "grow_scope_tree", grow)
