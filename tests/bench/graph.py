@@ -31,7 +31,7 @@ from strandline.embeddings.embedder import Embedder, Purpose
 from strandline.graph.nodes.identity import format_node_id
 from strandline.graph.nodes.store_walk import MAX_NODES
 from strandline.graph.search.read_for_recall import read_relevant_graph
-from strandline.graph.search.routes import traverse
+from strandline.graph.search.routes import traverse_from_node
 from strandline.graph.search.schemas import TraverseRequest
 from strandline.graph.search.search import ALL_TYPES, NodeFinder, read_matched_nodes
 from strandline.graph.search.store import NodeFilter, find_nodes_containing_text
@@ -233,23 +233,23 @@ class _Reader:
     def walk(self, n: int, hops: int, node_id: UUID | None = None) -> object:
         """A traversal."""
         name = format_node_id("entity", node_id or self.start(n))
-        return traverse(self.access, TraverseRequest(node_id=name, hops=hops, limit=500))
+        return traverse_from_node(self.access, TraverseRequest(node_id=name, hops=hops, limit=500))
 
     def near(self, n: int) -> object:
         """A search by meaning."""
         embedder: Embedder = NoEmbedder()
-        narrowing = NodeFilter(ALL_TYPES)
+        node_filter = NodeFilter(ALL_TYPES)
         finder = NodeFinder(self.access, embedder, 1.0)
         matches = finder.find_nodes_by_vector(
-            f"about {RARE}", self.graph.vectors[n % 100], narrowing
+            f"about {RARE}", self.graph.vectors[n % 100], node_filter
         )
-        return read_matched_nodes(self.access, matches, narrowing, 10)
+        return read_matched_nodes(self.access, matches, node_filter, 10)
 
     def contains(self, n: int) -> object:
         """A search by a part of a text."""
-        narrowing = NodeFilter(ALL_TYPES)
-        matches = find_nodes_containing_text(self.access, _part(n), narrowing)
-        return read_matched_nodes(self.access, matches, narrowing, 10)
+        node_filter = NodeFilter(ALL_TYPES)
+        matches = find_nodes_containing_text(self.access, _part(n), node_filter)
+        return read_matched_nodes(self.access, matches, node_filter, 10)
 
     def known(self, n: int) -> object:
         """What a context asks."""

@@ -43,7 +43,12 @@ from strandline.local.aws import LocalAws, client
 from strandline.local.event_sources import QueuePoller
 from strandline.log.schemas_append import AppendRequest, BatchRequest
 from strandline.observability import logger
-from strandline.personas.schemas import AnswerRequest, ChatRequest, SonaIn, SonaPatch
+from strandline.personas.schemas import (
+    AnswerRequest,
+    ChatRequest,
+    FindOrMakeSonaRequest,
+    SonaNamesPatch,
+)
 from strandline.recall.schemas import RecallRequest
 from strandline.resources import Resources
 from strandline.sessions.schemas import InteractionIn, SessionEventIn, SessionIn
@@ -213,8 +218,8 @@ WHOLE: Mapping[type[BaseModel], Callable[[Hunt], dict[str, Any]]] = {
         if name not in ("participants", "session_id", "speaker")
     },
     ChainSearchRequest: lambda hunt: {"query": hunt.value("query")},
-    SonaIn: lambda hunt: {"name": hunt.value("sona")},
-    SonaPatch: lambda hunt: {"names": [hunt.value("sona")]},
+    FindOrMakeSonaRequest: lambda hunt: {"name": hunt.value("sona")},
+    SonaNamesPatch: lambda hunt: {"names": [hunt.value("sona")]},
     AnswerRequest: lambda hunt: {"query": hunt.value("question")},
     ChatRequest: lambda hunt: {
         "message": hunt.value("message"),

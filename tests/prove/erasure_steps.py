@@ -71,7 +71,7 @@ COMPLETING: Steps = (
     (BlobStore, "erase"),
     (store_job, "list_unfinished_removals"),
     (store_archiving, "begin_payload_removal"),
-    (store_job, "record_removal_start"),
+    (store_job, "mark_objects_for_removal"),
     (store_archiving, "end_payload_removal"),
     (store_job, "mark_objects_removed"),
     (store_job, "list_chains_to_rebuild"),
@@ -123,7 +123,7 @@ RECORDING: Steps = (
 
 MARKING: Steps = (
     (store_sessions, "lock_session_scopes"),
-    (store_selections, "insert_marks"),
+    (store_selections, "hide_selected_events"),
     (store_sessions, "delete_sessions"),
     (store, "add_erasure_counts"),
 )

@@ -21,7 +21,7 @@ from strandline.db.database import Caller
 from strandline.errors import Unavailable
 from strandline.function_specs import FUNCTIONS
 from strandline.graph.transfer.import_file import read_graph_file
-from strandline.graph.transfer.import_graph import make_log_statements
+from strandline.graph.transfer.import_graph import make_statement_events
 from strandline.jobs import store_runs
 from strandline.log.schemas_append import Receipt
 from strandline.tenants.store_audit import AuditContext
@@ -290,7 +290,7 @@ class Load:
         """A file of a graph with one entity."""
         data = tell_entity(f"Imported {turn}", SCOPES[1])
         graph = read_graph_file(data, lambda _: True)
-        (statement,) = make_log_statements(WRITER, graph, graph.statements)
+        (statement,) = make_statement_events(WRITER, graph, graph.statements)
         op = AppendOp(statement.content, SCOPES[1], statement.key)
         self.history.invocations.add(op)
         body = {"content": data.decode()}

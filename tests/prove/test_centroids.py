@@ -92,7 +92,7 @@ def differences(database: Database, base: ScratchDatabase, sonas: Sequence[UUID]
         )
         for viewer in VIEWERS:
             access = database.connect_as(Caller("acme", viewer))
-            place = store_sonas.read_centroid(access, sona_id, SPACE)
+            place = store_sonas.read_sona_centroid(access, sona_id, SPACE)
             vectors = [row[3] for row in rows if {*viewer} <= {*row[2]}]
             centroid: list[float] = json.loads(place.centroid or "[]")
             results += compare(f"{sona_id} for {viewer}", place.memories, centroid, vectors)
@@ -179,7 +179,7 @@ def merge(database: Database, from_id: UUID, into_id: UUID) -> None:
     access = database.connect_as(Caller.background("acme"))
     with access.transaction():
         store_memories.delete_shared_memories_before_merge(access, from_id, into_id)
-        store_sonas.set_merged_into(access, from_id, into_id)
+        store_sonas.mark_sona_merged_into(access, from_id, into_id)
 
 
 def _forget(

@@ -155,7 +155,7 @@ def join_threads(patch: pytest.MonkeyPatch) -> None:
 
     def list_after(access: TenantDb, _: UUID, step: int, limit: int) -> Any:
         return access.fetch(
-            store_acts.ActStep,
+            store_acts.ThreadAct,
             "select a.act_id, a.previous_id, a.event_id, a.scope_id, a.pushed_at, a.step"
             " from acts a where a.step > %(step)s order by a.step limit %(limit)s",
             {"step": step, "limit": limit},

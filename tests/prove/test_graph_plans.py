@@ -16,7 +16,7 @@ from strandline.graph.nodes.identity import format_node_id
 from strandline.graph.nodes.observations import NodeObservation, ObservationSource
 from strandline.graph.nodes.store_observations import write_observations
 from strandline.graph.search.read_for_recall import read_relevant_graph
-from strandline.graph.search.routes import traverse
+from strandline.graph.search.routes import traverse_from_node
 from strandline.graph.search.schemas import TraverseRequest
 from strandline.graph.search.search import ALL_TYPES, hash_possible_names, read_matched_nodes
 from strandline.graph.search.store import (
@@ -77,7 +77,9 @@ def calls(graph: LargeGraph) -> dict[str, tuple[Call, int]]:
 
     def walk(hops: int, access: TenantDb, as_of: datetime | None = None) -> object:
         name = format_node_id("entity", graph.starts[0])
-        return traverse(access, TraverseRequest(node_id=name, hops=hops, limit=500, as_of=as_of))
+        return traverse_from_node(
+            access, TraverseRequest(node_id=name, hops=hops, limit=500, as_of=as_of)
+        )
 
     def near(access: TenantDb) -> object:
         query = NodeQuery(

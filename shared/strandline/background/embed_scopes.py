@@ -192,4 +192,4 @@ def _embed_nodes(worker: WorkerResources, access: TenantDb, nodes: Sequence[Unem
             EmbeddedNode(node, None if is_refused else store_work.vector_to_text(vector))
         )
     with access.transaction():
-        return store_missing_vectors.store_vectors(access, worker.embedder.space, vectors)
+        return store_missing_vectors.store_node_vectors(access, worker.embedder.space, vectors)

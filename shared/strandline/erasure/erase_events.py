@@ -182,7 +182,7 @@ def _clear_or_mark_events(
             access, selection, [] if is_many else event_ids
         )
     if is_many:
-        has_any = store_selections.insert_marks(access, erasure_id, selection) > 0
+        has_any = store_selections.hide_selected_events(access, erasure_id, selection) > 0
     else:
         if event_ids:  # another erasure may have been first
             has_any = _clear_events_and_derived_rows(access, erasure_id, event_ids, now) > 0

@@ -167,7 +167,7 @@ def _remove_payloads(
             # removals that an earlier run began, or that this one begins
             removable = store_job.list_unfinished_removals(lease.access, uncited)
             removable += store_archiving.begin_payload_removal(lease.access, uncited)
-            store_job.record_removal_start(lease.access, [*uploads, *uncited], now)
+            store_job.mark_objects_for_removal(lease.access, [*uploads, *uncited], now)
             store.add_erasure_counts(lease.access, _count_removals_by_erasure(page, removed, ended))
         gone = _erase_objects(resources, lease.tenant, removable)
         with lease.transaction():

@@ -203,7 +203,7 @@ _TREE_STATEMENTS: dict[str, LiteralString] = {
 
 
 @dataclass(frozen=True)
-class _Target:
+class _TargetId:
     target_id: UUID
 
 
@@ -213,7 +213,7 @@ def delete_graph_observations(
     """Delete the observations of these events and chains. Returns the ids of the nodes and edges
     that must be computed again. In a transaction, with the scopes' graph locked."""
     rows = access.fetch(
-        _Target,
+        _TargetId,
         """
         with said as materialized (
             select o.target_id, o.source_id from graph_observations o
@@ -232,7 +232,7 @@ def delete_graph_observations(
 
 
 @dataclass(frozen=True)
-class _Field:
+class _TopicField:
     node_id: UUID
     field: str
 
@@ -242,7 +242,7 @@ def delete_field_revisions(access: TenantDb, event_ids: Sequence[UUID]) -> tuple
     newest and its observation of the topic is restored. Returns the number of revisions, and the
     topics that must be computed again. In a transaction."""
     fields = access.fetch(
-        _Field,
+        _TopicField,
         "delete from topic_field_revisions where tenant_id = current_tenant()"
         " and event_id = any (%(event_ids)s::uuid[]) returning node_id, field",
         {"event_ids": list(event_ids)},

@@ -136,7 +136,7 @@ def list_unfinished_removals(access: TenantDb, cids: Sequence[str]) -> list[str]
     return [row.cid for row in rows]
 
 
-def record_removal_start(access: TenantDb, objects: Sequence[str], now: datetime) -> None:
+def mark_objects_for_removal(access: TenantDb, objects: Sequence[str], now: datetime) -> None:
     """Record when these objects were first marked for removal. In a transaction."""
     access.execute(
         "update erased_payloads set marked_at = %(now)s"

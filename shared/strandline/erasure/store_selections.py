@@ -161,7 +161,7 @@ def _make_match_params(
 # marks --------------------------------------------------------------------------------------------
 
 
-def insert_marks(access: TenantDb, erasure_id: UUID, selection: EventSelection) -> int:
+def hide_selected_events(access: TenantDb, erasure_id: UUID, selection: EventSelection) -> int:
     """Hide the events of a selection, and everything that rests on them, from all readers until
     they are tombstones. Returns the number of marks: one, or one for each scope that has a session
     of this name. In a transaction."""

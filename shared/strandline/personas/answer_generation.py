@@ -115,7 +115,7 @@ def list_source_events(access: TenantDb, recollection: RecalledContext) -> list[
     return list(dict.fromkeys([*citation_ids, *source_ids, *chain_event_ids]))
 
 
-def require_model(llm: LlmTasks, context: ContextTextOut) -> None:
+def require_configured_model(llm: LlmTasks, context: ContextTextOut) -> None:
     """Raise StateConflict if no language model is configured. The error says what to configure, and
     has the block that would have been sent, for the caller's own model."""
     if llm.has_model:
@@ -128,7 +128,7 @@ def require_model(llm: LlmTasks, context: ContextTextOut) -> None:
     )
 
 
-def make_task_context(
+def make_model_call_context(
     tenant: str,
     subject: str,
     participants: tuple[str, ...],

@@ -126,7 +126,9 @@ def make_chat_parameters(
     )
 
 
-def find_speaker(principal: Principal, request: ChatRequest, chat: ChatParameters) -> str | None:
+def find_message_speaker(
+    principal: Principal, request: ChatRequest, chat: ChatParameters
+) -> str | None:
     """The speaker of the message, if it is clear, as an append determines it."""
     users = [name for name in chat.participants if name.startswith("user:")]
     return request.speaker or principal.user or (users[0] if len(users) == 1 else None)

@@ -20,7 +20,7 @@ from strandline.personas import chats, store_deferred_answers
 from strandline.personas.answer_generation import (
     QuestionToModel,
     list_source_events,
-    make_task_context,
+    make_model_call_context,
     recall_for_question,
 )
 from strandline.personas.chats import ChatParameters
@@ -157,7 +157,7 @@ def _answer_query_turn(
     reader, now = resources.database.connect_as(caller, deadline), datetime.now(UTC)
     recollection = recall_for_question(reader, resources.embedder, question, now)
     source_ids = list_source_events(reader, recollection)  # before the model
-    task = make_task_context(
+    task = make_model_call_context(
         caller.tenant, _choose_rate_limit_subject(turn), caller.viewer, deadline, job=_JOB
     )
     answer = answer_question_from_memory(reader, resources.llm, task, question, recollection, now)
@@ -206,7 +206,7 @@ def _answer_chat_turn(
         )
         question = replace(question, input_id=message.event_id)
         recollection = recall_for_question(readers, resources.embedder, question, datetime.now(UTC))
-        task = make_task_context(
+        task = make_model_call_context(
             tenant,
             _choose_rate_limit_subject(turn),
             chat.participants,

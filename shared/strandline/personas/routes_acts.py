@@ -20,14 +20,14 @@ from strandline.http.schemas_idempotency import REPLAYED_HEADER
 from strandline.personas import store_acts, store_memories
 from strandline.personas.routes_sonas import SONA
 from strandline.personas.schemas import (
-    ActIn,
     ActOut,
     ActsPage,
     ActsQuery,
     NextAct,
     NextActQuery,
+    PushActRequest,
 )
-from strandline.personas.store_acts import ActStep, SonaThread
+from strandline.personas.store_acts import SonaThread, ThreadAct
 from strandline.sealing import UnsealError
 from strandline.tenants import waits
 from strandline.tenants.waits import RETRY_SECONDS, WaitLimits
@@ -49,7 +49,9 @@ class PushedAct(NamedTuple):
     is_replay: bool
 
 
-def continue_thread(access: TenantDb, sona_id: UUID, request: ActIn, space: str) -> PushedAct:
+def push_act_to_thread(
+    access: TenantDb, sona_id: UUID, request: PushActRequest, space: str
+) -> PushedAct:
     """Continue the thread of a sona after its head. This also records that the sona was active in
     the act's memory. The same act pushed again after the same predecessor is a replay. Raises
     NotFound; Invalid if the memory is not visible; StateConflict, which names the head, if that is
@@ -71,8 +73,8 @@ def continue_thread(access: TenantDb, sona_id: UUID, request: ActIn, space: str)
     return PushedAct(_to_act_out(act), is_replay=False)
 
 
-def _find_act_of_same_push(access: TenantDb, sona_id: UUID, request: ActIn) -> ActOut:
-    """The act that the same push stored before. Raises the errors of `continue_thread`."""
+def _find_act_of_same_push(access: TenantDb, sona_id: UUID, request: PushActRequest) -> ActOut:
+    """The act that the same push stored before. Raises the errors of `push_act_to_thread`."""
     thread = _require_thread(access, sona_id)
     if thread.merged_into is not None:
         raise StateConflict(
@@ -144,14 +146,14 @@ def read_acts_or_wait(
 
 def _read_acts_after(
     access: TenantDb, sona_id: UUID, step: int, limit: int
-) -> tuple[SonaThread, Sequence[ActStep]]:
+) -> tuple[SonaThread, Sequence[ThreadAct]]:
     thread = _require_thread(access, sona_id)
     return thread, store_acts.list_acts_after(access, sona_id, step, limit)
 
 
 def _wait_for_acts(
     access: TenantDb, sona_id: UUID, step: int, limit: int, end: float
-) -> tuple[SonaThread, Sequence[ActStep]]:
+) -> tuple[SonaThread, Sequence[ThreadAct]]:
     """Read again and again until an act comes, at the latest until `end`."""
     pause = _FIRST_PAUSE_SECONDS
     while True:
@@ -180,13 +182,13 @@ def _parse_act_cursor(access: TenantDb, sona_id: UUID, cursor: str | None) -> in
 
 
 def _require_thread(access: TenantDb, sona_id: UUID) -> SonaThread:
-    thread = store_acts.get_thread(access, sona_id)
+    thread = store_acts.get_sona_thread(access, sona_id)
     if thread is None:
         raise NotFound
     return thread
 
 
-def _to_act_out(act: ActStep) -> ActOut:
+def _to_act_out(act: ThreadAct) -> ActOut:
     return ActOut(
         act_id=act.act_id,
         previous_id=act.previous_id,
@@ -201,9 +203,9 @@ def push_act(request: Request) -> Response:
     the thread as the caller knows it. If the head is another act, nothing is stored and the answer
     is a 409 with `head`, so a thread never forks. The same push repeated is a replay. A push also
     records that the sona was active in the memory."""
-    body = request.parse_body(ActIn)
+    body = request.parse_body(PushActRequest)
     space = request.resources.embedder.space
-    result = continue_thread(request.connect_writer(), request.path_id("uuid"), body, space)
+    result = push_act_to_thread(request.connect_writer(), request.path_id("uuid"), body, space)
     return replayable_response(result.act, 201, is_replay=result.is_replay)
 
 
@@ -240,7 +242,7 @@ ROUTES = {
         push_act,
         "write",
         {201: ActOut},
-        body=ActIn,
+        body=PushActRequest,
         response_headers={REPLAYED_HEADER: "`true` when this act was already pushed."},
         errors=(StateConflict,),
     ),

@@ -19,10 +19,10 @@ from strandline.personas import chats, deferred_answers, sonas, store_deferred_a
 from strandline.personas.answer_generation import (
     LATE_REASONS,
     QuestionToModel,
+    make_model_call_context,
     make_model_unavailable_error,
-    make_task_context,
     recall_for_question,
-    require_model,
+    require_configured_model,
 )
 from strandline.personas.chats import ChatParameters
 from strandline.personas.question_answering import answer_question_from_memory
@@ -68,10 +68,10 @@ def refuse_without_model(
     session = chats.find_chat_session(readers, chat, scope_id)
     now = datetime.now(UTC)
     said_at = request.occurred_at or now
-    speaker = chats.find_speaker(requester.principal, request, chat)
+    speaker = chats.find_message_speaker(requester.principal, request, chat)
     question = chats.make_chat_question(chat, request.message, said_at, speaker, session)
     recollection = recall_for_question(readers, resources.embedder, question, now)
-    require_model(resources.llm, recollection.context)
+    require_configured_model(resources.llm, recollection.context)
 
 
 def run_chat(
@@ -90,7 +90,7 @@ def run_chat(
     readers = requester.connect_as_reply_readers(resources, chat)
     session = chats.find_chat_session(readers, chat, receipt.scope_id)
     said_at = request.occurred_at or receipt.recorded_at
-    speaker = chats.find_speaker(principal, request, chat)
+    speaker = chats.find_message_speaker(principal, request, chat)
     question = replace(
         chats.make_chat_question(chat, request.message, said_at, speaker, session),
         input_id=receipt.event_id,
@@ -110,7 +110,7 @@ def _reply_or_defer(
 ) -> ModelAnswerOut:
     recollection = recall_for_question(readers, resources.embedder, question, datetime.now(UTC))
     principal, deadline = requester.principal, requester.deadline
-    task = make_task_context(
+    task = make_model_call_context(
         principal.tenant, requester.subject, chat.participants, deadline, scope_id=scope_id
     )
     try:
@@ -152,9 +152,9 @@ def answer_question(request: Request) -> Response:
     resources, now = request.resources, datetime.now(UTC)
     question = _make_model_question(request, body, now)
     recollection = recall_for_question(access, resources.embedder, question, now)
-    require_model(resources.llm, recollection.context)
+    require_configured_model(resources.llm, recollection.context)
     viewer = access.caller.viewer
-    task = make_task_context(
+    task = make_model_call_context(
         access.caller.tenant, _choose_rate_limit_subject(request), viewer, request.deadline
     )
     try:

@@ -9,15 +9,15 @@ from strandline.http.routes_and_responses import Response, Route, json_response
 from strandline.http.writer import make_caller
 from strandline.personas import sonas
 from strandline.personas.schemas import (
+    FindOrMakeSonaRequest,
     RecordedSonaMemories,
     SonaDetail,
     SonaFound,
-    SonaIn,
-    SonaMemoriesIn,
-    SonaMergeIn,
+    SonaMemoriesRequest,
+    SonaMergeRequest,
+    SonaNamesPatch,
     SonaOut,
     SonaPage,
-    SonaPatch,
     SonaQuery,
     SonasQuery,
 )
@@ -33,7 +33,7 @@ def post_sona(request: Request) -> Response:
     belongs to its writer: a bound user, or all unbound credentials together. Also needs the right
     to read, as the answer tells names."""
     request.principal.require_right("read")
-    body = request.parse_body(SonaIn)
+    body = request.parse_body(FindOrMakeSonaRequest)
     sona = sonas.find_or_make_sona(
         connect_as_sona_owner(request), body.name, make_name_match_settings(request)
     )
@@ -64,7 +64,7 @@ def patch_sona(request: Request) -> Response:
     """Replace all names of a sona. A name that another sona of yours has is a 409. Also needs the
     right to read."""
     request.principal.require_right("read")
-    body = request.parse_body(SonaPatch)
+    body = request.parse_body(SonaNamesPatch)
     return json_response(
         sonas.rename_sona(connect_as_sona_owner(request), request.path_id("uuid"), body.names)
     )
@@ -76,7 +76,7 @@ def merge_sona(request: Request) -> Response:
     other sona. A repeated request changes nothing. A merge cannot be undone. Also needs the right
     to read."""
     request.principal.require_right("read")
-    body = request.parse_body(SonaMergeIn)
+    body = request.parse_body(SonaMergeRequest)
     caller = make_caller(request.principal)
     return json_response(
         sonas.merge_sonas(
@@ -92,7 +92,7 @@ def merge_sona(request: Request) -> Response:
 def add_sona_memories(request: Request) -> Response:
     """Record that a sona was active in up to 500 visible events. Repeating an event changes
     nothing. An event with the sona's id as `metadata.sona` is recorded automatically."""
-    body = request.parse_body(SonaMemoriesIn)
+    body = request.parse_body(SonaMemoriesRequest)
     access = request.connect_writer()
     space = request.resources.embedder.space
     return json_response(
@@ -116,17 +116,21 @@ def make_name_match_settings(request: Request) -> sonas.NameMatchSettings:
 
 ROUTES = {
     "POST /api/v1/sonas": Route(
-        post_sona, "write", {200: SonaFound, 201: SonaFound}, body=SonaIn, errors=(Forbidden,)
+        post_sona,
+        "write",
+        {200: SonaFound, 201: SonaFound},
+        body=FindOrMakeSonaRequest,
+        errors=(Forbidden,),
     ),
     "GET /sona/{uuid}": Route(get_sona, "read", {200: SonaDetail}, query=SonaQuery),
     "GET /sonas/list": Route(list_sonas, "read", {200: SonaPage}, query=SonasQuery),
     f"PATCH {SONA}": Route(
-        patch_sona, "write", {200: SonaOut}, body=SonaPatch, errors=(Forbidden, StateConflict)
+        patch_sona, "write", {200: SonaOut}, body=SonaNamesPatch, errors=(Forbidden, StateConflict)
     ),
     f"POST {SONA}/merge": Route(
-        merge_sona, "write", {200: SonaOut}, body=SonaMergeIn, errors=(Forbidden,)
+        merge_sona, "write", {200: SonaOut}, body=SonaMergeRequest, errors=(Forbidden,)
     ),
     f"POST {SONA}/memories": Route(
-        add_sona_memories, "write", {200: RecordedSonaMemories}, body=SonaMemoriesIn
+        add_sona_memories, "write", {200: RecordedSonaMemories}, body=SonaMemoriesRequest
     ),
 }

@@ -45,26 +45,26 @@ SonaNameIn = TypeAliasType(
 """A name of a sona."""
 
 
-class SonaIn(RequestModel):
+class FindOrMakeSonaRequest(RequestModel):
     """A sona to look up by its name, or to make."""
 
     name: SonaNameIn
 
 
-class SonaPatch(RequestModel):
+class SonaNamesPatch(RequestModel):
     """The new names of a sona."""
 
     names: list[SonaNameIn] = Field(min_length=1, max_length=MAX_NAMES)
     """All of its names. The first one is shown."""
 
 
-class SonaMergeIn(RequestModel):
+class SonaMergeRequest(RequestModel):
     """The sona to merge this one into."""
 
     into: UUID
 
 
-class SonaMemoriesIn(RequestModel):
+class SonaMemoriesRequest(RequestModel):
     """Events in which a sona was active."""
 
     event_ids: list[UUID] = Field(min_length=1, max_length=MAX_MEMORIES)
@@ -126,7 +126,7 @@ class RecordedSonaMemories(ResponseModel):
     """Events in which it was active already."""
 
 
-class ActIn(RequestModel):
+class PushActRequest(RequestModel):
     """A continuation of a sona's thread."""
 
     event_id: UUID

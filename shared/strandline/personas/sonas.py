@@ -114,7 +114,7 @@ def get_sona(access: TenantDb, sona_id: UUID, space: str, *, with_centroid: bool
     """A sona with its centroid over what the caller sees. For a merged sona, the one that it was
     merged into. Raises NotFound."""
     sona = _require_sona(access, sona_id)
-    place = store_sonas.read_centroid(access, sona.sona_id, space)
+    place = store_sonas.read_sona_centroid(access, sona.sona_id, space)
     centroid = place.centroid if with_centroid else None
     return SonaDetail(
         **_to_sona_fields(sona),
@@ -172,7 +172,7 @@ def merge_sonas(
         if leaving != into:
             store_sonas.lock_against_new_memories(access, [leaving, into])
             store_memories.delete_shared_memories_before_merge(access, leaving, into)
-            store_sonas.set_merged_into(access, leaving, into)
+            store_sonas.mark_sona_merged_into(access, leaving, into)
         return SonaOut(**_to_sona_fields(_require_sona(access, into)))
 
 

@@ -18,7 +18,7 @@ class SonaThread:
     steps: int
 
 
-def get_thread(access: TenantDb, sona_id: UUID) -> SonaThread | None:
+def get_sona_thread(access: TenantDb, sona_id: UUID) -> SonaThread | None:
     """The thread of the writer's sona with this id, even if the sona was merged. None if there is
     no such sona."""
     rows = access.fetch(
@@ -55,7 +55,7 @@ def advance_thread_head(
 
 
 @dataclass(frozen=True)
-class ActStep:
+class ThreadAct:
     """A step of a thread."""
 
     act_id: UUID
@@ -69,11 +69,11 @@ class ActStep:
 
 def insert_act(
     access: TenantDb, sona_id: UUID, step: int, act_id: UUID, after: UUID | None, event_id: UUID
-) -> ActStep | None:
+) -> ThreadAct | None:
     """Store a step that continues `after` and is tied to a visible event. Returns None if the
     caller cannot see the event. In the transaction of `advance_thread_head`."""
     rows = access.fetch(
-        ActStep,
+        ThreadAct,
         """
         insert into acts (tenant_id, sona_id, step, act_id, previous_id, event_id, scope_id,
             participants)
@@ -95,10 +95,10 @@ def insert_act(
     return rows[0] if rows else None
 
 
-def find_act_continuing(access: TenantDb, sona_id: UUID, after: UUID | None) -> ActStep | None:
+def find_act_continuing(access: TenantDb, sona_id: UUID, after: UUID | None) -> ThreadAct | None:
     """The visible act that continues `after`; None if there is none."""
     rows = access.fetch(
-        ActStep,
+        ThreadAct,
         """
         select a.act_id, a.previous_id, a.event_id, a.scope_id, a.pushed_at, a.step from acts a
         where a.tenant_id = current_tenant() and a.sona_id = %(sona_id)s
@@ -109,10 +109,10 @@ def find_act_continuing(access: TenantDb, sona_id: UUID, after: UUID | None) -> 
     return rows[0] if rows else None
 
 
-def list_acts_after(access: TenantDb, sona_id: UUID, step: int, limit: int) -> Sequence[ActStep]:
+def list_acts_after(access: TenantDb, sona_id: UUID, step: int, limit: int) -> Sequence[ThreadAct]:
     """The visible acts of a thread after a step, in order."""
     return access.fetch(
-        ActStep,
+        ThreadAct,
         """
         select a.act_id, a.previous_id, a.event_id, a.scope_id, a.pushed_at, a.step from acts a
         where a.tenant_id = current_tenant() and a.sona_id = %(sona_id)s and a.step > %(step)s
@@ -122,11 +122,11 @@ def list_acts_after(access: TenantDb, sona_id: UUID, step: int, limit: int) -> S
     )
 
 
-def list_next_act(access: TenantDb, sona_id: UUID, act_id: UUID) -> Sequence[ActStep]:
+def list_next_act(access: TenantDb, sona_id: UUID, act_id: UUID) -> Sequence[ThreadAct]:
     """The next visible act after this one, if any. This one must be visible, or have been visible
     until its event was erased."""
     return access.fetch(
-        ActStep,
+        ThreadAct,
         """
         select a.act_id, a.previous_id, a.event_id, a.scope_id, a.pushed_at, a.step from acts a
         where a.tenant_id = current_tenant() and a.sona_id = %(sona_id)s and a.step > (

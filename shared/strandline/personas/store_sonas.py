@@ -166,7 +166,7 @@ def lock_against_new_memories(access: TenantDb, sona_ids: Sequence[UUID]) -> Non
     )
 
 
-def set_merged_into(access: TenantDb, from_id: UUID, into_id: UUID) -> None:
+def mark_sona_merged_into(access: TenantDb, from_id: UUID, into_id: UUID) -> None:
     """Merge a sona, and all sonas merged into it, into another one. In a transaction, with the
     sonas locked."""
     access.execute(
@@ -227,7 +227,7 @@ class SonaCentroid:
     """The mean of their vectors, in Postgres' text format; None if there are none."""
 
 
-def read_centroid(access: TenantDb, sona_id: UUID, space: str) -> SonaCentroid:
+def read_sona_centroid(access: TenantDb, sona_id: UUID, space: str) -> SonaCentroid:
     """The centroid of a sona and of those merged into it."""
     (place,) = access.fetch(
         SonaCentroid,

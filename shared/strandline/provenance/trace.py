@@ -107,7 +107,7 @@ class _ProvenanceBuilder:
             case _:
                 return self._trace_snapshot()
 
-    def _make_out(self, **lists: Sequence[BaseModel]) -> ProvenanceOut:
+    def _make_provenance_out(self, **lists: Sequence[BaseModel]) -> ProvenanceOut:
         names = ("topics", "chains", "events", "edges", "graph", "vectors", "scopes")
         fields = {name: list(lists.get(name, ())) for name in names}
         return ProvenanceOut.model_validate(
@@ -156,7 +156,7 @@ class _ProvenanceBuilder:
         edges = store.list_citing_events(
             self._access, self._id, self._start.row_id, self._limit + 1
         )
-        out = self._make_out(
+        out = self._make_provenance_out(
             topics=self._list_topics_above(None, self._id),
             chains=self._list_chain_versions(None, self._id),
             edges=edges[: self._limit],
@@ -167,7 +167,7 @@ class _ProvenanceBuilder:
 
     def _trace_chain(self) -> tuple[ProvenanceOut, _PagePosition | None]:
         rows = store.list_chain_events(self._access, self._id, self._start.seq, self._limit + 1)
-        out = self._make_out(
+        out = self._make_provenance_out(
             topics=self._list_topics_above(self._id, None),
             chains=self._list_chain_versions(self._id, None),
             events=rows[: self._limit],
@@ -177,7 +177,7 @@ class _ProvenanceBuilder:
 
     def _trace_graph_item(self) -> tuple[ProvenanceOut, _PagePosition | None]:
         rows = store.list_cited_events(self._access, self._id, self._start.seq, self._limit + 1)
-        return self._make_out(events=rows[: self._limit]), self._find_next_position(
+        return self._make_provenance_out(events=rows[: self._limit]), self._find_next_position(
             rows, "event_id", "seq"
         )
 
@@ -200,14 +200,16 @@ class _ProvenanceBuilder:
             (self._start.row_id, self._start.seq),
             self._limit + 1,
         )
-        out = self._make_out(topics=self._list_topics_above(slot, None), events=rows[: self._limit])
+        out = self._make_provenance_out(
+            topics=self._list_topics_above(slot, None), events=rows[: self._limit]
+        )
         return out, self._find_next_position(rows, "chain_id", "seq")
 
     def _trace_snapshot(self) -> tuple[ProvenanceOut, _PagePosition | None]:
         version = self._origin.version
         assert version is not None
         rows = store.list_snapshot_trees(self._access, version, self._start.row_id, self._limit + 1)
-        return self._make_out(scopes=rows[: self._limit]), self._find_next_position(
+        return self._make_provenance_out(scopes=rows[: self._limit]), self._find_next_position(
             rows, "scope_id"
         )
 

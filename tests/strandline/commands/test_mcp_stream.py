@@ -30,7 +30,7 @@ def polls(monkeypatch: pytest.MonkeyPatch) -> list[threading.Event]:
     """The first of them is set when a stream finds that there is no act yet."""
     waiting, list_after = [threading.Event()], store_acts.list_acts_after
 
-    def list_ids(*arguments: Any) -> Sequence[store_acts.ActStep]:
+    def list_ids(*arguments: Any) -> Sequence[store_acts.ThreadAct]:
         acts = list_after(*arguments)
         if not acts:
             waiting[0].set()

@@ -84,11 +84,11 @@ def create_nodes(
     StateConflict for a fact of another scope, which cannot be invalidated from here. Raises the
     errors of an append.
     """
-    batch = build_statements(writer.principal, _make_log_statements(body, key))
+    batch = build_statements(writer.principal, _make_statement_events(body, key))
     participants, scope_id = batch.drafts[0].participants, batch.drafts[0].scope_id
     readers = writer.connect_for_all(participants)
     targets = _map_nodes_by_api_id(
-        store_read_nodes.find_nodes(readers, list(_iter_referenced_node_ids(body)))
+        store_read_nodes.map_visible_nodes_by_id(readers, list(_iter_referenced_node_ids(body)))
     )
     edges = list(_resolve_edges(body.nodes, targets, scope_id))
     access = writer.connect()
@@ -118,7 +118,7 @@ def create_nodes(
     )
 
 
-def _make_log_statements(body: CreateNodesRequest, key: str | None) -> list[GraphStatement]:
+def _make_statement_events(body: CreateNodesRequest, key: str | None) -> list[GraphStatement]:
     refs = {node.ref: node for node in body.nodes if node.ref}
     if len(refs) < sum(node.ref is not None for node in body.nodes):
         raise Invalid("nodes: a `ref` occurs twice", field="nodes")
@@ -127,7 +127,7 @@ def _make_log_statements(body: CreateNodesRequest, key: str | None) -> list[Grap
             participants=body.participants,
             role=resolve_role(body.speaker, body.role),
             content=node.write_sentence(),
-            operation={"create": _describe_node_for_log(node, refs, f"nodes.{n}")},
+            operation={"create": _describe_node_for_event_log(node, refs, f"nodes.{n}")},
             speaker=body.speaker,
             key=key and f"{key}#{n}",
         )
@@ -135,7 +135,7 @@ def _make_log_statements(body: CreateNodesRequest, key: str | None) -> list[Grap
     ]
 
 
-def _describe_node_for_log(
+def _describe_node_for_event_log(
     node: NodeIn, refs: Mapping[str, NodeIn], field: str
 ) -> Mapping[str, Any]:
     """The node for the statement's operation, without the `ref` names of this request."""

@@ -8,8 +8,8 @@ from strandline.db.database import TenantDb
 from strandline.errors import Invalid, StateConflict
 from strandline.graph.changes.node_targets import (
     ReferencedNode,
-    describe_node_for_log,
-    describe_target_for_log,
+    describe_node_for_event_log,
+    describe_target_for_event_log,
     find_node_in_scope,
     find_referenced_nodes,
     format_target_id,
@@ -50,7 +50,7 @@ def invalidate_fact(
     end = _find_stored_replacement(scope, target, body)
     replacement = body.replacement
     new_name = replacement.content.strip() if replacement else end.name if end else None
-    operation = _describe_invalidation_for_log(target, body, end)
+    operation = _describe_invalidation_for_event_log(target, body, end)
 
     def make_observations(
         access: TenantDb, sources: Sequence[ObservationSource], is_replay: bool
@@ -113,7 +113,7 @@ def _find_stored_replacement(
     return end
 
 
-def _describe_invalidation_for_log(
+def _describe_invalidation_for_event_log(
     target: NodeTarget, body: InvalidationRequest, end: ReferencedNode | None
 ) -> dict[str, Any]:
     fields = body.model_dump(
@@ -121,10 +121,10 @@ def _describe_invalidation_for_log(
         exclude_none=True,
         exclude={"participants", "speaker", "role", "replacement_id"},
     )
-    operation = {**describe_target_for_log(target), **fields}
+    operation = {**describe_target_for_event_log(target), **fields}
     if end:
         ordinal = end.target.ordinal if end.node_id else 0
-        operation["replacement"] = describe_node_for_log(end.type, end.name, ordinal)
+        operation["replacement"] = describe_node_for_event_log(end.type, end.name, ordinal)
     check_operation_size(operation, "replacement")
     return operation
 

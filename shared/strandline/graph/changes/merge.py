@@ -6,7 +6,7 @@ from uuid import UUID
 from strandline.db.database import TenantDb
 from strandline.errors import Invalid, NotFound, StateConflict
 from strandline.graph.changes.node_targets import (
-    describe_target_for_log,
+    describe_target_for_event_log,
     find_referenced_nodes,
     format_target_id,
     require_same_scope,
@@ -74,7 +74,10 @@ def merge_nodes(writer: Writer, body: MergeRequest, key: str | None) -> GraphCha
         role=resolve_role(body.speaker, body.role),
         content=write_merge_sentence(start.name, into.name, body.reason),
         operation={
-            "merge": {"from": describe_target_for_log(start), "into": describe_target_for_log(into)}
+            "merge": {
+                "from": describe_target_for_event_log(start),
+                "into": describe_target_for_event_log(into),
+            }
         },
         speaker=body.speaker,
         key=key,

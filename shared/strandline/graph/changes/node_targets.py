@@ -77,14 +77,14 @@ def find_referenced_nodes(
     return ends
 
 
-def describe_node_for_log(node_type: NodeType, name: str, ordinal: int = 0) -> dict[str, Any]:
+def describe_node_for_event_log(node_type: NodeType, name: str, ordinal: int = 0) -> dict[str, Any]:
     """A node in the form that a statement's operation uses: within its scope, without ids."""
     return {"type": node_type, "name": name, **({"ordinal": ordinal} if ordinal else {})}
 
 
-def describe_target_for_log(target: NodeTarget) -> dict[str, Any]:
+def describe_target_for_event_log(target: NodeTarget) -> dict[str, Any]:
     """A node of the scope that is written, in the form that a statement's operation uses."""
-    return describe_node_for_log(target.type, target.name, target.ordinal)
+    return describe_node_for_event_log(target.type, target.name, target.ordinal)
 
 
 def format_target_id(target: NodeTarget) -> str:

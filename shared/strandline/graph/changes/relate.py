@@ -9,7 +9,7 @@ from strandline.db.database import TenantDb
 from strandline.errors import Invalid, NotFound, StateConflict
 from strandline.graph.changes.node_targets import (
     ReferencedNode,
-    describe_node_for_log,
+    describe_node_for_event_log,
     find_referenced_nodes,
     require_same_scope,
 )
@@ -75,7 +75,7 @@ def relate_nodes(
             content=write_edge_sentence(
                 edge.start.name, edge.link.edge, edge.link.role, edge.end.name
             ),
-            operation={"relate": _describe_edge_for_log(edge, f"edges.{n}")},
+            operation={"relate": _describe_edge_for_event_log(edge, f"edges.{n}")},
             speaker=body.speaker,
             key=key and f"{key}#{n}",
         )
@@ -124,19 +124,19 @@ def _resolve_edges(scope: ScopeToWrite, links: Sequence[RelationIn]) -> list[_Re
     return edges
 
 
-def _describe_edge_for_log(edge: _RequestedEdge, field: str) -> Mapping[str, Any]:
+def _describe_edge_for_event_log(edge: _RequestedEdge, field: str) -> Mapping[str, Any]:
     """The edge for the statement's operation, with its nodes by name."""
     operation = {
         **edge.link.model_dump(mode="json", exclude_none=True, exclude={"from_id", "to_id"}),
-        "from": _describe_edge_end_for_log(edge.start),
-        "to": _describe_edge_end_for_log(edge.end),
+        "from": _describe_edge_node_for_event_log(edge.start),
+        "to": _describe_edge_node_for_event_log(edge.end),
     }
     check_operation_size(operation, field)
     return operation
 
 
-def _describe_edge_end_for_log(end: ReferencedNode) -> dict[str, Any]:
-    return describe_node_for_log(end.type, end.name, end.target.ordinal if end.node_id else 0)
+def _describe_edge_node_for_event_log(end: ReferencedNode) -> dict[str, Any]:
+    return describe_node_for_event_log(end.type, end.name, end.target.ordinal if end.node_id else 0)
 
 
 def _make_observations(
@@ -210,7 +210,7 @@ def end_edge(
         content=write_edge_ending_sentence(
             edge.from_name, edge.type, edge.label or None, edge.to_name, body.reason
         ),
-        operation={"end": _describe_edge_ending_for_log(edge, body)},
+        operation={"end": _describe_edge_ending_for_event_log(edge, body)},
         speaker=body.speaker,
         key=key,
     )
@@ -237,12 +237,14 @@ def _require_edge_can_end(edge: EdgeWithEnds, body: EndEdgeRequest) -> None:
         )
 
 
-def _describe_edge_ending_for_log(edge: EdgeWithEnds, body: EndEdgeRequest) -> Mapping[str, Any]:
+def _describe_edge_ending_for_event_log(
+    edge: EdgeWithEnds, body: EndEdgeRequest
+) -> Mapping[str, Any]:
     operation = {
         "edge": edge.type,
         **({"role": edge.label} if edge.label else {}),
-        "from": describe_node_for_log(edge.from_type, edge.from_name, edge.from_ordinal),
-        "to": describe_node_for_log(edge.to_type, edge.to_name, edge.to_ordinal),
+        "from": describe_node_for_event_log(edge.from_type, edge.from_name, edge.from_ordinal),
+        "to": describe_node_for_event_log(edge.to_type, edge.to_name, edge.to_ordinal),
         **body.model_dump(mode="json", exclude_none=True, include={"reason", "valid_to"}),
     }
     check_operation_size(operation, "reason")

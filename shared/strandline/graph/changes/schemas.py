@@ -109,7 +109,7 @@ class ReplacementFactIn(RequestModel):
 
     @field_validator("content")
     @classmethod
-    def _check_content(cls, value: str) -> str:
+    def _check_content_not_blank(cls, value: str) -> str:
         if not normalise_name(value):
             raise ValueError("must have a letter, a digit or a sign besides white space")
         return value
@@ -127,7 +127,7 @@ class InvalidationRequest(ChangeInScopeRequest):
     """The time from which it no longer holds, and the replacement does; by default now."""
 
     @model_validator(mode="after")
-    def _check_replacement(self) -> Self:
+    def _check_at_most_one_replacement(self) -> Self:
         if self.replacement is not None and self.replacement_id is not None:
             raise ValueError("replacement and replacement_id exclude each other: give one")
         return self

@@ -6,7 +6,7 @@ from typing import Any
 from strandline.db.database import TenantDb
 from strandline.errors import Invalid, StateConflict
 from strandline.graph.changes.node_targets import (
-    describe_target_for_log,
+    describe_target_for_event_log,
     find_node_in_scope,
     format_target_id,
 )
@@ -45,7 +45,7 @@ def update_node(
     scope = require_writable_scope(writer, body.participants)
     target = find_node_in_scope(scope, node_id)
     fields = _select_changed_fields(target, body)
-    operation = {**describe_target_for_log(target), "fields": fields}
+    operation = {**describe_target_for_event_log(target), "fields": fields}
     check_operation_size(operation, "body")
     patch = _make_observation_patch(target.type, fields, is_evidence=body.confidence is not None)
 

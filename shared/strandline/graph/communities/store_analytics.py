@@ -169,10 +169,14 @@ def read_graph_within_limits(
     )
     if len(rows) > max_links:
         return None
-    return _make_graph(nodes, [WeightedLink(row.first, row.second, row.weight) for row in rows])
+    return _make_analysis_graph(
+        nodes, [WeightedLink(row.first, row.second, row.weight) for row in rows]
+    )
 
 
-def _make_graph(nodes: Sequence[GraphNode], links: Sequence[WeightedLink]) -> AnalysisGraph:
+def _make_analysis_graph(
+    nodes: Sequence[GraphNode], links: Sequence[WeightedLink]
+) -> AnalysisGraph:
     vertices: list[int] = []
     digest = hashlib.sha256(f"{_DIGEST_VERSION} {len(nodes)}".encode())
     for n, node in enumerate(nodes):
@@ -275,7 +279,7 @@ def replace_scope_communities(
                 bridge_score float8, is_bridge boolean)
             join graph_nodes n on n.node_id = m.node_id
             """,
-            {**own, "rows": _encode_members(batch)},
+            {**own, "rows": _encode_community_members(batch)},
         )
 
 
@@ -315,7 +319,7 @@ def replace_tenant_communities(
                 bridge_score float8, is_bridge boolean)
             join graph_nodes n on n.node_id = m.node_id
             """,
-            {"rows": _encode_members(batch)},
+            {"rows": _encode_community_members(batch)},
         )
 
 
@@ -328,5 +332,5 @@ def _encode_communities(rows: Sequence[CommunityRow]) -> str:
     return json.dumps([vars(row) for row in rows], default=str)
 
 
-def _encode_members(rows: Sequence[CommunityMemberRow]) -> str:
+def _encode_community_members(rows: Sequence[CommunityMemberRow]) -> str:
     return json.dumps([vars(row) for row in rows], default=str)

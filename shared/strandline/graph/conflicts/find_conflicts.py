@@ -16,7 +16,7 @@ from strandline.graph.conflicts.schemas import (
 )
 from strandline.graph.conflicts.store_similar_facts import FactFilter, SimilarPair, SimilarPairs
 from strandline.graph.nodes.identity import format_node_id, hash_normalised_name, parse_node_id
-from strandline.graph.nodes.store_joined import NodeAcrossScopes, read_nodes
+from strandline.graph.nodes.store_joined import NodeAcrossScopes, read_nodes_across_scopes
 from strandline.graph.search.search import NodeFinder, require_node_across_scopes
 from strandline.llm.heuristic.contradiction import explain_contradiction
 from strandline.llm.tasks import LlmTasks
@@ -184,7 +184,9 @@ def _read_facts_of_pairs(
 ) -> list[_FactPair]:
     """The pairs whose facts are still in view."""
     ids = dict.fromkeys(i for pair in similar for i in (pair.first_id, pair.second_id) if i)
-    nodes = {node.node_id: node for node in read_nodes(finder.access, list(ids), None)}
+    nodes = {
+        node.node_id: node for node in read_nodes_across_scopes(finder.access, list(ids), None)
+    }
     pairs = [_to_fact_pair(item, nodes, subject, finder.access.caller.viewer) for item in similar]
     return [pair for pair in pairs if pair is not None]
 

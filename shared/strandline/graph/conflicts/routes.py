@@ -52,9 +52,9 @@ def analyze_before_storing(
     vector, degradations = embed_query(
         finder.embedder, request.content, finder.vector_timeout, "text"
     )
-    narrowing = NodeFilter(ALL_TYPES)
-    matches = finder.find_nodes_by_vector(request.content, vector, narrowing)
-    nodes = read_matched_nodes(finder.access, matches, narrowing, request.limit)
+    node_filter = NodeFilter(ALL_TYPES)
+    matches = finder.find_nodes_by_vector(request.content, vector, node_filter)
+    nodes = read_matched_nodes(finder.access, matches, node_filter, request.limit)
     subject = ComparedStatement(request.content, None)
     space = finder.embedder.space
     fact_filter = FactFilter(space, thresholds_for(space, tuning).conflict)

@@ -42,7 +42,7 @@ class ConflictsRequest(RequestModel):
     """The maximum number of contradictions."""
 
     @model_validator(mode="after")
-    def _check_subject(self) -> Self:
+    def _check_at_most_one_subject(self) -> Self:
         if self.content is not None and self.node_id is not None:
             raise ValueError("send content or node_id, not both")
         return self

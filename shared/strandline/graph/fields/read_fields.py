@@ -134,7 +134,7 @@ def _require_topic(
     access: TenantDb, text: str, as_of: datetime | None
 ) -> tuple[UUID, TopicAcrossScopes]:
     node_id = try_parse_topic_id(text)
-    topic = store_read.get_topic(access, node_id, as_of) if node_id else None
+    topic = store_read.find_topic_across_scopes(access, node_id, as_of) if node_id else None
     if node_id is None or topic is None:
         raise NotFound("there is no such topic in view")
     return node_id, topic

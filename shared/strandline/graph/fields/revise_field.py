@@ -65,7 +65,7 @@ def revise_field(
     other participants; Invalid, which names a field; and the errors of an append.
     """
     revision = _resolve_topics(writer, topic_id, parse_field_name(field), body)
-    batch = build_statements(writer.principal, [_make_log_statement(revision, key)])
+    batch = build_statements(writer.principal, [_make_statement_event(revision, key)])
     access = writer.connect()
     rows: list[RevisionRow] = []
 
@@ -95,7 +95,9 @@ def _resolve_topics(
     node_id, ref_id = try_parse_topic_id(topic_id), try_parse_topic_id(body.ref_topic_id or "")
     if node_id is None:
         raise NotFound("there is no such topic in view")
-    nodes = store_read_nodes.find_nodes(scope.readers, [one for one in (node_id, ref_id) if one])
+    nodes = store_read_nodes.map_visible_nodes_by_id(
+        scope.readers, [one for one in (node_id, ref_id) if one]
+    )
     topic = nodes.get(node_id)
     if topic is None or topic.type != "topic":
         raise NotFound("there is no such topic in view")
@@ -126,7 +128,7 @@ def _require_ref_topic(
     return ref
 
 
-def _make_log_statement(revision: _ResolvedRevision, key: str | None) -> GraphStatement:
+def _make_statement_event(revision: _ResolvedRevision, key: str | None) -> GraphStatement:
     body, topic = revision.body, revision.topic.name
     return GraphStatement(
         participants=body.participants,
@@ -134,13 +136,13 @@ def _make_log_statement(revision: _ResolvedRevision, key: str | None) -> GraphSt
         content=write_field_sentence(
             topic, revision.field, body.value, body.why_changed, body.impact_expected
         ),
-        operation={"revise": _describe_revision_for_log(revision)},
+        operation={"revise": _describe_revision_for_event_log(revision)},
         speaker=body.speaker,
         key=key,
     )
 
 
-def _describe_revision_for_log(revision: _ResolvedRevision) -> Mapping[str, Any]:
+def _describe_revision_for_event_log(revision: _ResolvedRevision) -> Mapping[str, Any]:
     """The revision for the statement's operation: topics of the scope by their names."""
     names = {"valid_from", "why_changed", "impact_expected", "field_type"}
     operation = {

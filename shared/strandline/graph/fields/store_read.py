@@ -23,7 +23,9 @@ class TopicAcrossScopes:
     member_ids: list[UUID]
 
 
-def get_topic(access: TenantDb, topic_id: UUID, as_of: datetime | None) -> TopicAcrossScopes | None:
+def find_topic_across_scopes(
+    access: TenantDb, topic_id: UUID, as_of: datetime | None
+) -> TopicAcrossScopes | None:
     """The topic with this id, joined with the topics of its name in view. None if it is not in
     view, is not a topic or did not exist yet."""
     rows = access.fetch(

@@ -29,7 +29,7 @@ from strandline.graph.lists.store_node_history import (
 from strandline.graph.nodes.answers import to_node_out
 from strandline.graph.nodes.identity import format_node_id
 from strandline.graph.nodes.node_types import NODE_TYPES, NodeType, to_api_field_names
-from strandline.graph.nodes.store_read_nodes import NodeRow, find_node_across_scopes
+from strandline.graph.nodes.store_read_nodes import BasicNodeAcrossScopes, find_node_across_scopes
 from strandline.log.read import fit_to_page
 from strandline.log.store_erasure_marks import refuse_erased_since
 from strandline.sealing import UnsealError
@@ -107,11 +107,11 @@ def list_node_page(
     last = rows[len(page) - 1] if page else None
     return NodePage(
         nodes=page,
-        next_cursor=_encode_list_cursor(cursors, last) if last and len(page) < len(rows) else None,
+        next_cursor=_make_list_cursor(cursors, last) if last and len(page) < len(rows) else None,
     )
 
 
-def _encode_list_cursor(cursors: ListCursors, row: ListedNode) -> str:
+def _make_list_cursor(cursors: ListCursors, row: ListedNode) -> str:
     place = row.sort_number, row.sort_text, str(row.node_id)
     return cursors.encode(row.pg_snapshot, row.read_at.isoformat(), *place)
 
@@ -132,32 +132,32 @@ def read_node_history(
     if node is None or node.type != node_type:
         raise NotFound("there is no such node in view")
     cursors = ListCursors(access, "graph/history", node_id)
-    after = cursors.decode(query.cursor, _parse_history_key)
+    after = cursors.decode(query.cursor, _parse_history_position)
     rows = list_observations(access, node.member_ids, after, query.limit + 1)
-    observations = fit_to_page(_to_observation(node, row) for row in rows[: query.limit])
+    observations = fit_to_page(_to_observation_out(node, row) for row in rows[: query.limit])
     last = rows[len(observations) - 1] if observations else None
     return NodeHistory(
         id=format_node_id(node.type, node.node_id),
         members=[format_node_id(node.type, member) for member in node.member_ids],
         observations=observations,
-        next_cursor=_encode_history_cursor(cursors, last)
+        next_cursor=_make_history_cursor(cursors, last)
         if last and len(observations) < len(rows)
         else None,
         revisions=_read_fact_lineage(access, node),
     )
 
 
-def _encode_history_cursor(cursors: ListCursors, row: ObservationRow) -> str:
+def _make_history_cursor(cursors: ListCursors, row: ObservationRow) -> str:
     key = row.observed_at.isoformat(), row.source_id.hex, row.target_id.hex
     return cursors.encode(row.pg_snapshot, *key)
 
 
-def _parse_history_key(fields: Sequence[Any]) -> HistoryPosition:
+def _parse_history_position(fields: Sequence[Any]) -> HistoryPosition:
     observed_at, source_id, target_id = fields
     return HistoryPosition(datetime.fromisoformat(observed_at), UUID(source_id), UUID(target_id))
 
 
-def _to_observation(node: NodeRow, row: ObservationRow) -> NodeObservationOut:
+def _to_observation_out(node: BasicNodeAcrossScopes, row: ObservationRow) -> NodeObservationOut:
     changes = {name: value for name, value in row.patch.items() if name not in _CONTROL_FIELDS}
     changes = to_api_field_names(node.type, changes)
     if changes.get("valid_to"):
@@ -181,7 +181,7 @@ def _to_observation(node: NodeRow, row: ObservationRow) -> NodeObservationOut:
     )
 
 
-def _read_fact_lineage(access: TenantDb, node: NodeRow) -> list[FactInLineage]:
+def _read_fact_lineage(access: TenantDb, node: BasicNodeAcrossScopes) -> list[FactInLineage]:
     if not NODE_TYPES[node.type].is_invalidable:
         return []
     return [

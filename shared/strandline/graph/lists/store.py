@@ -6,7 +6,7 @@ from typing import LiteralString
 from uuid import UUID
 
 from strandline.db.database import TenantDb
-from strandline.graph.nodes.store_read_nodes import NodeRow
+from strandline.graph.nodes.store_read_nodes import BasicNodeAcrossScopes
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class NodeListPosition:
 
 
 @dataclass(frozen=True)
-class ListedNode(NodeRow):
+class ListedNode(BasicNodeAcrossScopes):
     """A node of a list."""
 
     sort_number: float

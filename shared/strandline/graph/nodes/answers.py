@@ -6,7 +6,7 @@ from typing import Any
 from strandline.graph.nodes.identity import format_node_id
 from strandline.graph.nodes.node_types import NODE_TYPES, NodeType, to_api_field_names
 from strandline.graph.nodes.schemas import NodeOut
-from strandline.graph.nodes.store_read_nodes import NodeRow
+from strandline.graph.nodes.store_read_nodes import BasicNodeAcrossScopes
 
 
 def to_api_properties(node_type: NodeType, properties: Mapping[str, Any]) -> dict[str, Any]:
@@ -14,7 +14,7 @@ def to_api_properties(node_type: NodeType, properties: Mapping[str, Any]) -> dic
     return {**NODE_TYPES[node_type].defaults, **to_api_field_names(node_type, properties)}
 
 
-def to_node_out(row: NodeRow) -> NodeOut:
+def to_node_out(row: BasicNodeAcrossScopes) -> NodeOut:
     """Convert a joined node for an answer."""
     return NodeOut.model_validate(
         {

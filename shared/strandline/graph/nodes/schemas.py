@@ -103,7 +103,7 @@ class FactIn(_NodeIn):
     _check_content = field_validator("content")(_check_not_blank)
 
     @model_validator(mode="after")
-    def _check_invalidation(self) -> Self:
+    def _check_reason_with_invalidates(self) -> Self:
         if (self.invalidates is None) != (self.reason is None):
             raise ValueError("invalidates and reason go together")
         return self

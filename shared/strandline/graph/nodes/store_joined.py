@@ -8,12 +8,12 @@ from uuid import UUID
 
 from strandline.db.database import TenantDb
 from strandline.db.pipeline import RowQuery
-from strandline.graph.nodes.store_read_nodes import NodeRow
+from strandline.graph.nodes.store_read_nodes import BasicNodeAcrossScopes
 from strandline.graph.nodes.store_walk import WalkFilter
 
 
 @dataclass(frozen=True)
-class NodeAcrossScopes(NodeRow):
+class NodeAcrossScopes(BasicNodeAcrossScopes):
     """A node joined from all nodes of its identity in view."""
 
     archived: bool
@@ -109,7 +109,7 @@ def _make_nodes_query_as_of(
     )
 
 
-def read_nodes(
+def read_nodes_across_scopes(
     access: TenantDb,
     node_ids: Sequence[UUID],
     as_of: datetime | None,

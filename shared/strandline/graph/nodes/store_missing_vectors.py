@@ -62,7 +62,7 @@ class EmbeddedNode:
     vector: str | None
 
 
-def store_vectors(access: TenantDb, space: str, vectors: Sequence[EmbeddedNode]) -> int:
+def store_node_vectors(access: TenantDb, space: str, vectors: Sequence[EmbeddedNode]) -> int:
     """Store these vectors, except for nodes whose text has changed or that a writer has locked:
     they are listed again. Returns how many were stored. In a transaction."""
     return access.execute(

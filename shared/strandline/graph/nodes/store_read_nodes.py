@@ -20,7 +20,7 @@ class ScopeNode:
     name: str
 
 
-def find_nodes(access: TenantDb, node_ids: Sequence[UUID]) -> Mapping[UUID, ScopeNode]:
+def map_visible_nodes_by_id(access: TenantDb, node_ids: Sequence[UUID]) -> Mapping[UUID, ScopeNode]:
     """The visible ones of these nodes, by id."""
     rows = access.fetch(
         ScopeNode,
@@ -31,7 +31,7 @@ def find_nodes(access: TenantDb, node_ids: Sequence[UUID]) -> Mapping[UUID, Scop
 
 
 @dataclass(frozen=True)
-class NodeRow:
+class BasicNodeAcrossScopes:
     """A node joined from all nodes of its identity in view."""
 
     node_id: UUID
@@ -51,11 +51,11 @@ class NodeRow:
 
 def find_node_across_scopes(
     access: TenantDb, node_id: UUID, as_of: datetime | None, *, combines_by_halving: bool = False
-) -> NodeRow | None:
+) -> BasicNodeAcrossScopes | None:
     """The node with this id, joined with the nodes in view that have the same identity and hold, as
     they were observed up to `as_of`. None if it is not in view, or was not observed yet."""
     rows = access.fetch(
-        NodeRow,
+        BasicNodeAcrossScopes,
         """
         with states as materialized (
             select * from joined_at(array[%(node_id)s]::uuid[], %(as_of)s, %(halves)s))

@@ -32,7 +32,7 @@ _MAX_FACTS = 500
 
 
 @dataclass(frozen=True)
-class CurrentFactRow:
+class CurrentChainFactRow:
     """A fact that holds, and that chains alone have stated."""
 
     node_id: UUID
@@ -44,13 +44,13 @@ class CurrentFactRow:
     trust: str
 
 
-def list_current_facts_about(
+def list_current_chain_facts_about(
     access: TenantDb, scope_id: UUID, subjects: Sequence[str]
-) -> Sequence[CurrentFactRow]:
+) -> Sequence[CurrentChainFactRow]:
     """The facts of a scope about these people that hold and that no caller has stated, by the
     compared forms of their names."""
     return access.fetch(
-        CurrentFactRow,
+        CurrentChainFactRow,
         """
         select g.node_id, g.name, cited.event_ids, cited.said_at, g.trust
         from unnest(%(subjects)s::text[]) s (name)
@@ -83,7 +83,7 @@ _MAX_REASON = 400
 
 
 class _FactWithStatement(NamedTuple):
-    row: CurrentFactRow
+    row: CurrentChainFactRow
     statement: SlotStatement
 
 
@@ -102,7 +102,7 @@ def end_replaced_facts(
         return 0
     facts = [
         _FactWithStatement(row, statement)
-        for row in list_current_facts_about(access, chain.scope_id, sorted(subjects))
+        for row in list_current_chain_facts_about(access, chain.scope_id, sorted(subjects))
         if (statement := read_fact(row.name)) is not None
     ]
     ends = [

@@ -102,7 +102,7 @@ def shard(resources: JobResources, lease: Lease, shard: Shard, now: datetime) ->
     """Promote one tenant's warm chains, beginning with those that an admin has asked to retry.
     Returns counts. A failure of one chain does not stop the others."""
     del shard
-    run = _start_run(resources, lease, now)
+    run = _prepare_run(resources, lease, now)
     for chain in store.list_chains_to_retry(lease.access, _CHAINS_PER_PAGE):
         if not run.is_out_of_time:
             _promote_and_record_outcome(run, chain, is_retry=True)
@@ -121,7 +121,7 @@ def shard(resources: JobResources, lease: Lease, shard: Shard, now: datetime) ->
 def promote_cold_chains(resources: JobResources, lease: Lease, now: datetime) -> Mapping[str, int]:
     """Promote the tenant's chains that are about to be archived. Returns counts. This does not wait
     for the model: the heuristic model answers while it is unavailable."""
-    run = _start_run(resources, lease, now)
+    run = _prepare_run(resources, lease, now)
     run.patience = timedelta(0)
     _promote_listed_chains(
         run,
@@ -137,7 +137,7 @@ def finish(resources: JobResources, now: datetime) -> None:
     del resources, now
 
 
-def _start_run(resources: JobResources, lease: Lease, now: datetime) -> _PromotionRun:
+def _prepare_run(resources: JobResources, lease: Lease, now: datetime) -> _PromotionRun:
     tuning = read_tuning(lease.access, get_settings().tuning)
     patience = timedelta(minutes=tuning.model_patience_minutes)
     return _PromotionRun(lease, resources.llm, tuning, now, patience)
@@ -200,7 +200,7 @@ def _extract_and_write_chain(run: _PromotionRun, chain: ChainToPromote, *, is_re
         is_retry=is_retry,
     )
     _record_duration(run, "ExtractionMilliseconds", start)
-    if _is_postponed(run, chain, extraction):
+    if _is_promotion_postponed(run, chain, extraction):
         run.totals["chains_postponed"] += 1
         return
     state = heat.HeatInputs(chain.importance, chain.density, chain.strength, chain.accessed_at)
@@ -228,7 +228,9 @@ def _extract_and_write_chain(run: _PromotionRun, chain: ChainToPromote, *, is_re
         run.totals["extraction_failures"] += extraction.fallback_reason is not None
 
 
-def _is_postponed(run: _PromotionRun, chain: ChainToPromote, extraction: ChainExtraction) -> bool:
+def _is_promotion_postponed(
+    run: _PromotionRun, chain: ChainToPromote, extraction: ChainExtraction
+) -> bool:
     """Whether the chain stays due, because the model is expected back soon enough or time has run
     out."""
     if extraction.fallback_reason == _OUT_OF_TIME:

@@ -87,7 +87,7 @@ _RULES: Mapping[Traversal, _TraversalRule] = {
 }
 
 
-def traverse(
+def traverse_from_node(
     access: TenantDb, request: TraverseRequest, *, combines_by_halving: bool = False
 ) -> SubgraphOut:
     """The start node of a traversal, and the nodes that it reaches: nearest first, along the
@@ -156,7 +156,9 @@ def post_traverse(request: Request) -> Response:
     access = request.connect_reader(query, body.participants)
     return _respond_with_graph(
         request,
-        traverse(access, body, combines_by_halving=combines_confidences_by_halving_by_default()),
+        traverse_from_node(
+            access, body, combines_by_halving=combines_confidences_by_halving_by_default()
+        ),
     )
 
 

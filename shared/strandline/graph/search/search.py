@@ -16,7 +16,7 @@ from strandline.graph.nodes.store_joined import (
     EdgeRow,
     NodeAcrossScopes,
     map_nodes_by_member,
-    read_nodes,
+    read_nodes_across_scopes,
     read_nodes_and_edges,
 )
 from strandline.graph.nodes.store_walk import MAX_NODES, WalkFilter, walk_graph
@@ -97,19 +97,19 @@ class NodeFinder:
         return NodeFilter(types, as_of, archived, self.combines_by_halving)
 
     def find_nodes(
-        self, query: str, narrowing: NodeFilter
+        self, query: str, node_filter: NodeFilter
     ) -> tuple[Sequence[NodeMatch], list[str]]:
         """The nodes that may answer a query, best first, and the codes for the limits of the
         search."""
         vector, degradations = embed_query(self.embedder, query, self.vector_timeout)
-        return self.find_nodes_by_vector(query, vector, narrowing), degradations
+        return self.find_nodes_by_vector(query, vector, node_filter), degradations
 
     def find_nodes_by_vector(
-        self, query: str, vector: Sequence[float] | None, narrowing: NodeFilter
+        self, query: str, vector: Sequence[float] | None, node_filter: NodeFilter
     ) -> Sequence[NodeMatch]:
         """Like `find_nodes`, with the query's vector."""
         node_query = NodeQuery(
-            query, hash_possible_names(query), vector, self.embedder.space, narrowing
+            query, hash_possible_names(query), vector, self.embedder.space, node_filter
         )
         return store.find_matching_nodes(self.access, node_query)
 
@@ -120,13 +120,15 @@ def search_graph(finder: NodeFinder, request: GraphSearchRequest) -> SubgraphOut
     types = request.types or ALL_TYPES
     if request.mode == "graph":
         return _search_along_edges(finder, request, types)
-    narrowing = finder.make_filter(types, request.as_of, archived=request.archived)
+    node_filter = finder.make_filter(types, request.as_of, archived=request.archived)
     if request.mode == "semantic":
-        matches, degradations = finder.find_nodes(request.query, narrowing)
-        nodes = read_matched_nodes(finder.access, matches, narrowing, request.limit)
+        matches, degradations = finder.find_nodes(request.query, node_filter)
+        nodes = read_matched_nodes(finder.access, matches, node_filter, request.limit)
         return SubgraphOut(nodes=nodes, edges=[], degraded=degradations)
-    matches = store.find_nodes_containing_text(finder.access, request.query, narrowing)
-    nodes = read_matched_nodes(finder.access, matches, narrowing, request.limit + 1, is_exact=True)
+    matches = store.find_nodes_containing_text(finder.access, request.query, node_filter)
+    nodes = read_matched_nodes(
+        finder.access, matches, node_filter, request.limit + 1, is_exact=True
+    )
     return SubgraphOut(
         nodes=nodes[: request.limit],
         edges=[],
@@ -136,28 +138,31 @@ def search_graph(finder: NodeFinder, request: GraphSearchRequest) -> SubgraphOut
 
 def find_nearest_topics(finder: NodeFinder, request: NearestTopicsRequest) -> SubgraphOut:
     """The topics that are most similar to a text."""
-    narrowing = finder.make_filter(("topic",), request.as_of, archived=request.archived)
-    matches, degradations = finder.find_nodes(request.query, narrowing)
-    nodes = read_matched_nodes(finder.access, matches, narrowing, request.limit)
+    node_filter = finder.make_filter(("topic",), request.as_of, archived=request.archived)
+    matches, degradations = finder.find_nodes(request.query, node_filter)
+    nodes = read_matched_nodes(finder.access, matches, node_filter, request.limit)
     return SubgraphOut(nodes=nodes, edges=[], degraded=degradations)
 
 
 def read_matched_nodes(
     access: TenantDb,
     matches: Sequence[NodeMatch],
-    narrowing: NodeFilter,
+    node_filter: NodeFilter,
     limit: int,
     *,
     is_exact: bool = False,
 ) -> list[FoundNode]:
     """The best of these matches, as nodes."""
-    page = matches if narrowing.as_of else matches[:limit]
+    page = matches if node_filter.as_of else matches[:limit]
     by_id = {match.node_id: match for match in page}
-    holds = make_as_of_filter(narrowing.as_of, archived=narrowing.archived)
+    holds = make_as_of_filter(node_filter.as_of, archived=node_filter.archived)
     nodes = [
         to_found_node(node, by_id[node.node_id], is_exact=is_exact)
-        for node in read_nodes(
-            access, list(by_id), narrowing.as_of, combines_by_halving=narrowing.combines_by_halving
+        for node in read_nodes_across_scopes(
+            access,
+            list(by_id),
+            node_filter.as_of,
+            combines_by_halving=node_filter.combines_by_halving,
         )
         if holds(node)
     ]
@@ -228,8 +233,8 @@ def _find_start_nodes(
                 finder.access, request.query.strip(), request.as_of
             ).node_id: None
         }, []
-    narrowing = finder.make_filter(ALL_TYPES, request.as_of, archived=request.archived)
-    matches, degradations = finder.find_nodes(request.query, narrowing)
+    node_filter = finder.make_filter(ALL_TYPES, request.as_of, archived=request.archived)
+    matches, degradations = finder.find_nodes(request.query, node_filter)
     name_matches = [match for match in matches if match.is_named]
     starts = name_matches[:_MAX_NAMED_STARTS] or matches[:_MAX_SIMILAR_STARTS]
     return {match.node_id: match for match in starts}, degradations
@@ -241,7 +246,7 @@ def require_node_across_scopes(
     """The node with this id. Raises NotFound if it is not in view, or was not observed yet at
     `as_of`."""
     node_type, node_id = parse_node_id(name)
-    rows = read_nodes(access, [node_id], as_of)
+    rows = read_nodes_across_scopes(access, [node_id], as_of)
     if not rows or rows[0].type != node_type:
         raise NotFound("there is no such node in view")
     return rows[0]

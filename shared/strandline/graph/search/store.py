@@ -113,7 +113,7 @@ class NodeQuery:
     """The hashes of all names that it may contain."""
     vector: Sequence[float] | None
     space: str
-    narrowing: NodeFilter
+    node_filter: NodeFilter
     by_meaning: bool = True
     """Whether nodes are also found by the vector. If not, the vector only scores nodes found
     otherwise."""
@@ -132,7 +132,7 @@ class NodeQuery:
             "space": self.space,
             "word_weight": _WORD_WEIGHT,
             "name_weight": _NAME_WEIGHT,
-            **_make_filter_params(self.narrowing),
+            **_make_filter_params(self.node_filter),
         }
 
 
@@ -153,7 +153,7 @@ def find_matching_nodes(access: TenantDb, query: NodeQuery) -> Sequence[NodeMatc
 
 
 def find_nodes_containing_text(
-    access: TenantDb, text: str, narrowing: NodeFilter
+    access: TenantDb, text: str, node_filter: NodeFilter
 ) -> Sequence[NodeMatch]:
     """The visible nodes whose text contains this text, regardless of case; the largest share of the
     node's text first, one for each identity."""
@@ -176,14 +176,14 @@ def find_nodes_containing_text(
             true as has_words
         from best b order by b.share desc, b.node_id
         """,
-        {"text": text, **_make_filter_params(narrowing)},
+        {"text": text, **_make_filter_params(node_filter)},
     )
 
 
-def _make_filter_params(narrowing: NodeFilter) -> dict[str, object]:
+def _make_filter_params(node_filter: NodeFilter) -> dict[str, object]:
     return {
-        "types": list(narrowing.types),
-        "as_of": narrowing.as_of,
-        "archived": narrowing.archived,
+        "types": list(node_filter.types),
+        "as_of": node_filter.as_of,
+        "archived": node_filter.archived,
         "candidates": CANDIDATES,
     }

@@ -24,7 +24,7 @@ from strandline.graph.transfer.hashed_lines import (
 from strandline.graph.transfer.schemas import TransferCounts
 from strandline.graph.transfer.statement_lines import (
     ExportStatement,
-    describe_statement,
+    encode_statement_members,
     group_observations_by_source,
 )
 from strandline.graph.transfer.store_export import ExportEdge, ExportNode, ExportScope
@@ -125,10 +125,10 @@ class _GraphExporter:
             "exported_at": now.astimezone(UTC).isoformat(),
             "counts": self._counts,
         }
-        writer.write("header", encode_members_unbraced(header))
+        writer.write_next_line("header", encode_members_unbraced(header))
         for kind, members in self._lines:
-            writer.write(kind, members)
-        writer.write("end", encode_members_unbraced({"lines": writer.line_count + 1}))
+            writer.write_next_line(kind, members)
+        writer.write_next_line("end", encode_members_unbraced({"lines": writer.line_count + 1}))
         data = writer.data
         counts = TransferCounts.model_validate(self._counts)
         return ExportFile(data, hashlib.sha256(data).hexdigest(), writer.line_count, counts)
@@ -143,7 +143,7 @@ class _GraphExporter:
             name = row.type, row.name_hash
             ordinal = ordinal + 1 if name == previous else 0
             previous = name
-            number = self._add_line("nodes", "node", _describe_node(row, ordinal))
+            number = self._add_line("nodes", "node", _encode_node_members(row, ordinal))
             numbers.nodes[row.node_id] = number
         return list(numbers.nodes)
 
@@ -153,14 +153,14 @@ class _GraphExporter:
             for row in sorted(rows, key=lambda row: _edge_sort_key(row, numbers)):
                 _require_writable_times(row, f"the edge {row.edge_id}")
                 numbers.edges[row.edge_id] = self._add_line(
-                    "edges", "edge", _describe_edge(row, numbers)
+                    "edges", "edge", _encode_edge_members(row, numbers)
                 )
 
     def _add_statements(self, scope: ExportScope, numbers: _FileNumbersById) -> None:
         for statement in _iter_statements(self._access, scope.scope_id):
             for row in (*statement.observations, statement.revision):
                 _require_writable_times(row, f"the statement {statement.key[1]}")
-            members = describe_statement(
+            members = encode_statement_members(
                 statement, scope.participants, numbers.nodes, numbers.edges
             )
             self._add_line("statements", "statement", members, is_numbered=False)
@@ -213,7 +213,7 @@ def _require_writable_times(row: object, name: str) -> None:
         )
 
 
-def _describe_computed_state(row: ExportNode | ExportEdge) -> dict[str, Any]:
+def _encode_computed_state(row: ExportNode | ExportEdge) -> dict[str, Any]:
     return {
         "properties": row.properties,
         "confidence": row.confidence,
@@ -225,9 +225,9 @@ def _describe_computed_state(row: ExportNode | ExportEdge) -> dict[str, Any]:
     }
 
 
-def _describe_node(row: ExportNode, ordinal: int) -> dict[str, Any]:
+def _encode_node_members(row: ExportNode, ordinal: int) -> dict[str, Any]:
     state = {
-        **_describe_computed_state(row),
+        **_encode_computed_state(row),
         "archived": row.archived,
         "salience": row.salience,
         "merged_into": None if row.identity == row.name_hash else row.identity.hex(),
@@ -247,14 +247,14 @@ def _edge_sort_key(row: ExportEdge, numbers: _FileNumbersById) -> tuple[int, str
     return numbers.nodes[row.from_id], row.type, row.label, numbers.nodes[row.to_id]
 
 
-def _describe_edge(row: ExportEdge, numbers: _FileNumbersById) -> dict[str, Any]:
+def _encode_edge_members(row: ExportEdge, numbers: _FileNumbersById) -> dict[str, Any]:
     return {
         "id": str(row.edge_id),
         "type": row.type,
         "label": row.label,
         "from_node": numbers.nodes[row.from_id],
         "to_node": numbers.nodes[row.to_id],
-        "state": _describe_computed_state(row),
+        "state": _encode_computed_state(row),
     }
 
 

@@ -43,7 +43,7 @@ class HashedLineWriter:
         """The whole file."""
         return bytes(self._buffer)
 
-    def write(self, kind: str, members: bytes) -> None:
+    def write_next_line(self, kind: str, members: bytes) -> None:
         """Write the next line, with members encoded by `encode_members_unbraced`."""
         self.line_count += 1
         body = b'{"line":%d,"kind":"%s",%s' % (self.line_count, kind.encode(), members)

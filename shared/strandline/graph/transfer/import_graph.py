@@ -113,7 +113,7 @@ def _store_new_statements(writer: Writer, access: TenantDb, graph: GraphFile) ->
     if not statements:
         return _make_import_answer(graph, [], 0, ImportedGraphWriter(access, graph))
     batch = build_statements(
-        writer.principal, list(make_log_statements(writer.principal, graph, statements))
+        writer.principal, list(make_statement_events(writer.principal, graph, statements))
     )
     rows = ImportedGraphWriter(access, graph)
 
@@ -160,7 +160,7 @@ def _count_lowered_trust(
     return sum(trust_rank(batch.drafts[n].origin) < trust_rank(statements[n].trust) for n in new)
 
 
-def make_log_statements(
+def make_statement_events(
     principal: Principal, graph: GraphFile, statements: Sequence[FileStatement]
 ) -> Iterator[GraphStatement]:
     """Build the statements. Their keys are derived from their content, so that the same statement
@@ -218,7 +218,7 @@ def _make_statement_record(graph: GraphFile, statement: FileStatement) -> dict[s
     """A statement's record for the log, without the numbers of the file. The graph is derived from
     it."""
     record: dict[str, Any] = {
-        "says": [_describe_observation(graph, observation) for observation in statement.says]
+        "says": [_make_observation_record(graph, observation) for observation in statement.says]
     }
     revision = statement.revision
     if revision is not None:
@@ -234,7 +234,7 @@ def _make_statement_record(graph: GraphFile, statement: FileStatement) -> dict[s
     return record
 
 
-def _describe_observation(graph: GraphFile, observation: FileObservation) -> dict[str, Any]:
+def _make_observation_record(graph: GraphFile, observation: FileObservation) -> dict[str, Any]:
     if observation.is_edge:
         edge = graph.edges[observation.target]
         target: dict[str, Any] = {

@@ -62,7 +62,7 @@ class ImportRequest(RequestModel):
     """The CID of an upload of this credential (`POST /api/v1/uploads`) that no event cites."""
 
     @model_validator(mode="after")
-    def _check_source(self) -> Self:
+    def _check_exactly_one_source(self) -> Self:
         if (self.content is None) == (self.cid is None):
             raise ValueError("give exactly one of content and cid")
         return self

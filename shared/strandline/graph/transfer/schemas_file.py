@@ -127,7 +127,7 @@ class ObservationFields(RequestModel):
     valid_from: Moment
 
     @model_validator(mode="after")
-    def _check_target(self) -> Self:
+    def _check_exactly_one_target(self) -> Self:
         if (self.node is None) == (self.edge is None):
             raise ValueError("must be about a node or an edge")
         return self

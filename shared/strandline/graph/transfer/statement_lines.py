@@ -45,7 +45,7 @@ def group_observations_by_source(
         yield ExportStatement(key, list(rows))
 
 
-def describe_statement(
+def encode_statement_members(
     source_statement: ExportStatement,
     participants: Sequence[str],
     nodes: Mapping[UUID, int],
@@ -71,9 +71,9 @@ def describe_statement(
         **fields,
         "trust": trust,
         "said_at": _format_time((statement.said_at if is_statement else None) or observed_at),
-        "says": [_describe_observation(row, nodes, edges) for row in source_statement.observations],
+        "says": [_encode_observation(row, nodes, edges) for row in source_statement.observations],
         **(
-            {"revision": _describe_revision(source_statement.revision, nodes)}
+            {"revision": _encode_revision(source_statement.revision, nodes)}
             if source_statement.revision
             else {}
         ),
@@ -110,7 +110,7 @@ def _join_names_as_content(source_statement: ExportStatement) -> str:
     return text if len(text) <= MAX_STATEMENT_CHARS else f"{text[: MAX_STATEMENT_CHARS - 1]}…"
 
 
-def _describe_observation(
+def _encode_observation(
     row: ExportObservation, nodes: Mapping[UUID, int], edges: Mapping[UUID, int]
 ) -> dict[str, Any]:
     number = nodes.get(row.target_id)
@@ -124,7 +124,7 @@ def _describe_observation(
     }
 
 
-def _describe_revision(row: ExportRevision, nodes: Mapping[UUID, int]) -> dict[str, Any]:
+def _encode_revision(row: ExportRevision, nodes: Mapping[UUID, int]) -> dict[str, Any]:
     return {
         "node": nodes[row.node_id],
         "field": row.field,
