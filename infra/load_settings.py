@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from infra.settings import SettingsError, StackSettings
 from infra.validation import CHECKS
 from strandline.config import ServiceSettings
-from strandline.embeddings.factory import require_valid_embedder
+from strandline.embeddings.factory import require_valid_embedding_settings
 from strandline.errors import Misconfigured
 from strandline.llm.factory import require_complete_provider
 
@@ -55,7 +55,7 @@ def build_settings(values: Mapping[str, Any]) -> StackSettings:
         settings = StackSettings.model_validate(values)
         _require_fit(settings)
         require_complete_provider(settings.service_settings)
-        require_valid_embedder(settings.service_settings)
+        require_valid_embedding_settings(settings.service_settings)
     except Misconfigured as cause:
         raise SettingsError(f"The stack cannot be made. settings: {cause}") from None
     except ValidationError as error:

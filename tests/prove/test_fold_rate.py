@@ -189,7 +189,7 @@ def prepare_run(
     access = worker.database.connect_as(Caller.background("acme"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(process_events, "fold_scope", _put_off)
-        process_events.process_scopes(worker, "acme", [scope])
+        process_events.embed_and_fold_scopes(worker, "acme", [scope])
     return access, scope
 
 

@@ -22,7 +22,7 @@ from strandline.config import PREFIX, ServiceSettings
 from strandline.db.connection import AuthMode, Connection, connect
 from strandline.db.database import Caller, Database, TenantDb
 from strandline.db.migrate import list_newer, list_pending, migrate, prepare_roles
-from strandline.embeddings.factory import require_valid_embedder
+from strandline.embeddings.factory import require_valid_embedding_settings
 from strandline.errors import (
     LoginRefused,
     MigrationFailed,
@@ -91,7 +91,7 @@ def _require_valid_settings(env: Mapping[str, str]) -> None:
     placeholders = {PREFIX + name: "theirs" for name in ("DATABASE_URL", "BUCKET")}
     settings = ServiceSettings.from_env(placeholders | dict(env))
     require_complete_provider(settings)
-    require_valid_embedder(settings)
+    require_valid_embedding_settings(settings)
     if settings.jwt_issuer and not settings.jwt_enabled:
         raise Misconfigured(
             f"{PREFIX}JWT_ISSUER is set, but no key to verify JWTs: put jwt_secret or jwt_jwks "

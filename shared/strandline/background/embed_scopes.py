@@ -39,7 +39,7 @@ class EmbeddingOutcome(NamedTuple):
     """Scopes whose turn ended before their work."""
 
 
-def embed_leases(
+def index_and_embed_leased_scopes(
     worker: WorkerResources, access: TenantDb, leases: Sequence[store_work.ScopeLease]
 ) -> EmbeddingOutcome:
     """Index and embed leased scopes together, with one statement for all. Where that fails they are
@@ -48,7 +48,7 @@ def embed_leases(
     if not scope_ids:
         return EmbeddingOutcome({})
     try:
-        return EmbeddingOutcome({}, _index_and_embed(worker, access, scope_ids))
+        return EmbeddingOutcome({}, _index_and_embed_scopes(worker, access, scope_ids))
     except Exception as error:  # unexpected ones too: else its scope would be the first due again
         if len(scope_ids) == 1:
             return EmbeddingOutcome({scope_ids[0]: error})
@@ -61,20 +61,20 @@ def embed_leases(
         ):  # it is not the scope's fault
             failures |= dict.fromkeys(scope_ids[position:], failure)
             break
-        outcome = embed_leases(worker, access, [lease])
+        outcome = index_and_embed_leased_scopes(worker, access, [lease])
         failures |= outcome.failures
         unfinished_scopes |= outcome.unfinished_scopes
         failures_in_a_row = failures_in_a_row + 1 if outcome.failures else 0
     return EmbeddingOutcome(failures, unfinished_scopes)
 
 
-def _index_and_embed(
+def _index_and_embed_scopes(
     worker: WorkerResources, access: TenantDb, scope_ids: Sequence[UUID]
 ) -> frozenset[UUID]:
     """Index and embed scopes. Returns those whose turn ended before their work."""
     is_cut_short = index_substrings(worker, access, scope_ids)
     unfinished_scopes = _embed_events(worker, access, scope_ids)
-    is_cut_short |= embed_new_nodes(worker, access, scope_ids).is_turn_over
+    is_cut_short |= embed_new_graph_nodes(worker, access, scope_ids).is_turn_over
     return frozenset(scope_ids) if is_cut_short else unfinished_scopes
 
 
@@ -136,7 +136,7 @@ def index_substrings(worker: WorkerResources, access: TenantDb, scope_ids: Seque
             return True
 
 
-class NewNodesOutcome(NamedTuple):
+class NodeEmbeddingOutcome(NamedTuple):
     """What became of the new nodes of scopes."""
 
     embedded_count: int
@@ -144,16 +144,16 @@ class NewNodesOutcome(NamedTuple):
     """The scopes' slice of time was too short."""
 
 
-def embed_new_nodes(
+def embed_new_graph_nodes(
     worker: WorkerResources, access: TenantDb, scope_ids: Sequence[UUID]
-) -> NewNodesOutcome:
+) -> NodeEmbeddingOutcome:
     """Embed the nodes of these scopes that have no vector, for at most a slice of time. Nodes that
     a writer has locked stay due. A node whose text the model refuses stays without a vector. Raises
     EmbeddingUnavailable; what was stored before stays."""
     embedded_count, is_turn_over = 0, False
     slice_end = time.monotonic() + worker.slice_seconds
     while nodes := store_missing_vectors.list_unembedded_in_scopes(access, scope_ids, _NODE_BATCH):
-        stored_count = _embed_nodes(worker, access, nodes)
+        stored_count = _embed_and_store_nodes(worker, access, nodes)
         embedded_count += stored_count
         worker.renew()
         if stored_count == 0 or worker.is_out_of_time():
@@ -163,10 +163,10 @@ def embed_new_nodes(
             break
     if embedded_count:
         worker.tally.counters["NodesEmbedded"] += embedded_count
-    return NewNodesOutcome(embedded_count, is_turn_over)
+    return NodeEmbeddingOutcome(embedded_count, is_turn_over)
 
 
-def embed_all_nodes(worker: WorkerResources, tenant: str) -> bool:
+def embed_tenant_nodes_without_vector(worker: WorkerResources, tenant: str) -> bool:
     """Embed the nodes of a tenant that have no vector in the current space. Returns whether all are
     done. Raises EmbeddingUnavailable; what was stored before stays."""
     access = worker.database.connect_as(Caller.background(tenant))
@@ -176,13 +176,15 @@ def embed_all_nodes(worker: WorkerResources, tenant: str) -> bool:
     ):
         if worker.is_out_of_time():
             return False
-        worker.tally.counters["NodesEmbedded"] += _embed_nodes(worker, access, nodes)
+        worker.tally.counters["NodesEmbedded"] += _embed_and_store_nodes(worker, access, nodes)
         worker.renew()
         last_node_id = nodes[-1].node_id
     return True
 
 
-def _embed_nodes(worker: WorkerResources, access: TenantDb, nodes: Sequence[UnembeddedNode]) -> int:
+def _embed_and_store_nodes(
+    worker: WorkerResources, access: TenantDb, nodes: Sequence[UnembeddedNode]
+) -> int:
     vector_by_node = embed_texts(worker, {node.node_id: node.text for node in nodes})
     vectors: list[EmbeddedNode] = []
     for node in nodes:

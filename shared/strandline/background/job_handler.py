@@ -40,23 +40,23 @@ def run_step(
         "JobResources", resources
     )  # pyright does not match cached properties with the protocol's
     if verb == "shard":
-        _run_item(job, resources, run, runner.list_shards(run_input), deadline, context)
+        _run_shards(job, resources, run, runner.list_shards(run_input), deadline, context)
         return {}
     with trace_context(ensure_trace_id(None)):
         if verb == "plan":
-            with request_runs_on_exit(resources, deadline) as outcome:
+            with request_next_runs_on_exit(resources, deadline) as outcome:
                 plan = runner.plan_run(tools, job, run, now, run_input.get("tenant"))
                 outcome.run_continues = plan.shards > 0
             return plan._asdict()
         if verb == "finish":
-            with request_runs_on_exit(resources, deadline) as outcome:
+            with request_next_runs_on_exit(resources, deadline) as outcome:
                 totals = runner.finish_run(tools, job, run, now)
                 outcome.found_work = any(totals.get(name) for name in _SCAN_TOTALS)
             return totals
     raise Malformed("verb: must be plan, shard or finish")
 
 
-def _run_item(
+def _run_shards(
     job: Job,
     resources: Resources,
     run: str,
@@ -88,7 +88,7 @@ def _run_item(
 
 
 @dataclass
-class _RunOutlook:
+class _StepOutcome:
     """The outcome of a step that may be the last of its run."""
 
     run_continues: bool = False
@@ -98,10 +98,10 @@ class _RunOutlook:
 
 
 @contextmanager
-def request_runs_on_exit(resources: Resources, deadline: float) -> Generator[_RunOutlook]:
+def request_next_runs_on_exit(resources: Resources, deadline: float) -> Generator[_StepOutcome]:
     """Run a step, then request the next run of every job if this run ends with the step. A step
     that fails ends its run too."""
-    outcome = _RunOutlook()
+    outcome = _StepOutcome()
     try:
         yield outcome
     finally:

@@ -18,7 +18,7 @@ from strandline.log import store_work
 from strandline.log.store_work import EventVector
 
 
-def embed_chains(worker: WorkerResources, tenant: str, now: datetime) -> tuple[int, bool]:
+def embed_chain_summaries(worker: WorkerResources, tenant: str, now: datetime) -> tuple[int, bool]:
     """Embed the summaries of a tenant's active chains that have no vector in the current space.
     Returns how many vectors were stored, and whether all chains are done. A summary that the model
     refuses stays without one.
@@ -33,7 +33,7 @@ def embed_chains(worker: WorkerResources, tenant: str, now: datetime) -> tuple[i
         if worker.is_out_of_time():
             return embedded_count, False
         vector_by_chain = embed_texts(worker, {chain.chain_id: chain.summary for chain in chains})
-        embedded_count += _store_vectors(
+        embedded_count += _store_summary_vectors(
             access,
             space,
             [
@@ -48,7 +48,7 @@ def embed_chains(worker: WorkerResources, tenant: str, now: datetime) -> tuple[i
     return embedded_count, True
 
 
-def _store_vectors(
+def _store_summary_vectors(
     access: TenantDb, space: str, vectors: list[SummaryVector], now: datetime
 ) -> int:
     with access.transaction():
@@ -69,7 +69,7 @@ def retry_refused_vectors(worker: WorkerResources, tenant: str, scope_id: UUID) 
     while events := store_work.list_refused(access, scope_id, worker.embedder.space, BATCH):
         vectors = compute_vectors(worker, access, events)
         with access.transaction():
-            _record_formed_without_vectors(access, scope_id, vectors)
+            _record_given_up_vectors(access, scope_id, vectors)
             replaced_count = store_work.replace_refusals(access, worker.embedder.space, vectors)
         stored_count += replaced_count
         worker.renew()
@@ -78,7 +78,7 @@ def retry_refused_vectors(worker: WorkerResources, tenant: str, scope_id: UUID) 
     return stored_count
 
 
-def _record_formed_without_vectors(
+def _record_given_up_vectors(
     access: TenantDb, scope_id: UUID, vectors: Sequence[EventVector]
 ) -> None:
     """Record for events that now have a vector that their chains and trees were formed without

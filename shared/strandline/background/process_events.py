@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 from uuid import UUID
 
-from strandline.background.embed_scopes import embed_leases
+from strandline.background.embed_scopes import index_and_embed_leased_scopes
 from strandline.chains.fold_scope import fold_scope
 from strandline.chains.fold_state import FoldOutcome
 from strandline.db.database import Caller, TenantDb
@@ -27,7 +27,7 @@ _MAX_RETRY_SECONDS = 300
 
 
 @dataclass(frozen=True)
-class ScopesOutcome:
+class EmbedAndFoldOutcome:
     """What became of the work of scopes. Not counted: nothing due, held by another worker."""
 
     finished_count: int = 0
@@ -40,8 +40,8 @@ class ScopesOutcome:
     unfinished_scopes: frozenset[UUID] = frozenset()
     """Scopes whose turn ended before their work: they queue up behind all other work."""
 
-    def __add__(self, other: "ScopesOutcome") -> "ScopesOutcome":
-        return ScopesOutcome(
+    def __add__(self, other: "EmbedAndFoldOutcome") -> "EmbedAndFoldOutcome":
+        return EmbedAndFoldOutcome(
             self.finished_count + other.finished_count,
             self.failed_count + other.failed_count,
             self.waiting_count + other.waiting_count,
@@ -57,12 +57,12 @@ class ScopesOutcome:
             raise Unavailable("This scope failed again. Look for the reason in the log.")
 
 
-def process_scopes(
+def embed_and_fold_scopes(
     worker: WorkerResources, tenant: str, scope_ids: Sequence[UUID]
-) -> ScopesOutcome:
+) -> EmbedAndFoldOutcome:
     """Embed and fold the scopes that a queue message names."""
     access = worker.database.connect_as(Caller.background(tenant))
-    total = ScopesOutcome()
+    total = EmbedAndFoldOutcome()
     # In a loop, because an append during the last step sent no message. A scope whose turn is over
     # is left out: a new message is sent for it.
     while remaining := [
@@ -71,19 +71,21 @@ def process_scopes(
         leases = store_work.lease_due_scopes(access, remaining, len(remaining))
         if not leases:
             break
-        outcome = _process_leases(worker, access, leases)
+        outcome = _embed_fold_and_release(worker, access, leases)
         total += outcome
         if worker.is_out_of_time():
             done_count = outcome.finished_count + outcome.failed_count + outcome.waiting_count
-            return total + ScopesOutcome(failed_count=len(leases) - done_count)
+            return total + EmbedAndFoldOutcome(failed_count=len(leases) - done_count)
     return total
 
 
-def process_tenant(worker: WorkerResources, tenant: str, scan_all: bool = True) -> ScopesOutcome:
+def embed_and_fold_due_scopes(
+    worker: WorkerResources, tenant: str, scan_all: bool = True
+) -> EmbedAndFoldOutcome:
     """Embed and fold whatever is due in one tenant. With `scan_all`, all scopes are first scanned
     for work that no row names."""
     access = worker.database.connect_as(Caller.background(tenant))
-    total = ScopesOutcome()
+    total = EmbedAndFoldOutcome()
     with access.transaction():
         if scan_all:
             store_work.enqueue_unfinished_scopes(access, worker.embedder.space)
@@ -92,11 +94,13 @@ def process_tenant(worker: WorkerResources, tenant: str, scan_all: bool = True) 
         leases = store_work.lease_due_scopes(access, None, _SCOPES_PER_LEASE)
         if not leases:
             break
-        total += _process_leases(worker, access, leases)
+        total += _embed_fold_and_release(worker, access, leases)
     return total
 
 
-def process_scope_now(worker: WorkerResources, tenant: str, scope_id: UUID) -> ScopesOutcome:
+def embed_and_fold_scope_now(
+    worker: WorkerResources, tenant: str, scope_id: UUID
+) -> EmbedAndFoldOutcome:
     """Process one scope at once, even if its work is postponed. Raises Unavailable where it is
     leased by another worker; a killed worker's lease holds until it runs out."""
     access = worker.database.connect_as(Caller.background(tenant))
@@ -105,24 +109,24 @@ def process_scope_now(worker: WorkerResources, tenant: str, scope_id: UUID) -> S
     leases = store_work.lease_due_scopes(access, [scope_id], 1)
     if is_due and not leases:
         raise Unavailable("Another worker has this scope; try again later.")
-    outcome = _process_leases(worker, access, leases) if leases else ScopesOutcome()
+    outcome = _embed_fold_and_release(worker, access, leases) if leases else EmbedAndFoldOutcome()
     if outcome.waiting_count or outcome.failed_count:
         return outcome
     if len(leases) > outcome.finished_count and worker.is_out_of_time():
         return replace(outcome, failed_count=1)
     if scope_id in outcome.unfinished_scopes:
         return outcome
-    appended_meanwhile = process_scopes(worker, tenant, [scope_id])
+    appended_meanwhile = embed_and_fold_scopes(worker, tenant, [scope_id])
     return replace(outcome + appended_meanwhile, waiting_count=0)
 
 
-def _process_leases(
+def _embed_fold_and_release(
     worker: WorkerResources, access: TenantDb, leases: Sequence[store_work.ScopeLease]
-) -> ScopesOutcome:
+) -> EmbedAndFoldOutcome:
     """Embed and fold leased scopes, then release them as finished, due again, or postponed."""
     before = worker.tally.embedded_events, worker.tally.counters["EventsFolded"]
-    _record_stuck_before_retry(access, leases)
-    ends = _embed_and_fold(worker, access, leases)
+    _record_stuck_scopes_before_retry(access, leases)
+    ends = _embed_and_fold_leased(worker, access, leases)
     has_progressed = before != (worker.tally.embedded_events, worker.tally.counters["EventsFolded"])
     failures, deferrals = dict(ends.failures), ends.deferrals
     if not has_progressed:  # and no vector will come by itself
@@ -134,10 +138,10 @@ def _process_leases(
         for lease in leases
         if lease.scope_id not in failures and lease.scope_id not in deferrals
     ]
-    finished_count = _release_leases(
+    finished_count = _release_or_postpone_scopes(
         worker, access, healthy_leases, deferrals, made_progress=has_progressed
     )
-    _postpone_failed(
+    _postpone_failed_scopes(
         worker, access, [lease for lease in leases if lease.scope_id in failures], failures
     )
     retry_delays = {
@@ -146,7 +150,7 @@ def _process_leases(
         if not deferral.is_out_of_time
     }
     cut_off_count = len(deferrals) - len(retry_delays)
-    return ScopesOutcome(
+    return EmbedAndFoldOutcome(
         finished_count,
         len(failures) + cut_off_count,
         len(retry_delays),
@@ -155,7 +159,7 @@ def _process_leases(
     )
 
 
-class _Ends(NamedTuple):
+class _LeaseResults(NamedTuple):
     """How the embedding and the fold of leased scopes ended."""
 
     failures: Mapping[UUID, Exception]
@@ -166,15 +170,15 @@ class _Ends(NamedTuple):
     unfinished_scopes: frozenset[UUID]
 
 
-def _embed_and_fold(
+def _embed_and_fold_leased(
     worker: WorkerResources, access: TenantDb, leases: Sequence[store_work.ScopeLease]
-) -> _Ends:
+) -> _LeaseResults:
     """Embed and fold leased scopes. Those with events that are being erased wait, so that no model
     gets the texts."""
     marked_ids = list_marked_scopes(access, [lease.scope_id for lease in leases])
     readable = [lease for lease in leases if lease.scope_id not in marked_ids]
-    embedding = embed_leases(worker, access, readable)
-    outcomes, fold_failures = _fold_leases(worker, access, readable)
+    embedding = index_and_embed_leased_scopes(worker, access, readable)
+    outcomes, fold_failures = _fold_leased_scopes(worker, access, readable)
     failures = {**fold_failures, **embedding.failures}
     deferrals = dict.fromkeys(marked_ids, Deferral("erasing", _ERASURE_SECONDS)) | {
         scope_id: outcome.deferral for scope_id, outcome in outcomes.items() if outcome.deferral
@@ -191,7 +195,7 @@ def _embed_and_fold(
         and scope_id not in unfinished_scopes
         and scope_id not in failures
     ]
-    return _Ends(
+    return _LeaseResults(
         failures,
         {scope_id: reason for scope_id, reason in deferrals.items() if scope_id not in failures},
         unready_ids,
@@ -199,7 +203,7 @@ def _embed_and_fold(
     )
 
 
-def _fold_leases(
+def _fold_leased_scopes(
     worker: WorkerResources, access: TenantDb, leases: Sequence[store_work.ScopeLease]
 ) -> tuple[dict[UUID, FoldOutcome], dict[UUID, Exception]]:
     """Fold leased scopes, also those without new vectors: the fold decides how long it waits for a
@@ -219,7 +223,7 @@ def _fold_leases(
     return outcomes, failures
 
 
-def _release_leases(
+def _release_or_postpone_scopes(
     worker: WorkerResources,
     access: TenantDb,
     healthy_leases: Sequence[store_work.ScopeLease],
@@ -249,7 +253,7 @@ def _release_leases(
     return finished_count
 
 
-def _postpone_failed(
+def _postpone_failed_scopes(
     worker: WorkerResources,
     access: TenantDb,
     leases: Sequence[store_work.ScopeLease],
@@ -269,14 +273,16 @@ def _postpone_failed(
         with access.transaction():
             store_work.postpone(access, scope_ids, seconds, reason)
     failed_leases = [replace(lease, attempts=lease.attempts + 1) for lease in leases]
-    _record_stuck(
+    _record_stuck_scopes(
         access,
         failed_leases,
         {lease.scope_id: describe_error(failures[lease.scope_id]) for lease in failed_leases},
     )
 
 
-def _record_stuck_before_retry(access: TenantDb, leases: Sequence[store_work.ScopeLease]) -> None:
+def _record_stuck_scopes_before_retry(
+    access: TenantDb, leases: Sequence[store_work.ScopeLease]
+) -> None:
     """Record stuck scopes as visible failures before they are tried again, as the attempt may kill
     this worker too. Failures that are already recorded are left alone: the end of the attempt has a
     better reason, and counts it."""
@@ -285,12 +291,12 @@ def _record_stuck_before_retry(access: TenantDb, leases: Sequence[store_work.Sco
         noted_scopes = store_failures.list_unresolved_refs(
             access, store_failures.FOLD_KIND, [lease.scope_id for lease in stuck_leases]
         )
-        _record_stuck(
+        _record_stuck_scopes(
             access, [lease for lease in stuck_leases if str(lease.scope_id) not in noted_scopes], {}
         )
 
 
-def _record_stuck(
+def _record_stuck_scopes(
     access: TenantDb, leases: Sequence[store_work.ScopeLease], reasons: Mapping[UUID, str]
 ) -> None:
     """Record a visible failure for each of these scopes whose work has failed STUCK_ATTEMPTS times

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from strandline.background.process_events import process_scopes
+from strandline.background.process_events import embed_and_fold_scopes
 from strandline.config import get_settings
 from strandline.errors import StrandlineError, Unavailable
 from strandline.jobs.next_runs import schedule_next_runs
@@ -20,7 +20,7 @@ from strandline.personas.deferred_answers import answer_deferred_question
 from strandline.resources import Resources
 
 
-def handle_messages(
+def handle_scope_messages(
     resources: Resources, event: Mapping[str, Any], context: LambdaContext
 ) -> dict[str, Any]:
     """Process the scopes that a batch of messages names. Scopes that no message names are found by
@@ -48,7 +48,7 @@ def handle_messages(
         # wait for it as long again, until Lambda ended the function and none of them came back
         # early.
         outage = outage or _find_database_outage(resources, deadline)
-        if not _handle_message(resources, worker, context, record, outage):
+        if not _handle_scope_message(resources, worker, context, record, outage):
             failed_ids.append(str(record["messageId"]))
     now = resources.clock()
     if records and not resources.job_queue.is_run_requested(
@@ -70,7 +70,7 @@ def _find_database_outage(resources: Resources, deadline: float) -> Unavailable 
     return None
 
 
-def _handle_message(
+def _handle_scope_message(
     resources: Resources,
     worker: WorkerResources,
     context: LambdaContext,
@@ -80,13 +80,13 @@ def _handle_message(
     """Process one message. Returns whether it is done. Any error, an unexpected one too, fails this
     message alone: SQS delivers it again, and moves it to the dead-letter queue in the end. A
     dependency that is unreachable may be back in seconds, so such messages return early."""
-    body = _parse_body(record)
+    body = _parse_message_body(record)
     job = replace(worker, tally=JobMetrics())
     with job_log_context(
         job.tally, context.function_name, "work_message", ensure_trace_id(str(body.get("trace")))
     ):
         try:
-            reason = _process_body(resources, job, body, outage)
+            reason = _fold_scopes_and_answer_turns(resources, job, body, outage)
         except Unavailable as error:
             reason = error.code
             attributes: Mapping[str, str] = record.get("attributes") or {}
@@ -106,7 +106,7 @@ def _handle_message(
     return not reason
 
 
-def _process_body(
+def _fold_scopes_and_answer_turns(
     resources: Resources, job: WorkerResources, body: Mapping[str, Any], outage: Unavailable | None
 ) -> str:
     """Fold the scopes that a message names, and answer its turns. Returns how many scopes are not
@@ -117,7 +117,7 @@ def _process_body(
     tenant = str(body["tenant"])
     if outage:
         raise outage
-    outcome = process_scopes(job, tenant, scopes)
+    outcome = embed_and_fold_scopes(job, tenant, scopes)
     # Queued behind the work that others wait for.
     immediate = dict.fromkeys(sorted(outcome.unfinished_scopes), 0.0)
     resources.work_queue.send_later(tenant, {**outcome.retry_delays, **immediate})
@@ -126,7 +126,7 @@ def _process_body(
     return f"{outcome.failed_count} of {len(scopes)} scopes" if outcome.failed_count else ""
 
 
-def _parse_body(record: Mapping[str, Any]) -> dict[str, Any]:
+def _parse_message_body(record: Mapping[str, Any]) -> dict[str, Any]:
     """A message's body; empty if it is not a JSON object, so that it names no scope."""
     try:
         body = json.loads(record["body"])

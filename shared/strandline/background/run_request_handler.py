@@ -65,13 +65,13 @@ class RunRequest(BaseModel):
     trace: str = ""
 
     @model_validator(mode="after")
-    def _check_at_or_run(self) -> "RunRequest":
+    def _require_either_at_or_run(self) -> "RunRequest":
         if (self.at is None) == (self.run is None):
             raise ValueError("exactly one of at and run is required")
         return self
 
 
-def schedule_runs(
+def handle_run_requests(
     scheduler: SchedulerResources, event: Mapping[str, Any], context: LambdaContext
 ) -> dict[str, Any]:
     """Process a batch of run requests. Returns SQS's partial batch response: the messages to
@@ -79,29 +79,29 @@ def schedule_runs(
     del context
     records: list[Mapping[str, Any]] = event.get("Records") or []
     failed_ids = [
-        str(record["messageId"]) for record in records if not _handle_message(scheduler, record)
+        str(record["messageId"]) for record in records if not _handle_run_request(scheduler, record)
     ]
     return {"batchItemFailures": [{"itemIdentifier": message} for message in failed_ids]}
 
 
-def _handle_message(scheduler: SchedulerResources, record: Mapping[str, Any]) -> bool:
+def _handle_run_request(scheduler: SchedulerResources, record: Mapping[str, Any]) -> bool:
     """Process one message. Returns whether it is done."""
     try:
         request = RunRequest.model_validate_json(record.get("body") or "")
     except ValidationError:
-        return _report_failure(record, "malformed")
+        return _log_failed_message(record, "malformed")
     with trace_context(ensure_trace_id(request.trace)):
         try:
-            _start_or_schedule(scheduler, request)
+            _start_or_schedule_run(scheduler, request)
         except client_factory.all_errors() as error:
-            return _report_failure(record, type(error).__name__)
+            return _log_failed_message(record, type(error).__name__)
         logger.info(
             "run requested", extra={"job": request.job, "at": request.at, "run": request.run}
         )
     return True
 
 
-def _start_or_schedule(scheduler: SchedulerResources, request: RunRequest) -> None:
+def _start_or_schedule_run(scheduler: SchedulerResources, request: RunRequest) -> None:
     if request.at is None:
         assert request.run is not None, "a request has one of the two"
         scheduler.run_starter.start_run(request.job, request.run, request.tenant)
@@ -114,7 +114,7 @@ def _start_or_schedule(scheduler: SchedulerResources, request: RunRequest) -> No
     scheduler.run_starter.start_run(request.job, run_name(request.job, request.at))
 
 
-def _report_failure(record: Mapping[str, Any], reason: str) -> bool:
+def _log_failed_message(record: Mapping[str, Any], reason: str) -> bool:
     fields = {"message_id": str(record["messageId"]), "reason": reason}
     logger.warning("message failed", extra=fields)
     return False

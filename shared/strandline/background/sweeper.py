@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from strandline.background import missing_vectors, process_events
-from strandline.background.embed_scopes import embed_all_nodes
+from strandline.background.embed_scopes import embed_tenant_nodes_without_vector
 from strandline.chains import fold_recalls_into_heat, fold_scope, retry_enrichment
 from strandline.config import get_settings
 from strandline.graph.fields.store_write import raise_salience_of_used_fields
@@ -90,16 +90,16 @@ def _resend_turns(resources: JobResources, lease: Lease, now: datetime) -> int:
     return turn_redelivery.notify_worker_of_due_answers(lease.access, resources.work_queue, now)
 
 
-def _process_scopes(resources: JobResources, lease: Lease, now: datetime) -> int:
+def _embed_and_fold_due_scopes(resources: JobResources, lease: Lease, now: datetime) -> int:
     scan_all = store_sweeps.is_scan_due(lease.access, resources.embedder.space, now)
-    worker = _make_worker(resources, lease)
-    outcome = process_events.process_tenant(worker, lease.tenant, scan_all)
-    _send_retries(resources, lease, outcome)
+    worker = _make_worker_resources(resources, lease)
+    outcome = process_events.embed_and_fold_due_scopes(worker, lease.tenant, scan_all)
+    _send_scope_retry_hints(resources, lease, outcome)
     return outcome.finished_count
 
 
-def _send_retries(
-    resources: JobResources, lease: Lease, outcome: process_events.ScopesOutcome
+def _send_scope_retry_hints(
+    resources: JobResources, lease: Lease, outcome: process_events.EmbedAndFoldOutcome
 ) -> None:
     """Hint at the scopes that are to be tried again, each when it is due."""
     resources.work_queue.send_later(lease.tenant, outcome.retry_delays)
@@ -108,11 +108,11 @@ def _send_retries(
 def _embed_chains_and_nodes(resources: JobResources, lease: Lease, now: datetime) -> int:
     """Embed chains and nodes of the graph without a vector, if a full scan is due; record the scan
     once none is left."""
-    space, worker = resources.embedder.space, _make_worker(resources, lease)
+    space, worker = resources.embedder.space, _make_worker_resources(resources, lease)
     if not store_sweeps.is_scan_due(lease.access, space, now):
         return 0
-    embedded_count, is_complete = missing_vectors.embed_chains(worker, lease.tenant, now)
-    if is_complete and embed_all_nodes(worker, lease.tenant):
+    embedded_count, is_complete = missing_vectors.embed_chain_summaries(worker, lease.tenant, now)
+    if is_complete and embed_tenant_nodes_without_vector(worker, lease.tenant):
         with lease.transaction():
             store_work.enqueue_unfinished_scopes(
                 lease.access, space
@@ -124,7 +124,7 @@ def _embed_chains_and_nodes(resources: JobResources, lease: Lease, now: datetime
 def _close_idle_lanes(resources: JobResources, lease: Lease, now: datetime) -> int:
     # Half of the time left: the rest is for the other steps.
     step_deadline = (time.monotonic() + lease.deadline) / 2
-    worker = replace(_make_worker(resources, lease), deadline=step_deadline)
+    worker = replace(_make_worker_resources(resources, lease), deadline=step_deadline)
     return fold_scope.close_idle_lanes(worker, lease.tenant, now)
 
 
@@ -148,11 +148,15 @@ def _retry_failure(
     resources: JobResources, lease: Lease, job: store_failures.PendingRetry, now: datetime
 ) -> None:
     """Retry one failure. Raises whatever it fails with."""
-    worker, tenant, subject_id = _make_worker(resources, lease), lease.tenant, UUID(job.ref)
+    worker, tenant, subject_id = (
+        _make_worker_resources(resources, lease),
+        lease.tenant,
+        UUID(job.ref),
+    )
     match job.kind:
         case store_failures.FOLD_KIND:
-            outcome = process_events.process_scope_now(worker, tenant, subject_id)
-            _send_retries(resources, lease, outcome)
+            outcome = process_events.embed_and_fold_scope_now(worker, tenant, subject_id)
+            _send_scope_retry_hints(resources, lease, outcome)
             outcome.require_finished()
         case store_failures.EMBED_KIND:
             missing_vectors.retry_refused_vectors(worker, tenant, subject_id)
@@ -160,7 +164,7 @@ def _retry_failure(
             retry_enrichment.retry_enrichment(worker, tenant, subject_id, now)
 
 
-def _fold_recalls(resources: JobResources, lease: Lease, now: datetime) -> int:
+def _fold_recalls_into_heat(resources: JobResources, lease: Lease, now: datetime) -> int:
     del resources
     tuning = read_tuning(lease.access, get_settings().tuning)
     while (
@@ -177,7 +181,7 @@ def _fold_recalls(resources: JobResources, lease: Lease, now: datetime) -> int:
     )
 
 
-def _fold_uses(resources: JobResources, lease: Lease, now: datetime) -> int:
+def _fold_uses_into_importance(resources: JobResources, lease: Lease, now: datetime) -> int:
     del resources
     return _run_batches(
         lease,
@@ -209,7 +213,7 @@ def _prune_recalls(resources: JobResources, lease: Lease, now: datetime) -> int:
     )
 
 
-def _prune_uses(resources: JobResources, lease: Lease, now: datetime) -> int:
+def _prune_memory_uses(resources: JobResources, lease: Lease, now: datetime) -> int:
     del resources
     return _run_batches(
         lease, lambda: importance.delete_expired_event_uses(lease.access, now, _ROWS_PER_COMMIT)
@@ -254,16 +258,16 @@ _STEPS: Mapping[str, _Step] = {
     "jobs_expired": _fail_expired_jobs,
     "times_put_back": _put_times_back,
     "turns_resent": _resend_turns,
-    "scopes_embedded": _process_scopes,
+    "scopes_embedded": _embed_and_fold_due_scopes,
     "chains_embedded": _embed_chains_and_nodes,
     "lanes_closed": _close_idle_lanes,
     "failures_retried": _retry_queued_failures,
-    "recalls_folded": _fold_recalls,
-    "uses_folded": _fold_uses,
+    "recalls_folded": _fold_recalls_into_heat,
+    "uses_folded": _fold_uses_into_importance,
     "uploads_removed": _remove_expired_uploads,
     "bytes_counted": _recount_usage,
     "recalls_pruned": _prune_recalls,
-    "uses_pruned": _prune_uses,
+    "uses_pruned": _prune_memory_uses,
     "calls_pruned": _prune_model_calls,
     "turns_pruned": _prune_chat_turns,
     "jobs_pruned": _prune_jobs,
@@ -283,7 +287,7 @@ def _run_batches(lease: Lease, batch: Callable[[], int]) -> int:
     return total
 
 
-def _make_worker(resources: JobResources, lease: Lease) -> WorkerResources:
+def _make_worker_resources(resources: JobResources, lease: Lease) -> WorkerResources:
     return WorkerResources(
         resources.database,
         resources.blobs,

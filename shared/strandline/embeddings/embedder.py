@@ -43,7 +43,7 @@ class Embedder(Protocol):
         ...
 
 
-def require_encodable(texts: Sequence[str]) -> None:
+def require_utf8_encodable(texts: Sequence[str]) -> None:
     """Raise EmbeddingRefused if a text cannot be encoded as UTF-8, which every model reads."""
     for text in texts:
         try:

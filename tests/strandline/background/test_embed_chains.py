@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from strandline.aws.blobs import BlobStore
-from strandline.background.missing_vectors import embed_chains
+from strandline.background.missing_vectors import embed_chain_summaries
 from strandline.chains import store_summary_vectors
 from strandline.chains.fold_scope import close_idle_lanes
 from strandline.db.database import Caller, Database
@@ -123,9 +123,9 @@ def test_embed_chains_adds_vectors_after_outage(
         ("failed", "no_vector")
     ]
     with pytest.raises(EmbeddingUnavailable):
-        embed_chains(worker, "acme", NOW)
+        embed_chain_summaries(worker, "acme", NOW)
     embedder.before_embed = lambda texts: None
-    assert embed_chains(worker, "acme", NOW) == (1, True)
+    assert embed_chain_summaries(worker, "acme", NOW) == (1, True)
     assert spaces(scratch_db) == [("words/64", 1)]
     states = "select state, reason, advice from jobs where kind = 'enrich'"
     assert scratch_db.rows(states) == [("done", "", "")]
@@ -138,9 +138,9 @@ def test_embed_chains_refused_summary_blocks_no_other(
     other = WordEmbedder("other/16", 16)
     other.before_embed = refuse_texts("sourdough")
     again = make_worker(worker.database, worker.blobs, other, EchoTasks())
-    assert embed_chains(again, "acme", NOW) == (2, True)
+    assert embed_chain_summaries(again, "acme", NOW) == (2, True)
     late = make_worker(worker.database, worker.blobs, other, EchoTasks(), seconds=1)
-    assert embed_chains(late, "acme", NOW + timedelta(days=1)) == (0, False)
+    assert embed_chain_summaries(late, "acme", NOW + timedelta(days=1)) == (0, False)
 
 
 def test_embed_chains_stores_no_outdated_vector(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from strandline.aws.blobs import BlobStore
-from strandline.background.embed_scopes import embed_new_nodes
+from strandline.background.embed_scopes import embed_new_graph_nodes
 from strandline.db.database import Caller, Database
 from strandline.errors import EmbeddingUnavailable
 from strandline.graph.nodes import store_missing_vectors
@@ -86,7 +86,7 @@ def test_embed_nodes_scope_stays_due_without_vector(
         "embedding_unavailable"
     )
     with pytest.raises(EmbeddingUnavailable):
-        embed_new_nodes(worker, access, [scope_id])
+        embed_new_graph_nodes(worker, access, [scope_id])
     embedder.before_embed = lambda texts: None
     scratch_db.rows("update scope_work set due_at = now()")
     assert process_due(worker) == 1
@@ -117,9 +117,9 @@ def test_embed_nodes_repeats_for_changed_node(
         scratch_db.rows("""update graph_nodes set properties = '{"description": "quiet"}'""")
 
     embedder.before_embed = change
-    assert embed_new_nodes(worker, access, [scope_id]).embedded_count == 0
+    assert embed_new_graph_nodes(worker, access, [scope_id]).embedded_count == 0
     assert vectors(scratch_db) == [("harbour", None, False)]
-    assert embed_new_nodes(worker, access, [scope_id]).embedded_count == 1
+    assert embed_new_graph_nodes(worker, access, [scope_id]).embedded_count == 1
 
 
 def test_embed_nodes_sweep_fills_new_space(

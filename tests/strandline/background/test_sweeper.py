@@ -312,7 +312,11 @@ def test_sweeper_long_loops_renew_lease_or_end(
     monkeypatch.setattr("strandline.chains.fold_recalls_into_heat.recompute_heat_times", again)
     monkeypatch.setattr("strandline.chains.fold_recalls_into_heat.delete_old_recalls", again)
     monkeypatch.setattr("strandline.log.presigned_uploads._remove_uploads", again)
-    for step in (SWEEPER._fold_recalls, SWEEPER._prune_recalls, SWEEPER._remove_expired_uploads):
+    for step in (
+        SWEEPER._fold_recalls_into_heat,
+        SWEEPER._prune_recalls,
+        SWEEPER._remove_expired_uploads,
+    ):
         attempts: list[int] = []
         scratch_db.rows("delete from jobs")
         assert begin_run(gateway.database, "sweeper", "r", 1, now)

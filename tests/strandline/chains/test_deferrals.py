@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from strandline.aws.blobs import BlobStore
-from strandline.background.process_events import process_scopes
+from strandline.background.process_events import embed_and_fold_scopes
 from strandline.chains import model_questions
 from strandline.chains.fold_scope import close_idle_lanes, fold_scope
 from strandline.chains.fold_state import FoldOutcome
@@ -157,7 +157,7 @@ def test_deferral_completes_message_and_sends_another(log: Log, make: Make) -> N
     for n in range(6):
         log.say((HARBOUR, BREAD)[n % 2])
     worker = make(4)
-    outcome = process_scopes(worker, "acme", [log.scope])
+    outcome = embed_and_fold_scopes(worker, "acme", [log.scope])
     assert outcome.failed_count == 0
     assert log.base.rows(WORK) == [(0, "rate_limited", True, True)]
     assert 0 < outcome.retry_delays[log.scope] <= 60, "and another is sent for when it may go on"
@@ -216,7 +216,7 @@ def test_deferral_starts_no_run_without_enough_time(
     log.say(HARBOUR)
     log.say(BREAD, "agent", minutes=31)
     hurried = make(50, seconds=40)
-    outcome = process_scopes(hurried, "acme", [log.scope])
+    outcome = embed_and_fold_scopes(hurried, "acme", [log.scope])
     assert outcome.failed_count == 1, "the message is to come again"
     assert (fold(log), log.decided("formed"), provider.requests) == (1, [], [])
     assert log.base.rows(WORK) == [(0, "out_of_time", True, True)]

@@ -349,8 +349,8 @@ def test_fold_failure_five_times_is_reported_until_fixed(
             "what the alarm looks at"
         )
         with pytest.raises(Unavailable):
-            process_events.process_scope_now(worker, "acme", scope.id).require_finished()
-    process_events.process_scope_now(worker, "acme", scope.id).require_finished()
+            process_events.embed_and_fold_scope_now(worker, "acme", scope.id).require_finished()
+    process_events.embed_and_fold_scope_now(worker, "acme", scope.id).require_finished()
     assert scope.folded() == (10, 10)
     assert scope.jobs() == [("fold", "done", "")]
     assert scope.health()["background"] == QUIET
@@ -376,13 +376,13 @@ def test_fold_retry_waits_for_lease_of_other_worker(scope: Scope, worker: Worker
     access = worker.database.connect_as(Caller.background("acme"))
     assert store_work.lease_due_scopes(access, [scope.id], 1)
     with pytest.raises(Unavailable, match="Another worker has this scope"):
-        process_events.process_scope_now(worker, "acme", scope.id).require_finished()
+        process_events.embed_and_fold_scope_now(worker, "acme", scope.id).require_finished()
     assert scope.folded() == (10, 0)
     scope.base.rows("update scope_work set leased_until = now()")
-    process_events.process_scope_now(worker, "acme", scope.id).require_finished()
+    process_events.embed_and_fold_scope_now(worker, "acme", scope.id).require_finished()
     assert scope.folded() == (10, 10)
     # There is none left.
-    process_events.process_scope_now(worker, "acme", scope.id).require_finished()
+    process_events.embed_and_fold_scope_now(worker, "acme", scope.id).require_finished()
 
 
 def test_fold_retry_that_fails_counts_as_attempt(
@@ -400,7 +400,7 @@ def test_fold_retry_that_fails_counts_as_attempt(
     with access.transaction():
         assert store_runs.requeue(access, job_id, "run", START)
     with pytest.raises(Unavailable):
-        process_events.process_scope_now(worker, "acme", scope.id).require_finished()
+        process_events.embed_and_fold_scope_now(worker, "acme", scope.id).require_finished()
     assert scope.base.rows(attempts) == [(before + 1, job_id, "failed", reason)]
     check_stuck(worker, scope, 1)
     assert scope.base.rows(attempts) == [(before + 2, job_id, "failed", reason)]

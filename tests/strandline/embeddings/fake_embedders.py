@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import cast
 
 from strandline.aws.blobs import BlobStore
-from strandline.background.process_events import process_tenant
+from strandline.background.process_events import embed_and_fold_due_scopes
 from strandline.db.database import Database
 from strandline.embeddings.embedder import Embedder, Purpose
 from strandline.errors import EmbeddingRefused, EmbeddingUnavailable
@@ -75,7 +75,7 @@ def process_due(worker: WorkerResources) -> int:
         worker.database.connection(), worker.embedder.space
     ):
         try:
-            finished_count += process_tenant(worker, tenant).finished_count
+            finished_count += embed_and_fold_due_scopes(worker, tenant).finished_count
         except Exception:
             worker.tally.failures += 1
     return finished_count

@@ -200,9 +200,9 @@ def test_embedding_unloaded_model_is_shared_by_threads(minilm: EnglishEmbedder):
 @pytest.mark.parametrize("which", ["model_path", "tokenizer_path"])
 def test_embedding_refuses_tampered_model_file(tmp_path: Path, which: str):
     genuine = (
-        embeddings_minilm.installed_model()
+        embeddings_minilm.installed_model_path()
         if which == "model_path"
-        else embeddings_minilm.installed_tokenizer()
+        else embeddings_minilm.installed_tokenizer_path()
     )
     copy = tmp_path / genuine.name
     data = bytearray(genuine.read_bytes())
@@ -218,7 +218,7 @@ def test_embedding_finds_restored_model_file(tmp_path: Path):
     embedder = EnglishEmbedder(model_path=tmp_path / "model.onnx")
     with pytest.raises(EmbeddingUnavailable, match="Cannot read"):
         embedder.load()
-    shutil.copy(embeddings_minilm.installed_model(), tmp_path)
+    shutil.copy(embeddings_minilm.installed_model_path(), tmp_path)
     embedder.load()
 
 

