@@ -7,7 +7,11 @@ from strandline.auth.principals import Principal
 from strandline.db.database import Database
 from strandline.http.writer import make_caller
 from strandline.log.append_state import AppendResult
-from strandline.log.statement_events import GraphStatement, append_statements, build_statements
+from strandline.log.statement_events import (
+    GraphStatement,
+    append_statement_events,
+    build_statement_events,
+)
 
 ALICE, HELPER = "user:alice", "agent:helper"
 
@@ -30,7 +34,7 @@ def state(
     """Store them in one transaction."""
     who = principal or make_principal()
     access = database.connect_as(make_caller(who))
-    batch = build_statements(who, statements)
+    batch = build_statement_events(who, statements)
     with access.transaction():
-        results = append_statements(access, batch)
+        results = append_statement_events(access, batch)
     return [results.results[n] for n in range(len(statements))]

@@ -174,7 +174,7 @@ def date_text(event: Mapping[str, Any]) -> str:
     said_at = recall_corpora.moment(event["occurred_at"])
     speaker = event.get("speaker")
     line = f"{display_name(speaker)}: {event['content']}" if speaker else event["content"]
-    return f"[{indexed_text.format_date(said_at)}] {line}"
+    return f"[{indexed_text.format_utc_date_in_words(said_at)}] {line}"
 
 
 def stem_texts(service: RecallService, texts: Sequence[str]) -> list[dict[str, int]]:

@@ -127,7 +127,9 @@ def _event(number: int, row: dict[str, Any]) -> Event:
 
 def shown_text(event: Event) -> str:
     """What the embedding model is shown of an event, as the worker puts it."""
-    return indexed_text.format_event(event.turn.said_at, event.prompt.speaker, event.prompt.text)
+    return indexed_text.format_event_for_model(
+        event.turn.said_at, event.prompt.speaker, event.prompt.text
+    )
 
 
 def vectors(embedder: Embedder, talk: Talk) -> dict[int, list[float]]:

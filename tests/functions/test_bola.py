@@ -25,7 +25,7 @@ from strandline.http.request import Request
 from strandline.http.routes_and_responses import Response, json_response
 from strandline.jobs import store_runs
 from strandline.log import read as log_read
-from strandline.log.cid import blob_cid, block_cid
+from strandline.log.cid import compute_blob_cid, compute_block_cid
 from strandline.sealing import Sealer
 from strandline.tenants.store_audit import AuditContext
 from tests import contract
@@ -237,9 +237,9 @@ def world(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> World:
         "field": [is_("today", lambda: f"field {uuid.uuid4().hex}")],
         "community_id": [is_(one["community_id"], _uuid) for one in (community, whole)],
         "cid": [
-            is_(event["cid"], lambda: block_cid(uuid.uuid4().bytes)),
-            is_(large.body["blob"]["cid"], lambda: blob_cid(uuid.uuid4().bytes)),
-            is_(large.body["cid"], lambda: block_cid(uuid.uuid4().bytes)),
+            is_(event["cid"], lambda: compute_block_cid(uuid.uuid4().bytes)),
+            is_(large.body["blob"]["cid"], lambda: compute_blob_cid(uuid.uuid4().bytes)),
+            is_(large.body["cid"], lambda: compute_block_cid(uuid.uuid4().bytes)),
         ],
         "session_id": [Sample(use_of("session_id"), _uuid)],
         "cursor": [is_(page["next_cursor"], lambda: random_cursor)],

@@ -11,7 +11,7 @@ import pytest
 from strandline.auth import store_tenants_and_keys
 from strandline.db.database import Caller
 from strandline.function_specs import FUNCTIONS
-from strandline.log.cid import blob_cid, block_cid
+from strandline.log.cid import compute_blob_cid, compute_block_cid
 from tests.chat_service import waiting_turn
 from tests.support import Gateway, Reply, ScratchDatabase, Tell
 
@@ -60,13 +60,13 @@ def random_ids() -> Ids:
     return Ids(
         str(uuid.uuid4()),
         str(uuid.uuid4()),
-        block_cid(noise),
-        blob_cid(noise),
+        compute_block_cid(noise),
+        compute_blob_cid(noise),
         f"fact:{uuid.uuid4()}",
         f"topic:{uuid.uuid4()}",
         str(uuid.uuid4()),
         str(uuid.uuid4()),
-        block_cid(noise),
+        compute_block_cid(noise),
         uuid=str(uuid.uuid4()),
         turn_id=str(uuid.uuid4()),
     )

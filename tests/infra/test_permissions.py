@@ -166,7 +166,7 @@ NEVER: Mapping[str, Sequence[str]] = {
         "llm/bedrock:_converse",
         NEVER_VECTORS,
         "log/read:get_file",
-        "log/presigned_uploads:_remove_uploads",
+        "log/presigned_uploads:_remove_upload_objects_and_rows",
     ),
     "worker": (
         "resources:Resources._request_sweep",
@@ -174,32 +174,32 @@ NEVER: Mapping[str, Sequence[str]] = {
             "personas/deferred_answers:defer_answer",
             "personas/deferred_answers:read_deferred_answer",
         ),
-        "log/append:_put_payloads",  # of a reply, which is short and cites no upload
+        "log/append:_put_payloads_in_store",  # of a reply, which is short and cites no upload
         *(
-            "log/payload_citations:_CitedPayloadReader._verify_upload",
-            "log/payload_citations:_CitedPayloadReader._read_text",
+            "log/payload_citations:_CitedPayloadReader._find_verified_upload",
+            "log/payload_citations:_CitedPayloadReader._read_payload_text",
         ),
-        "log/read:get_file",
+        "log/read:presign_payload_download",
     ),
     "admin": (
         *(
-            "log/append:_put_payloads",
-            "log/append:_store",
+            "log/append:_put_payloads_in_store",
+            "log/append:_store_events_and_notify",
             "llm/bedrock:_converse",
             NEVER_VECTORS,
-            "log/payload_citations:_CitedPayloadReader._verify_upload",
+            "log/payload_citations:_CitedPayloadReader._find_verified_upload",
         ),
         *(
-            "log/payload_citations:_CitedPayloadReader._read_text",
+            "log/payload_citations:_CitedPayloadReader._read_payload_text",
             "status/routes:health",
-            "log/read:get_file",
+            "log/read:presign_payload_download",
             "log/presigned_uploads:_make_upload_answer",
         ),
-        *("resources:Resources._request_sweep", "log/presigned_uploads:_remove_uploads"),
-        "log/statement_events:store_statements",
+        *("resources:Resources._request_sweep", "log/presigned_uploads:_remove_upload_objects_and_rows"),
+        "log/statement_events:charge_and_store_statements",
         *("graph/transfer/import_graph:_load_file_bytes", "graph/transfer/routes:post_export"),
         "erasure/routes:_erase_and_start_job",
-        *("log/block_lookup:BlockLookup._load_payload", "log/routes_read:_redirect"),
+        *("log/block_lookup:BlockLookup._load_payload_block", "log/routes_read:_redirect_to_payload"),
         *(
             "personas/routes_chat:_find_earlier_reply",
             "personas/deferred_answers:defer_answer",
@@ -207,11 +207,11 @@ NEVER: Mapping[str, Sequence[str]] = {
         ),
     ),
     "mcp": (
-        *("log/presigned_uploads:_make_upload_answer", "log/presigned_uploads:_remove_uploads"),
-        *("log/block_lookup:BlockLookup._load_payload", "log/routes_read:_redirect"),
-        "log/append:_put_payloads",  # an upload: no tool cites one
-        "log/payload_citations:_CitedPayloadReader._verify_upload",
-        "log/payload_citations:_CitedPayloadReader._read_text",
+        *("log/presigned_uploads:_make_upload_answer", "log/presigned_uploads:_remove_upload_objects_and_rows"),
+        *("log/block_lookup:BlockLookup._load_payload_block", "log/routes_read:_redirect_to_payload"),
+        "log/append:_put_payloads_in_store",  # an upload: no tool cites one
+        "log/payload_citations:_CitedPayloadReader._find_verified_upload",
+        "log/payload_citations:_CitedPayloadReader._read_payload_text",
         "graph/transfer/import_graph:_load_file_bytes",
     ),
     "archiver": (NEVER_VECTORS, *NEVER_IN_JOBS),
@@ -315,7 +315,7 @@ def test_permissions_check_detects_place_shared_by_functions(ear: Ear) -> None:
     )
     assert {
         "scheduler: log/presigned_uploads:_make_upload_answer",
-        "scheduler: log/presigned_uploads:_remove_uploads",
+        "scheduler: log/presigned_uploads:_remove_upload_objects_and_rows",
     } <= {*result}
 
 

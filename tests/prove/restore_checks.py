@@ -15,7 +15,7 @@ from strandline.db.migrate import prepare_roles
 from strandline.local import postgres_installation
 from strandline.local.postgres import EmbeddedPostgres
 from strandline.log import store as log_store
-from strandline.log.cid import Edge, block_cid, encode_block
+from strandline.log.cid import Edge, compute_block_cid, encode_block
 from tests.support import PASSWORDS, ScratchDatabase
 
 GUARD_QUERIES = (
@@ -79,7 +79,7 @@ def find_damage(base: ScratchDatabase) -> Iterator[str]:
                 yield f"event {event_id} is not seen by its own tenant"
                 continue
             edges = [Edge(edge["cid"], edge["weight"]) for edge in event.edges]
-            if block_cid(encode_block(event, edges)) != event.cid:
+            if compute_block_cid(encode_block(event, edges)) != event.cid:
                 yield f"event {event_id} does not hash to its CID"
     finally:
         database.close()

@@ -338,7 +338,7 @@ def test_graph_transfer_failed_import_leaves_nothing(
 
     monkeypatch.setattr(store_import, "add_revisions", fail)
     fail_halfway(plenty, scratch_db, data)
-    store = import_graph.store_statements
+    store = import_graph.charge_and_store_statements
 
     def in_two(quotas: Any, queue: Any, access: Any, batch: Any, write: Any, until: Any) -> Any:
         results: list[Any] = []
@@ -347,7 +347,7 @@ def test_graph_transfer_failed_import_leaves_nothing(
             write(results)
         return results
 
-    monkeypatch.setattr(import_graph, "store_statements", in_two)
+    monkeypatch.setattr(import_graph, "charge_and_store_statements", in_two)
     with pytest.raises(AssertionError):
         fail_halfway(plenty, scratch_db, data)
 

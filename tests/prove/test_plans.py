@@ -175,7 +175,7 @@ def work(access: TenantDb) -> object:
     """A worker's round over the scopes that are due."""
     leases = store_work.lease_due_scopes(access, None, 20)
     ids = [lease.scope_id for lease in leases]
-    result = store_work.list_unembedded(access, ids, SPACE, 128)
+    result = store_work.list_unembedded_events(access, ids, SPACE, 128)
     assert len(leases) == len(result) == 20
     hashes = [sha256(str(event.event_id).encode()).digest() for event in result]
     assert store_work.read_cached_vectors(access, SPACE, hashes) == {}
@@ -184,9 +184,9 @@ def work(access: TenantDb) -> object:
         for event, h in zip(result, hashes, strict=True)
     ]
     with access.transaction():
-        store_work.store_vectors(access, SPACE, vectors, result)
+        store_work.store_event_vectors(access, SPACE, vectors, result)
     with access.transaction():
-        return store_work.release_leases(access, ids, SPACE, made_progress=True)
+        return store_work.release_scope_leases(access, ids, SPACE, made_progress=True)
 
 
 def hot(crowd: LargeTenant) -> dict[str, Hot]:
@@ -322,17 +322,17 @@ def around_requests(crowd: LargeTenant) -> dict[str, Hot]:
         "usage": Hot((), lambda a: store_quotas.read_usage(a, defaults, 10), 6),
         "cite": Hot(
             (WIDE,),
-            lambda a: store_uploads.look_up_payloads(a, requests),
+            lambda a: store_uploads.look_up_cited_payloads(a, requests),
             2 * of_one_cid,
             writer=UPLOADER,
         ),
         "cite what many hold": Hot(
-            (WIDE,), lambda a: store_uploads.look_up_payloads(a, shared), 100
+            (WIDE,), lambda a: store_uploads.look_up_cited_payloads(a, shared), 100
         ),
         "payload of many": Hot((WIDE,), lambda a: log_store.find_payload(a, crowd.shared_cid), 100),
         "announce": Hot(
             (),
-            lambda a: store_uploads.find_upload_status(a, *announced),
+            lambda a: store_uploads.find_stored_payload_or_pending_upload(a, *announced),
             2 * of_one_cid,
             writer=UPLOADER,
         ),
@@ -439,7 +439,7 @@ def in_the_background(crowd: LargeTenant) -> dict[str, Hot]:
     return {
         "metrics": Hot(
             (),
-            lambda a: store_tenant_counts.read_counters(a, SPACE),
+            lambda a: store_tenant_counts.read_tenant_counters(a, SPACE),
             2 * of_all + of_all // 20 + chains + chains // 10,
             tables | {"chains", "jobs", "model_states"},
         ),
@@ -471,11 +471,15 @@ def in_the_background(crowd: LargeTenant) -> dict[str, Hot]:
             2 * of_all + of_all // 20,
             tables,
         ),
-        "whose uploads are due": Hot((), Before(store_uploads.list_tenants_with_expired), due),
-        "who has uploads due": Hot(
-            (), lambda a: store_uploads.list_writers_with_expired(a, 100), due
+        "whose uploads are due": Hot(
+            (), Before(store_uploads.list_tenants_with_expired_uploads), due
         ),
-        "uploads due": Hot((), lambda a: store_uploads.list_expired(a, 500), due, writer=UPLOADER),
+        "who has uploads due": Hot(
+            (), lambda a: store_uploads.list_writers_with_expired_uploads(a, 100), due
+        ),
+        "uploads due": Hot(
+            (), lambda a: store_uploads.list_expired_uploads(a, 500), due, writer=UPLOADER
+        ),
     }
 
 

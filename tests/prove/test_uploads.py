@@ -26,9 +26,9 @@ from strandline.log import payload_citations, presigned_uploads, store_uploads
 from strandline.log import store as log_store
 from strandline.log.append import append
 from strandline.log.append_state import AppendResult
-from strandline.log.cid import sha256_of_cid
+from strandline.log.cid import sha256_of_payload_cid
 from strandline.log.event_draft import CitedPayload
-from strandline.log.presigned_uploads import begin_upload, remove_expired
+from strandline.log.presigned_uploads import begin_upload, remove_expired_uploads
 from strandline.log.schemas_append import UploadRequest
 from strandline.tenants.quotas import QuotaManager
 from tests.prove.append_history import NO_LIMITS_SETTINGS, TENANT, WRITER, add_tenant, make_rng
@@ -44,9 +44,9 @@ STEPS: list[tuple[object, str]] = [
     (BlobStore, "store_upload"),
     (BlobStore, "remove_uploads"),
     (BlobStore, "reopen_upload"),
-    (store_uploads, "look_up_payloads"),
-    (store_uploads, "list_expired"),
-    (store_uploads, "delete_uploads"),
+    (store_uploads, "look_up_cited_payloads"),
+    (store_uploads, "list_expired_uploads"),
+    (store_uploads, "delete_expired_upload_rows"),
     (log_store, "append_events"),
 ]
 """Everything that is done outside of the process, one by one."""
@@ -159,7 +159,7 @@ class World:
     def sweep(self) -> None:
         """The sweeper's, of this tenant; where it dies, its next goes on."""
         with contextlib.suppress(Kill):
-            remove_expired(self.database, self.blobs, TENANT, lambda: False)
+            remove_expired_uploads(self.database, self.blobs, TENANT, lambda: False)
 
     def wrong(self) -> list[str]:
         """Events whose payload is not there, or is not what they say."""
@@ -171,7 +171,10 @@ class World:
             data = objects_.get(f"{TENANT}/{cid}")
             if data is None:
                 results.append(f"{event_id}: its payload is lost")
-            elif (len(data), hashlib.sha256(data).digest()) != (size, sha256_of_cid(cid, "cid")):
+            elif (len(data), hashlib.sha256(data).digest()) != (
+                size,
+                sha256_of_payload_cid(cid, "cid"),
+            ):
                 results.append(f"{event_id}: its payload is another")
         return results
 
@@ -202,7 +205,13 @@ def delete_all(aws: LocalAws) -> None:
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize(
     "name",
-    ["look_up_payloads", "inspect_upload", "read_text_prefix", "store_upload", "append_events"],
+    [
+        "look_up_cited_payloads",
+        "inspect_upload",
+        "read_text_prefix",
+        "store_upload",
+        "append_events",
+    ],
 )
 def test_upload_citation_crash_is_healed_by_retry(
     world: World, stage: Stage, name: str, when: Literal["before", "after"]
@@ -233,7 +242,13 @@ def test_upload_citation_crash_is_healed_by_retry(
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize(
     "name",
-    ["look_up_payloads", "inspect_upload", "read_text_prefix", "store_upload", "append_events"],
+    [
+        "look_up_cited_payloads",
+        "inspect_upload",
+        "read_text_prefix",
+        "store_upload",
+        "append_events",
+    ],
 )
 def test_upload_citation_crash_leaves_nothing_pending(
     world: World, stage: Stage, name: str, when: Literal["before", "after"]
@@ -400,7 +415,7 @@ def test_upload_test_detects_missing_verification(
     world: World, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The planted fault: whatever lies there is believed."""
-    real = payload_citations._CitedPayloadReader._verify_upload  # pyright: ignore[reportPrivateUsage]
+    real = payload_citations._CitedPayloadReader._find_verified_upload  # pyright: ignore[reportPrivateUsage]
 
     def believing(reader: Any, rows: Any) -> CitedPayload | Invalid:
         store: BlobStore = reader._blobs
@@ -412,7 +427,7 @@ def test_upload_test_detects_missing_verification(
                 self, tenant: str, upload_id: Any, deadline: float
             ) -> UploadedObject | None:
                 there = store.inspect_upload(tenant, upload_id, deadline)
-                digest = sha256_of_cid(rows[0].cid, "cid")
+                digest = sha256_of_payload_cid(rows[0].cid, "cid")
                 return there and UploadedObject(rows[0].size, digest, there.etag)
 
         reader._blobs = TrustingStore()
@@ -421,7 +436,7 @@ def test_upload_test_detects_missing_verification(
         finally:
             reader._blobs = store
 
-    monkeypatch.setattr(payload_citations._CitedPayloadReader, "_verify_upload", believing)  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(payload_citations._CitedPayloadReader, "_find_verified_upload", believing)  # pyright: ignore[reportPrivateUsage]
     rounds = play_rounds(world, stage, 200, lambda result: bool(result.wrong))
     print(f"\nunverified: a wrong payload after {len(rounds)} interleavings")
     assert rounds[-1].wrong
@@ -450,10 +465,10 @@ def test_upload_test_detects_sweep_that_forgets_first(
     """The planted fault: the row before the object, and death in between."""
 
     def row_first(access: Any, blobs: BlobStore, due: Any) -> int:
-        store_uploads.delete_uploads(access, due)
+        store_uploads.delete_expired_upload_rows(access, due)
         return len(blobs.remove_uploads(access.caller.tenant, due))
 
-    monkeypatch.setattr(presigned_uploads, "_remove_uploads", row_first)
+    monkeypatch.setattr(presigned_uploads, "_remove_upload_objects_and_rows", row_first)
     data = b"never cited"
     assert put(world.begin(data), data)[0] == 200
     age(world.base)

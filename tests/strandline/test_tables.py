@@ -73,7 +73,7 @@ from strandline.config import ServiceSettings
 from strandline.function_specs import FUNCTIONS, JOBS
 from strandline.jobs import admin_verbs, routes, next_runs
 from strandline.jobs.schemas import JobKind
-from strandline.log.refusals import list_differences
+from strandline.log.refusals import list_differing_fields
 from strandline.log.read import to_event_out
 from strandline.log.store import Event
 from tests.strandline.event_rows import BODY, draft_of, event_of, row_of
@@ -110,8 +110,8 @@ print(json.dumps({
     "fingerprints": [draft.compute_fingerprint() for draft in (old, new)],
     "cid": event_of(old).cid,
     "stored": [event_of(draft).as_json()["planted_field"] for draft in (old, new)],
-    "differences": [list_differences(old, row_of(new), []), list_differences(new, row_of(old), []),
-        list_differences(new, row_of(new), [])],
+    "differences": [list_differing_fields(old, row_of(new), []),
+        list_differing_fields(new, row_of(old), []), list_differing_fields(new, row_of(new), [])],
     "shown": to_event_out(Event(**{name: row[name] for name in names})).model_dump(mode="json"),
 }))
 """

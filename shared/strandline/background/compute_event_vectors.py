@@ -84,4 +84,4 @@ def _text_to_embed(worker: WorkerResources, tenant: str, event: UnembeddedEvent)
     if text is None and event.blob_cid and is_text(event.mime_type):
         text = read_text_head(worker, tenant, event.blob_cid, _MAX_TEXT_BYTES)
     body = text if text is not None else event.file_name or event.mime_type or ""
-    return indexed_text.format_event(event.said_at, event.speaker, body)
+    return indexed_text.format_event_for_model(event.said_at, event.speaker, body)

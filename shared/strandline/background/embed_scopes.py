@@ -84,7 +84,9 @@ def _embed_events(
     """Embed the events of scopes. Returns the scopes whose turn ended before their work."""
     space, embedded_counts, remaining = worker.embedder.space, Counter[UUID](), list(scope_ids)
     slice_end = time.monotonic() + worker.slice_seconds
-    while remaining and (events := store_work.list_unembedded(access, remaining, space, BATCH)):
+    while remaining and (
+        events := store_work.list_unembedded_events(access, remaining, space, BATCH)
+    ):
         vectors = compute_vectors(worker, access, events)
         event_ids = [event.event_id for event in events]
         record_named_sonas(worker.database, access.caller.tenant, event_ids, space)
@@ -129,7 +131,9 @@ def index_substrings(worker: WorkerResources, access: TenantDb, scope_ids: Seque
     slice_end = time.monotonic() + worker.slice_seconds
     while True:
         with access.transaction():
-            event_count = store_substring_index.index_texts(access, scope_ids, SUBSTRING_BATCH)
+            event_count = store_substring_index.index_substrings_of_next_events(
+                access, scope_ids, SUBSTRING_BATCH
+            )
         if event_count < SUBSTRING_BATCH or worker.is_out_of_time():
             return False
         if time.monotonic() > slice_end:

@@ -66,11 +66,15 @@ def retry_refused_vectors(worker: WorkerResources, tenant: str, scope_id: UUID) 
     refused, and EmbeddingUnavailable."""
     access = worker.database.connect_as(Caller.background(tenant))
     stored_count = 0
-    while events := store_work.list_refused(access, scope_id, worker.embedder.space, BATCH):
+    while events := store_work.list_events_with_refused_vector(
+        access, scope_id, worker.embedder.space, BATCH
+    ):
         vectors = compute_vectors(worker, access, events)
         with access.transaction():
             _record_given_up_vectors(access, scope_id, vectors)
-            replaced_count = store_work.replace_refusals(access, worker.embedder.space, vectors)
+            replaced_count = store_work.replace_refusals_by_vectors(
+                access, worker.embedder.space, vectors
+            )
         stored_count += replaced_count
         worker.renew()
         if replaced_count == 0:

@@ -14,7 +14,7 @@ from strandline.errors import Unavailable
 from strandline.jobs import store_failures
 from strandline.jobs.worker_resources import Deferral, WorkerResources, describe_error
 from strandline.log import store_work
-from strandline.log.store_erasure_marks import list_marked_scopes
+from strandline.log.store_erasure_marks import list_scopes_with_events_being_erased
 from strandline.log.store_tenant_counts import read_due_work
 from strandline.observability import logger
 
@@ -105,7 +105,7 @@ def embed_and_fold_scope_now(
     leased by another worker; a killed worker's lease holds until it runs out."""
     access = worker.database.connect_as(Caller.background(tenant))
     with access.transaction():
-        is_due = store_work.make_due_now(access, scope_id)
+        is_due = store_work.make_scope_due_now(access, scope_id)
     leases = store_work.lease_due_scopes(access, [scope_id], 1)
     if is_due and not leases:
         raise Unavailable("Another worker has this scope; try again later.")
@@ -175,7 +175,7 @@ def _embed_and_fold_leased(
 ) -> _LeaseResults:
     """Embed and fold leased scopes. Those with events that are being erased wait, so that no model
     gets the texts."""
-    marked_ids = list_marked_scopes(access, [lease.scope_id for lease in leases])
+    marked_ids = list_scopes_with_events_being_erased(access, [lease.scope_id for lease in leases])
     readable = [lease for lease in leases if lease.scope_id not in marked_ids]
     embedding = index_and_embed_leased_scopes(worker, access, readable)
     outcomes, fold_failures = _fold_leased_scopes(worker, access, readable)
@@ -240,7 +240,7 @@ def _release_or_postpone_scopes(
     finished_count = 0
     with access.transaction():
         if healthy_scopes:
-            finished_count = store_work.release_leases(
+            finished_count = store_work.release_scope_leases(
                 access, healthy_scopes, worker.embedder.space, made_progress=made_progress
             )
         if recovered_scopes:
@@ -249,7 +249,7 @@ def _release_or_postpone_scopes(
             )
         for scope_id, deferral in deferrals.items():
             seconds = max(1, math.ceil(deferral.seconds))
-            store_work.postpone(access, [scope_id], seconds, deferral.reason, failed=False)
+            store_work.postpone_scopes(access, [scope_id], seconds, deferral.reason, failed=False)
     return finished_count
 
 
@@ -271,7 +271,7 @@ def _postpone_failed_scopes(
         log_fields = {"scopes": scope_ids, "error": reason, "attempts": attempts}
         logger.warning("scopes postponed", extra=log_fields)
         with access.transaction():
-            store_work.postpone(access, scope_ids, seconds, reason)
+            store_work.postpone_scopes(access, scope_ids, seconds, reason)
     failed_leases = [replace(lease, attempts=lease.attempts + 1) for lease in leases]
     _record_stuck_scopes(
         access,

@@ -40,7 +40,7 @@ def plan(resources: JobResources, now: datetime, tenant: str | None) -> Sequence
     tenants = {
         *store_sweeps.list_tenants_to_sweep(connection, resources.embedder.space, now),
         *store_sweeps.list_tenants_with_times_ahead(connection, now),
-        *store_uploads.list_tenants_with_expired(connection),
+        *store_uploads.list_tenants_with_expired_uploads(connection),
         *quotas.list_tenants_to_recount(connection),
         *fold_recalls_into_heat.list_due_tenants(connection, get_settings().tuning, now),
         *store_deferred_answers.list_due_tenants(connection, now),
@@ -193,7 +193,7 @@ def _fold_uses_into_importance(resources: JobResources, lease: Lease, now: datet
 
 def _remove_expired_uploads(resources: JobResources, lease: Lease, now: datetime) -> int:
     del now
-    return presigned_uploads.remove_expired(
+    return presigned_uploads.remove_expired_uploads(
         resources.database, resources.blobs, lease.tenant, lease.is_out_of_time
     )
 

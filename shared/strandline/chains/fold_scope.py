@@ -14,7 +14,7 @@ from strandline.chains.segmentation import Lane
 from strandline.db.database import Caller, TenantDb
 from strandline.errors import Unavailable
 from strandline.jobs.worker_resources import ConcurrentUpdate, WorkerResources, describe_error
-from strandline.log.store_erasure_marks import list_marked_scopes
+from strandline.log.store_erasure_marks import list_scopes_with_events_being_erased
 from strandline.observability import logger
 
 _MAX_ATTEMPTS = 8
@@ -124,7 +124,7 @@ def _close_idle_lanes_of_scope(
     """Record that these lanes are idle, then fold by that decision. The decision commits first, so
     that if a worker crashes in between, the next one follows it. A scope with a running erasure
     waits."""
-    if list_marked_scopes(access, [scope_id]):
+    if list_scopes_with_events_being_erased(access, [scope_id]):
         return 0
     if not fold_scope(worker, access, scope_id, now).is_finished:
         return 0

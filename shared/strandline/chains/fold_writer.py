@@ -35,7 +35,7 @@ def commit_fold_changes(
         elif version is not None:
             write_revision(state, version)
         _save_changed_lanes(state)
-        store_work.record_progress(state.access, state.scope.scope_id)
+        store_work.record_fold_progress(state.access, state.scope.scope_id)
     state.worker.renew()
     state.worker.llm.store_call_records(state.access)
     state.worker.tally.counters["EventsFolded"] += state.current_seq - state.committed_seq

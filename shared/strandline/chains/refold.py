@@ -95,7 +95,7 @@ def drop_chains_to_refold(
     page = (
         [scope_id]
         if scope_id
-        else store_scopes.list_ids_after(access, None, _SCOPES_PER_TRANSACTION)
+        else store_scopes.list_scope_ids_after(access, None, _SCOPES_PER_TRANSACTION)
     )
     while page:
         drop_chains_of_scopes(access, page)
@@ -103,6 +103,6 @@ def drop_chains_to_refold(
         page = (
             []
             if scope_id
-            else store_scopes.list_ids_after(access, page[-1], _SCOPES_PER_TRANSACTION)
+            else store_scopes.list_scope_ids_after(access, page[-1], _SCOPES_PER_TRANSACTION)
         )
     return dropped_count

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from uuid import UUID
 
 from strandline.context.fence import sanitize_label, sanitize_to_one_line
-from strandline.log.indexed_text import format_date
+from strandline.log.indexed_text import format_utc_date_in_words
 from strandline.participants import display_name
 
 _EVENT_SHARE, _SUMMARY_SHARE, _KNOWN_SHARE = 1 / 4, 1 / 12, 1 / 24
@@ -150,7 +150,7 @@ def choose_cited_event_ids(
 def format_weekday_and_date(moment: datetime) -> str:
     """The UTC date with the day of the week, as in `Mon 8 May 2023`. A reader needs the day to tell
     when "last Friday" was."""
-    return f"{moment.astimezone(UTC):%a} {format_date(moment)}"
+    return f"{moment.astimezone(UTC):%a} {format_utc_date_in_words(moment)}"
 
 
 def format_hour_and_minute(moment: datetime) -> str:

@@ -21,7 +21,7 @@ from strandline.db.database import TenantDb
 from strandline.errors import Invalid, NotFound, StateConflict
 from strandline.http.request import Request
 from strandline.http.routes_and_responses import Response, Route, json_response
-from strandline.log.store_scopes import has_scope_in_view
+from strandline.log.store_scopes import can_see_any_scope
 from strandline.schemas import ParticipantsQuery
 from strandline.sessions import sessions
 from strandline.sessions.chains_view import SessionReadContext
@@ -63,7 +63,7 @@ def post_context(request: Request) -> Response:
         now=now,
         vector_timeout=settings.query_vector_seconds,
     )
-    if not response.citations and not has_scope_in_view(access):
+    if not response.citations and not can_see_any_scope(access):
         response.degraded.append("no_scope_in_view")
     if body.query is not None:
         _record_text_use_and_metrics(request, access, use, response, now)

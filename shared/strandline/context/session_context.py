@@ -23,7 +23,7 @@ from strandline.embeddings.embedder import Embedder
 from strandline.graph.search.read_for_recall import NOTHING, read_relevant_graph
 from strandline.graph.search.schemas import RelevantEdge, RelevantGraph, RelevantNode
 from strandline.log import read as log_read
-from strandline.log.read import fit_to_page
+from strandline.log.read import take_models_fitting_response
 from strandline.observability import logger
 from strandline.recall.recall import SearchResult, make_read_token, search
 from strandline.sessions import store_chains
@@ -85,7 +85,7 @@ def build_session_context(
     ]
     chains = [to_chain_out(row, view) for row in matches.chains]
     # Short-term memory comes first: chains are cut before it.
-    fitting_items = log_read.fit_to_page([*recent, *chains])
+    fitting_items = log_read.take_models_fitting_response([*recent, *chains])
     answer = ContextOut(
         session_id=session.session_id,
         scope_id=session.scope_id,
@@ -238,7 +238,7 @@ def search_session_chains_and_graph(
     if view.tuning.contexts_read_graph and not view.only_session:
         graph = read_relevant_graph(view.access, request.query, search.vector, embedder.space)
     items = [*hits, *graph.nodes, *graph.edges]
-    fitting = fit_to_page(items)
+    fitting = take_models_fitting_response(items)
     answer = SearchOut(
         session_id=view.session.session_id,
         scope_id=view.session.scope_id,

@@ -70,7 +70,10 @@ def require_may_erase_events(
         event.event_id: event for event in store_selections.list_named_events(access, event_ids)
     }
     missing = [one for one in event_ids if one not in found]
-    marked = {event.event_id: event for event in store_erasure_marks.list_marked(access, missing)}
+    marked = {
+        event.event_id: event
+        for event in store_erasure_marks.list_events_being_erased(access, missing)
+    }
     if unknown := [str(one) for one in missing if one not in marked]:
         raise NotFound(event_ids=unknown[:20])
     erased = [*(one for one, event in found.items() if event.is_erased), *marked]

@@ -243,8 +243,10 @@ def _migrate(postgres: EmbeddedPostgres, stored_secrets: dict[str, str]) -> None
     with psycopg.connect(owner_url, autocommit=True) as owner:
         migrate(owner)
     with psycopg.connect(postgres.dsn(_DATABASE)) as administrator:
-        for release_leases in _RELEASE_LEASES:  # their holders ended with the service's last run
-            administrator.execute(release_leases)
+        for (
+            release_scope_leases
+        ) in _RELEASE_LEASES:  # their holders ended with the service's last run
+            administrator.execute(release_scope_leases)
 
 
 def _configure(

@@ -25,7 +25,7 @@ from strandline.log import (
 from strandline.log.append_state import STORED_OUTCOMES, AppendBatch, AppendResult
 from strandline.log.event_builder import NewEvent
 from strandline.log.event_draft import CitedPayload, EventDraft, RecalledLinks
-from strandline.log.refusals import ERASED_KEY_MESSAGE, make_refusal
+from strandline.log.refusals import ERASED_KEY_MESSAGE, make_append_refusal_error
 from strandline.log.schemas_append import AppendRequest, Receipt
 from strandline.log.schemas_fields import BlobOut
 from strandline.schemas import check_storable, validate
@@ -48,27 +48,31 @@ def append(
     tenant's quotas; Unavailable when a dependency fails or is too slow; OutcomeUnknown when the
     connection broke while storing. Events acknowledged by earlier calls are safe.
     """
-    batch = _build_drafts(writer.principal, bodies)
+    batch = _build_event_drafts(writer.principal, bodies)
     if not batch.drafts:
         return _list_results(batch, len(bodies))
     access = writer.connect()
     drafts = batch.drafts
-    batch = _attach_citations(access, writer, batch)
+    batch = _attach_cited_payloads(access, writer, batch)
     if find_links is not None:
         drafts_with_links = {n: replace(d, links=find_links(d)) for n, d in batch.drafts.items()}
         batch = replace(batch, drafts=drafts_with_links)
-    batch = _replace_refusals_of_erased(access, drafts, _build_events(access, batch))
-    batch = _refuse_before_upload(access, batch)
+    batch = _refuse_replays_of_erased_events(access, drafts, _build_events(access, batch))
+    batch = _refuse_rejected_before_upload(access, batch)
 
     def store_batch(batch: AppendBatch) -> AppendBatch:
         if not any(event.blob_cid for event in batch.events.values()):
-            return _store(access, writer.work_queue, batch, atomic, source_ids)
-        _put_payloads(writer, _list_payload_drafts(batch))
+            return _store_events_and_notify(access, writer.work_queue, batch, atomic, source_ids)
+        _put_payloads_in_store(writer, _list_drafts_with_new_payload(batch))
         # The connection may have died during the uploads.
-        return _store(writer.connect(), writer.work_queue, batch, atomic, source_ids)
+        return _store_events_and_notify(
+            writer.connect(), writer.work_queue, batch, atomic, source_ids
+        )
 
     if batch.events and not (atomic and batch.results):
-        batch = charges.store_charged(writer.quotas, access, batch, store_batch, writer.deadline)
+        batch = charges.charge_quotas_and_store(
+            writer.quotas, access, batch, store_batch, writer.deadline
+        )
     return _list_results(batch, len(bodies))
 
 
@@ -77,7 +81,9 @@ def _list_results(batch: AppendBatch, count: int) -> list[AppendResult]:
     return [batch.results.get(n) or AppendResult(error=BatchRefused()) for n in range(count)]
 
 
-def _build_drafts(principal: Principal, bodies: Sequence[tuple[object, str | None]]) -> AppendBatch:
+def _build_event_drafts(
+    principal: Principal, bodies: Sequence[tuple[object, str | None]]
+) -> AppendBatch:
     """The drafts of the valid bodies; the others are refused."""
     drafts: dict[int, EventDraft] = {}
     errors: dict[int, StrandlineError] = {}
@@ -90,9 +96,9 @@ def _build_drafts(principal: Principal, bodies: Sequence[tuple[object, str | Non
     return AppendBatch(drafts).refuse(errors)
 
 
-def _attach_citations(access: TenantDb, writer: Writer, batch: AppendBatch) -> AppendBatch:
+def _attach_cited_payloads(access: TenantDb, writer: Writer, batch: AppendBatch) -> AppendBatch:
     """The drafts with the payloads that they cite. Drafts whose citation fails are refused."""
-    citations = payload_citations.resolve_citations(
+    citations = payload_citations.resolve_cited_payloads(
         access, writer.blobs, batch.drafts, writer.deadline
     )
     drafts = {
@@ -129,7 +135,7 @@ def _build_events(access: TenantDb, batch: AppendBatch) -> AppendBatch:
     return replace(batch, events=events).refuse(errors)
 
 
-def _replace_refusals_of_erased(
+def _refuse_replays_of_erased_events(
     access: TenantDb, drafts: Mapping[int, EventDraft], batch: AppendBatch
 ) -> AppendBatch:
     """The batch with another reason for what was refused so far, where it replays the key of an
@@ -137,11 +143,11 @@ def _replace_refusals_of_erased(
     keys = {n: draft.key for n, draft in drafts.items() if n not in batch.drafts and draft.key}
     if not keys:
         return batch
-    numbers = store_erasure_marks.find_erased_keys(access, keys)
+    numbers = store_erasure_marks.find_items_with_erased_key(access, keys)
     return batch.refuse({n: Gone(ERASED_KEY_MESSAGE) for n in numbers})
 
 
-def _refuse_before_upload(access: TenantDb, batch: AppendBatch) -> AppendBatch:
+def _refuse_rejected_before_upload(access: TenantDb, batch: AppendBatch) -> AppendBatch:
     """Refuse the items with payloads that the log would refuse.
 
     The payload of a refused item must not lie in the store uncited and unpaid for. Items that the
@@ -157,18 +163,18 @@ def _refuse_before_upload(access: TenantDb, batch: AppendBatch) -> AppendBatch:
     }
     return replace(batch, events=events).refuse(
         {
-            n: make_refusal(refusal, batch.drafts[n], events[n], None)
+            n: make_append_refusal_error(refusal, batch.drafts[n], events[n], None)
             for n, refusal in rejections.items()
             if refusal is not None
         }
     )
 
 
-def _list_payload_drafts(batch: AppendBatch) -> list[EventDraft]:
+def _list_drafts_with_new_payload(batch: AppendBatch) -> list[EventDraft]:
     return [batch.drafts[n] for n, event in batch.events.items() if event.blob_stored]
 
 
-def _put_payloads(writer: Writer, new_drafts: Sequence[EventDraft]) -> None:
+def _put_payloads_in_store(writer: Writer, new_drafts: Sequence[EventDraft]) -> None:
     blobs, tenant, deadline = writer.blobs, writer.principal.tenant, writer.deadline
     for draft in new_drafts:
         if draft.payload is not None and draft.payload_cid is not None:
@@ -187,7 +193,7 @@ def _put_payloads(writer: Writer, new_drafts: Sequence[EventDraft]) -> None:
             raise Unavailable("An upload that this request cites was just removed. Try again.")
 
 
-def _store(
+def _store_events_and_notify(
     access: TenantDb,
     work_queue: WorkQueue,
     batch: AppendBatch,
@@ -204,7 +210,7 @@ def _store(
         work_queue.send(access.caller.tenant, sorted(dirty_scopes))
     refused_batch = batch.refuse(
         {
-            item.n: make_refusal(
+            item.n: make_append_refusal_error(
                 item.outcome, batch.drafts[item.n], batch.events[item.n], item.stored
             )
             for item in outcomes
@@ -213,7 +219,7 @@ def _store(
     )
     if is_rolled_back:
         return refused_batch
-    events = _restore_payload_descriptions(access, batch, stored_outcomes)
+    events = _restore_media_types_of_replays(access, batch, stored_outcomes)
     receipts = {
         item.n: AppendResult(
             _make_receipt(item, events[item.n]), is_replay=item.outcome == "replayed"
@@ -237,7 +243,7 @@ def _append_events(
     )
 
 
-def _restore_payload_descriptions(
+def _restore_media_types_of_replays(
     access: TenantDb, batch: AppendBatch, outcomes: Sequence[store.AppendOutcome]
 ) -> Mapping[int, NewEvent]:
     """The events, those that were replayed and cite a payload with the media type and name of the
@@ -249,7 +255,9 @@ def _restore_payload_descriptions(
         and batch.drafts[outcome.n].request.blob is not None
         and outcome.event_id
     }
-    stored_rows = store_uploads.describe_payloads(access, list(replays)) if replays else ()
+    stored_rows = (
+        store_uploads.read_payload_media_types_and_names(access, list(replays)) if replays else ()
+    )
     replayed_events = {
         n: replace(batch.events[n], mime_type=row.mime_type, file_name=row.file_name)
         for row in stored_rows

@@ -27,7 +27,7 @@ from strandline.errors import (
     Unsupported,
 )
 from strandline.log import block_response_formats, store, store_links_and_sources
-from strandline.log.cid import Edge, block_cid, cid_bytes, encode_block, is_payload_cid
+from strandline.log.cid import Edge, cid_to_bytes, compute_block_cid, encode_block, is_payload_cid
 from strandline.log.store import Event, Payload
 
 MAX_BYTES = 4 * 1024 * 1024
@@ -55,22 +55,22 @@ class IpldBlock:
     @property
     def binary_cid(self) -> bytes:
         """The CID in binary form."""
-        return _PROBE_BYTES if self.cid == PROBE_CID else cid_bytes(self.cid)
+        return _PROBE_BYTES if self.cid == PROBE_CID else cid_to_bytes(self.cid)
 
     @property
-    def links(self) -> list[str]:
+    def linked_cids(self) -> list[str]:
         """The CIDs that it links to, in the order in which they stand in it."""
-        return [libipld.encode_cid(link) for link in _find_links(self.node)]
+        return [libipld.encode_cid(link) for link in _iterate_binary_links(self.node)]
 
 
-def _find_links(node: object) -> Iterator[bytes]:
+def _iterate_binary_links(node: object) -> Iterator[bytes]:
     if isinstance(node, bytes):
         yield node
-    for value in _map_members(node).values():
-        yield from _find_links(value)
+    for value in _get_members_by_segment(node).values():
+        yield from _iterate_binary_links(value)
 
 
-def _map_members(node: object) -> Mapping[str, object]:
+def _get_members_by_segment(node: object) -> Mapping[str, object]:
     """The values within a value, by the segment of a path that leads to each."""
     if isinstance(node, dict):
         return cast("dict[str, object]", node)
@@ -84,7 +84,7 @@ class BlockLookup:
     def __init__(self, access: TenantDb, blobs: BlobStore, deadline: float) -> None:
         self._access, self._blobs, self._deadline = access, blobs, deadline
 
-    def find_record(self, cid: str) -> Event | Payload | None:
+    def find_event_or_payload(self, cid: str) -> Event | Payload | None:
         """What is visible under a CID: an event, or a payload of any size; None for the probe's.
         Raises NotFound, or Invalid for what is no CID."""
         if cid == PROBE_CID:
@@ -97,27 +97,28 @@ class BlockLookup:
             raise NotFound
         return record
 
-    def load(self, record: Event | Payload | None) -> IpldBlock:
-        """The block of what `find` found. Raises NotFound for a payload that is no longer stored,
-        TooLarge for one over MAX_BYTES."""
+    def load_block(self, record: Event | Payload | None) -> IpldBlock:
+        """The block of what `find_event_or_payload` found. Raises NotFound for a payload that is no
+        longer stored, TooLarge for one over MAX_BYTES."""
         if record is None:
             return IpldBlock(PROBE_CID, b"")
         if isinstance(record, Payload):
-            return self._load_payload(record.cid, record.size)
-        return _to_block(record)
+            return self._load_payload_block(record.cid, record.size)
+        return _event_to_block(record)
 
-    def list_along_path(self, cid: str, segments: Sequence[str]) -> list[IpldBlock]:
+    def list_blocks_along_path(self, cid: str, segments: Sequence[str]) -> list[IpldBlock]:
         """The blocks along a path: that of `cid`, and those of the links that `segments` lead
         through. Raises NotFound where the path leads nowhere, Gone where it leads to an erased
-        event, Unsupported where it ends within a block, and what `find` and `load` raise."""
+        event, Unsupported where it ends within a block, and what `find_event_or_payload` and
+        `load_block` raise."""
         if len(segments) > MAX_SEGMENTS:
             raise Malformed(f"path: at most {MAX_SEGMENTS} segments", field="path")
-        path = [self.load(self.find_record(cid))]
+        path = [self.load_block(self.find_event_or_payload(cid))]
         node = path[-1].node
         for number, segment in enumerate(segments, 1):
-            node = _step(node, segment, number)
+            node = _get_member_at_segment(node, segment, number)
             if isinstance(node, bytes):
-                path.append(self._follow(path[-1], libipld.encode_cid(node)))
+                path.append(self._load_linked_block(path[-1], libipld.encode_cid(node)))
                 node = path[-1].node
         if node is not path[-1].node:
             raise Unsupported(
@@ -127,54 +128,56 @@ class BlockLookup:
             )
         return path
 
-    def _follow(self, block: IpldBlock, link: str) -> IpldBlock:
+    def _load_linked_block(self, block: IpldBlock, link: str) -> IpldBlock:
         try:
-            return self.load(self.find_record(link))
+            return self.load_block(self.find_event_or_payload(link))
         except NotFound:
-            if block.event_id and store_links_and_sources.is_target_erased(
+            if block.event_id and store_links_and_sources.is_link_target_erased(
                 self._access, block.event_id, link
             ):
                 raise Gone("path: it leads to an event that was erased.", field="path") from None
             raise
 
-    def list_below(self, top: IpldBlock, has_duplicates: bool) -> Iterator[IpldBlock]:
+    def list_linked_blocks(self, top: IpldBlock, has_duplicates: bool) -> Iterator[IpldBlock]:
         """All blocks that a block links to, directly or not, depth first. What was erased is left
         out. Raises TooLarge, or Unavailable where the store is too slow."""
-        blocks, sizes = self._read_events(top)
+        blocks, sizes = self._read_reachable_blocks(top)
         cids = {top.cid}
-        stack = top.links[::-1]
+        stack = top.linked_cids[::-1]
         while stack:
             cid = stack.pop()
             if cid in cids and not has_duplicates:
                 continue
             cids.add(cid)
             if cid not in blocks and cid in sizes:
-                self._add_payload(blocks, cid, sizes[cid])
+                self._add_payload_block(blocks, cid, sizes[cid])
             block = blocks.get(cid)
             if block is not None:
                 yield block
-                stack += block.links[::-1]
+                stack += block.linked_cids[::-1]
 
-    def _read_events(self, top: IpldBlock) -> tuple[dict[str, IpldBlock], Mapping[str, int]]:
+    def _read_reachable_blocks(
+        self, top: IpldBlock
+    ) -> tuple[dict[str, IpldBlock], Mapping[str, int]]:
         """The blocks of all events below one, and the sizes of their payloads, both by CID."""
         if top.event_id is None:
             return {}, {}
-        events = store_links_and_sources.list_reachable(
+        events = store_links_and_sources.list_event_and_reachable(
             self._access, top.event_id, _MAX_EVENTS, MAX_BYTES
         )
         if not events:
-            raise make_too_large()
-        blocks = [_to_block(event) for event in events]
+            raise make_blocks_too_large_error()
+        blocks = [_event_to_block(event) for event in events]
         sizes = {event.blob_cid: event.blob_size or 0 for event in events if event.blob_cid}
         return {block.cid: block for block in blocks}, sizes
 
-    def _add_payload(self, blocks: dict[str, IpldBlock], cid: str, size: int) -> None:
+    def _add_payload_block(self, blocks: dict[str, IpldBlock], cid: str, size: int) -> None:
         with suppress(NotFound):  # its event is being erased: left out, as the event will be
-            blocks[cid] = self._load_payload(cid, size)
+            blocks[cid] = self._load_payload_block(cid, size)
 
-    def _load_payload(self, cid: str, size: int) -> IpldBlock:
+    def _load_payload_block(self, cid: str, size: int) -> IpldBlock:
         if size > MAX_BYTES:
-            raise make_too_large()
+            raise make_blocks_too_large_error()
         if monotonic() > self._deadline:
             raise Unavailable("The payload store is too slow. Ask for fewer blocks, or try again.")
         try:
@@ -183,7 +186,7 @@ class BlockLookup:
             raise NotFound from None
 
 
-def make_too_large() -> TooLarge:
+def make_blocks_too_large_error() -> TooLarge:
     """The error for an answer over MAX_BYTES."""
     return TooLarge(
         f"The blocks are more than {MAX_BYTES} bytes, or more than {_MAX_EVENTS} events. Ask for "
@@ -193,16 +196,16 @@ def make_too_large() -> TooLarge:
     )
 
 
-def _to_block(event: Event) -> IpldBlock:
+def _event_to_block(event: Event) -> IpldBlock:
     data = encode_block(event, [Edge(edge["cid"], edge["weight"]) for edge in event.edges])
-    cid = block_cid(data)
+    cid = compute_block_cid(data)
     assert cid == event.cid, "a block is derived from its row"
     return IpldBlock(cid, data, libipld.decode_dag_cbor(data), event.event_id)
 
 
-def _step(node: object, segment: str, number: int) -> object:
+def _get_member_at_segment(node: object, segment: str, number: int) -> object:
     """The value under one segment of a path. Raises NotFound, which names the segment's number."""
-    members = _map_members(node)
+    members = _get_members_by_segment(node)
     if segment in members:
         return members[segment]
     raise NotFound(
@@ -212,24 +215,26 @@ def _step(node: object, segment: str, number: int) -> object:
     )
 
 
-def encode_car(
+def encode_car_file(
     path: Sequence[IpldBlock], below: Iterator[IpldBlock], has_duplicates: bool
 ) -> bytes:
     """A CAR file of the blocks along a path and of those below its end, which is the root. Raises
     TooLarge."""
-    parts = [block_response_formats.encode_header(path[-1].binary_cid)]
+    parts = [block_response_formats.encode_car_header(path[-1].binary_cid)]
     size, cids = len(parts[0]), set[str]()
-    for block in _chain(path, below):
+    for block in _iterate_path_then_below(path, below):
         if block.cid == PROBE_CID or (block.cid in cids and not has_duplicates):
             continue  # the bytes of an identity CID are in the CID
         cids.add(block.cid)
-        parts.append(block_response_formats.encode_section(block.binary_cid, block.data))
+        parts.append(block_response_formats.encode_car_section(block.binary_cid, block.data))
         size += len(parts[-1])
         if size > MAX_BYTES:
-            raise make_too_large()
+            raise make_blocks_too_large_error()
     return b"".join(parts)
 
 
-def _chain(path: Sequence[IpldBlock], below: Iterator[IpldBlock]) -> Iterator[IpldBlock]:
+def _iterate_path_then_below(
+    path: Sequence[IpldBlock], below: Iterator[IpldBlock]
+) -> Iterator[IpldBlock]:
     yield from path
     yield from below

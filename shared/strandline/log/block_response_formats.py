@@ -37,13 +37,15 @@ class BlockResponseFormat:
         return RAW_TYPE if self.kind == "raw" else CAR_TYPES[self.has_duplicates]
 
 
-def choose_format(query: BlockQuery, accept: str | None, *, has_path: bool) -> BlockResponseFormat:
+def choose_block_format(
+    query: BlockQuery, accept: str | None, *, has_path: bool
+) -> BlockResponseFormat:
     """The form that a request asks for. `format=` comes before `Accept`, a parameter of the query
     before one of the media type. Without either it is the block, and along a path a CAR file
     (the specification has a 400 for the first, but earlier programs rely on it).
     Raises Malformed for one that cannot be given."""
     default: Literal["raw", "car"] = "car" if has_path else "raw"
-    accepted = _choose_accepted(accept or "*/*", default)
+    accepted = _choose_accepted_format(accept or "*/*", default)
     kind = query.format or (accepted and accepted.kind)
     if kind is None:
         raise Malformed(
@@ -65,7 +67,9 @@ def choose_format(query: BlockQuery, accept: str | None, *, has_path: bool) -> B
     return BlockResponseFormat("car", duplicates)
 
 
-def _choose_accepted(accept: str, default: Literal["raw", "car"]) -> BlockResponseFormat | None:
+def _choose_accepted_format(
+    accept: str, default: Literal["raw", "car"]
+) -> BlockResponseFormat | None:
     """The first of the most preferred media types that can be given, or None."""
     for media, parameters in _rank_accepted_types(accept):
         if media in _ANY:
@@ -89,12 +93,12 @@ def _rank_accepted_types(accept: str) -> Iterator[tuple[str, Mapping[str, str]]]
             name.strip(): value.strip().strip('"')
             for name, _, value in (pair.partition("=") for pair in pairs)
         }
-        entries.append((_parse_weight(parameters.get("q", "1")), media, parameters))
+        entries.append((_parse_quality_weight(parameters.get("q", "1")), media, parameters))
     entries.sort(key=lambda entry: -entry[0])
     return ((media, parameters) for weight, media, parameters in entries if weight > 0)
 
 
-def _parse_weight(text: str) -> float:
+def _parse_quality_weight(text: str) -> float:
     """The preference of a media type; 0 for text that is no number."""
     try:
         weight = float(text)
@@ -106,13 +110,13 @@ def _parse_weight(text: str) -> float:
 VERSION = 1
 
 
-def encode_header(root: bytes) -> bytes:
+def encode_car_header(root: bytes) -> bytes:
     """The beginning of a file with one root, which is a CID in binary form."""
     header = libipld.encode_dag_cbor({"roots": [root], "version": VERSION})
     return _encode_varint(len(header)) + header
 
 
-def encode_section(cid: bytes, data: bytes) -> bytes:
+def encode_car_section(cid: bytes, data: bytes) -> bytes:
     """One block with its CID in binary form."""
     return _encode_varint(len(cid) + len(data)) + cid + data
 

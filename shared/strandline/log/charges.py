@@ -12,7 +12,7 @@ from strandline.log.event_builder import NewEvent
 from strandline.tenants.quotas import QuotaManager
 
 
-def store_charged(
+def charge_quotas_and_store(
     quotas: QuotaManager,
     access: TenantDb,
     batch: AppendBatch,
@@ -25,7 +25,7 @@ def store_charged(
     exhausted, items that the log already has or would refuse still get their result: they cost
     nothing.
     """
-    batch, costs = _count_bytes_by_item(batch)
+    batch, costs = _count_stored_bytes_by_item(batch)
     costs_by_quota: Mapping[Quota, Mapping[int, int]] = {
         "appends": dict.fromkeys(costs, 1),
         "stored_bytes": costs,
@@ -39,7 +39,7 @@ def store_charged(
                 quotas.spend(tenant, quota, sum(amounts.values()), deadline)
                 debits.append(quota)
         except (QuotaExceeded, TooLarge):
-            if not _costs_nothing(access, batch):
+            if not _would_create_no_event(access, batch):
                 raise
         stored_batch = store_batch(batch)
         results = stored_batch.results
@@ -54,7 +54,7 @@ def store_charged(
             quotas.refund(tenant, quota, sum(amounts[n] for n in unused))
 
 
-def _costs_nothing(access: TenantDb, batch: AppendBatch) -> bool:
+def _would_create_no_event(access: TenantDb, batch: AppendBatch) -> bool:
     """Whether the log already has, or would refuse, every item."""
     events = list(batch.events.values())
     if any(event.source_event_key is None for event in events):
@@ -62,7 +62,7 @@ def _costs_nothing(access: TenantDb, batch: AppendBatch) -> bool:
     return len(store.preview_rejections(access, events)) == len(events)
 
 
-def _count_bytes_by_item(batch: AppendBatch) -> tuple[AppendBatch, Mapping[int, int]]:
+def _count_stored_bytes_by_item(batch: AppendBatch) -> tuple[AppendBatch, Mapping[int, int]]:
     """Count the payloads that the batch brings as bytes of their events, and give the stored bytes
     that each item costs, by item number. A payload counts once per request, for the first item that
     brings it. An upload was charged when it began."""

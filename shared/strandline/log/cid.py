@@ -33,7 +33,7 @@ class Edge(NamedTuple):
     weight: float
 
 
-class ModelPart(NamedTuple):
+class ModelWrittenSpan(NamedTuple):
     """A part of an agent's content: its length in characters, and the model that wrote it."""
 
     chars: int
@@ -54,7 +54,7 @@ class EventColumns:
     origin: str
     speaker: str | None
     content: str | None
-    parts: Sequence[ModelPart]
+    parts: Sequence[ModelWrittenSpan]
     stop_reason: str | None = field(metadata=NULL_IN_FINGERPRINT)
     blob_cid: str | None
     blob_size: int | None
@@ -68,25 +68,25 @@ def _cid_bytes_of_digest(codec: int, digest: bytes) -> bytes:
     return bytes([1, codec, _SHA2_256, 32]) + digest
 
 
-def block_cid(block: bytes) -> str:
+def compute_block_cid(block: bytes) -> str:
     """The CID of a DAG-CBOR block."""
     return libipld.encode_cid(_cid_bytes_of_digest(_DAG_CBOR, hashlib.sha256(block).digest()))
 
 
-def blob_cid(data: bytes) -> str:
+def compute_blob_cid(data: bytes) -> str:
     """The CID of a payload: the SHA-256 of all its bytes, codec raw."""
-    return cid_of_sha256(hashlib.sha256(data).digest())
+    return payload_cid_of_sha256(hashlib.sha256(data).digest())
 
 
-def cid_of_sha256(digest: bytes) -> str:
+def payload_cid_of_sha256(digest: bytes) -> str:
     """The CID of the payload with this SHA-256."""
     return libipld.encode_cid(_cid_bytes_of_digest(_RAW, digest))
 
 
-def sha256_of_cid(cid: str, field: str) -> bytes:
+def sha256_of_payload_cid(cid: str, field: str) -> bytes:
     """The SHA-256 of the payload with this CID. Raises Invalid for anything but a payload's CID; it
     names `field`."""
-    raw = cid_bytes(cid, field)
+    raw = cid_to_bytes(cid, field)
     digest = raw[-32:]
     if raw != _cid_bytes_of_digest(_RAW, digest):
         raise Invalid(
@@ -97,10 +97,10 @@ def sha256_of_cid(cid: str, field: str) -> bytes:
 
 def is_payload_cid(cid: str) -> bool:
     """Whether a CID is a payload's, and no block's. Raises Invalid for what is no CID."""
-    return cid_bytes(cid)[1] == _RAW
+    return cid_to_bytes(cid)[1] == _RAW
 
 
-def cid_bytes(cid: str, field: str = "cid") -> bytes:
+def cid_to_bytes(cid: str, field: str = "cid") -> bytes:
     """The binary form of a CID. Raises Invalid, which names `field`, for anything but a CIDv1 with
     sha2-256 in base32."""
     try:
@@ -113,32 +113,32 @@ def cid_bytes(cid: str, field: str = "cid") -> bytes:
     raise Invalid(f"{field}: must be a CIDv1 with sha2-256 in base32", field=field)
 
 
-def _data_union(event: EventColumns) -> Mapping[str, object]:
+def _build_data_union(event: EventColumns) -> Mapping[str, object]:
     """The block's `data` union, by role and type: self, other, text or file."""
     if event.blob_cid:
-        return _drop_none(
+        return _drop_none_fields(
             kind="file",
             name=event.file_name,
             mimeType=event.mime_type,
-            content=cid_bytes(event.blob_cid),
+            content=cid_to_bytes(event.blob_cid),
         )
     content = event.content or ""
     if event.type == "observation":
         return {"kind": "text", "content": content}
     if event.role != "agent":
-        return _drop_none(kind="other", name=event.speaker, content=content)
+        return _drop_none_fields(kind="other", name=event.speaker, content=content)
     parts: list[Mapping[str, object]] = []
     start = 0
-    for part in event.parts or [ModelPart(len(content), None)]:
+    for part in event.parts or [ModelWrittenSpan(len(content), None)]:
         text = content[start : start + part.chars]
-        parts.append(_drop_none(content=text, model=part.model))
+        parts.append(_drop_none_fields(content=text, model=part.model))
         start += part.chars
-    return _drop_none(
+    return _drop_none_fields(
         kind="self", name=event.speaker or "agent", parts=parts, stop_reason=event.stop_reason
     )
 
 
-def _drop_none(**fields: object) -> Mapping[str, object]:
+def _drop_none_fields(**fields: object) -> Mapping[str, object]:
     """The fields without None: optional fields are absent from a block, never null."""
     return {name: value for name, value in fields.items() if value is not None}
 
@@ -146,9 +146,9 @@ def _drop_none(**fields: object) -> Mapping[str, object]:
 def encode_block(event: EventColumns, edges: Sequence[Edge]) -> bytes:
     """Encode an event's block. Edges are sorted by their target's bytes, weights are float64, and
     the timestamp is in whole seconds, rounded down. Raises Invalid for an invalid CID."""
-    links = sorted((cid_bytes(edge.cid), float(edge.weight)) for edge in edges)
+    links = sorted((cid_to_bytes(edge.cid), float(edge.weight)) for edge in edges)
     block: dict[str, object] = {
-        "data": _data_union(event),
+        "data": _build_data_union(event),
         "edges": [{"target": target, "weight": weight} for target, weight in links],
     }
     if event.occurred_at is not None:

@@ -10,7 +10,7 @@ from uuid_utils.compat import uuid7
 
 from strandline.errors import Invalid
 from strandline.log import indexed_text
-from strandline.log.cid import Edge, EventColumns, block_cid, encode_block
+from strandline.log.cid import Edge, EventColumns, compute_block_cid, encode_block
 from strandline.log.event_draft import EventDraft
 from strandline.log.fulltext_words import to_indexed_text
 from strandline.participants import display_name
@@ -57,7 +57,7 @@ def build_event(
     where no event is visible to all participants. Raises Invalid when two of the request's edges
     resolve to the same event.
     """
-    resolved_edges = _resolve_edges(draft, targets)
+    resolved_edges = _merge_request_and_recalled_edges(draft, targets)
     columns = draft.columns()
     event = NewEvent(
         **columns,
@@ -71,12 +71,12 @@ def build_event(
         fingerprint=draft.key and draft.compute_fingerprint(),
         edges=[edge._asdict() for edge in resolved_edges],
         label=display_name(draft.speaker) if draft.speaker else None,
-        pieces=_index_draft(draft, columns["file_name"]),
+        pieces=_make_index_pieces_of_draft(draft, columns["file_name"]),
         bytes=0,
     )
     edges = [Edge(edge.cid, edge.weight) for edge in resolved_edges if edge.cid]
-    event.cid = block_cid(encode_block(event, edges))
-    event.bytes = _stored_bytes(event)
+    event.cid = compute_block_cid(encode_block(event, edges))
+    event.bytes = _count_stored_bytes(event)
     return event
 
 
@@ -88,7 +88,7 @@ class _EdgeRow(NamedTuple):
     weight: float
 
 
-def _resolve_edges(
+def _merge_request_and_recalled_edges(
     draft: EventDraft, targets: Sequence[tuple[UUID | None, str | None]]
 ) -> list[_EdgeRow]:
     """The edges of the request, then those that recall found and that cite none of the same events
@@ -106,19 +106,23 @@ def _resolve_edges(
     return own_edges + links
 
 
-def _stored_bytes(event: NewEvent) -> int:
+def _count_stored_bytes(event: NewEvent) -> int:
     return len((event.content or "").encode()) + len(_COMPACT.encode(event.metadata).encode())
 
 
-def _index_draft(draft: EventDraft, file_name: str | None) -> list[dict[str, object]]:
+def _make_index_pieces_of_draft(
+    draft: EventDraft, file_name: str | None
+) -> list[dict[str, object]]:
     """The index pieces of a draft. The file name of a cited payload is searchable too, though not
     part of its text."""
     if draft.text is not None:
-        return _index_pieces(draft.text)
-    return _index_pieces((draft.cited_payload and draft.cited_payload.text) or "", file_name)
+        return _split_into_index_pieces(draft.text)
+    return _split_into_index_pieces(
+        (draft.cited_payload and draft.cited_payload.text) or "", file_name
+    )
 
 
-def _index_pieces(text: str, name: str | None = None) -> list[dict[str, object]]:
+def _split_into_index_pieces(text: str, name: str | None = None) -> list[dict[str, object]]:
     """`name` is a part of the first piece: a comment may open in it."""
     return [
         {

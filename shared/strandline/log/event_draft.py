@@ -15,9 +15,9 @@ from strandline.log.cid import (
     INLINE_BYTES,
     NULL_IN_FINGERPRINT,
     EventColumns,
-    ModelPart,
-    blob_cid,
-    cid_bytes,
+    ModelWrittenSpan,
+    cid_to_bytes,
+    compute_blob_cid,
 )
 from strandline.log.schemas_append import AppendRequest, EdgeIn, PartIn
 from strandline.participants import derive_scope_id, normalize, normalize_set
@@ -87,7 +87,7 @@ class EventDraft:
     participants: list[str]
     speaker: str | None
     text: str | None
-    parts: list[ModelPart]
+    parts: list[ModelWrittenSpan]
     payload: bytes | None
     """Content that is too large for the log, to be uploaded to the payload store."""
     payload_cid: str | None
@@ -129,7 +129,7 @@ class EventDraft:
             "file_name": cited_payload.file_name if request.name is None else request.name,
         }
 
-    def comparable_fields(self) -> dict[str, object]:
+    def canonical_request_fields(self) -> dict[str, object]:
         """All fields of the request in one canonical form. The fingerprint covers them, and a
         conflict compares them."""
         request = self.request
@@ -146,7 +146,7 @@ class EventDraft:
             "session_id": request.session_id,
             "channel": request.channel,
             "occurred_at": request.occurred_at and request.occurred_at.isoformat(),
-            "metadata": normalize_json(request.metadata),
+            "metadata": normalize_json_numbers(request.metadata),
         }
         others = {name: getattr(request, name) for name in REQUEST_COLUMNS if name not in canonical}
         return canonical | {
@@ -167,7 +167,7 @@ class EventDraft:
             [str(e.event_id or ""), e.cid or "", float(e.weight)] for e in self.request.edges
         )
         options = [self.links.options] if self.links else []
-        document = _CANONICAL.encode([self.comparable_fields(), edges, *options])
+        document = _CANONICAL.encode([self.canonical_request_fields(), edges, *options])
         return hashlib.sha256(document.encode()).hexdigest()
 
 
@@ -195,7 +195,7 @@ def build_draft(
         payload = data if len(data) > INLINE_BYTES else None
     cited_cid = request.blob.cid if request.blob else None
     if cited_cid:
-        cid_bytes(cited_cid, "blob.cid")
+        cid_to_bytes(cited_cid, "blob.cid")
     return EventDraft(
         request=request,
         participants=members,
@@ -203,7 +203,7 @@ def build_draft(
         text=text,
         parts=parts,
         payload=payload,
-        payload_cid=blob_cid(payload) if payload is not None else cited_cid,
+        payload_cid=compute_blob_cid(payload) if payload is not None else cited_cid,
         origin=_derive_origin(principal, request, speaker),
         scope_id=derive_scope_id(principal.tenant, members),
         key=_choose_event_key(request, idempotency_key),
@@ -221,7 +221,7 @@ def _require_one_of_content_parts_blob(request: AppendRequest) -> None:
         )
 
 
-def _read_text_and_model_parts(request: AppendRequest) -> tuple[str | None, list[ModelPart]]:
+def _read_text_and_model_parts(request: AppendRequest) -> tuple[str | None, list[ModelWrittenSpan]]:
     """The text, and how long the part of each model is. Raises Invalid for models where none may be
     named."""
     parts = request.parts
@@ -235,7 +235,7 @@ def _read_text_and_model_parts(request: AppendRequest) -> tuple[str | None, list
         name = "parts" if request.model is None else "model"
         raise Invalid(f"{name}: only for the role `agent`, except observations", field=name)
     text = "".join(part.content for part in parts)
-    return text, [ModelPart(len(part.content), part.model) for part in parts]
+    return text, [ModelWrittenSpan(len(part.content), part.model) for part in parts]
 
 
 def _require_edge_targets(request: AppendRequest) -> None:
@@ -296,10 +296,13 @@ def _choose_event_key(
     return HTTP_CHANNEL, idempotency_key
 
 
-def normalize_json(value: Any) -> Any:
+def normalize_json_numbers(value: Any) -> Any:
     """JSON values as the database returns them: 1.0 is 1, and 1e3 is 1000."""
     if isinstance(value, dict):
-        return {name: normalize_json(item) for name, item in cast("dict[str, Any]", value).items()}
+        return {
+            name: normalize_json_numbers(item)
+            for name, item in cast("dict[str, Any]", value).items()
+        }
     if isinstance(value, list):
-        return [normalize_json(item) for item in cast("list[Any]", value)]
+        return [normalize_json_numbers(item) for item in cast("list[Any]", value)]
     return int(Decimal(repr(value))) if isinstance(value, float) and value.is_integer() else value

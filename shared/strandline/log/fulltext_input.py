@@ -33,10 +33,10 @@ def sanitize_for_parser(text: str) -> str:
     each joiner past the limit, with the joiners right behind it, becomes spaces, and the count
     starts again. The `<!` of an unclosed comment becomes two spaces. Any other text is returned
     unchanged."""
-    return _RUN.sub(_split_run, _blank_open_comments(text))
+    return _RUN.sub(_split_joiner_run, _blank_open_comments(text))
 
 
-def _split_run(run: re.Match[str]) -> str:
+def _split_joiner_run(run: re.Match[str]) -> str:
     count = 0
 
     def limit_joiners(row: re.Match[str]) -> str:

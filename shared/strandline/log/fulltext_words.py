@@ -55,10 +55,12 @@ class _Stemmer(Protocol):
 def to_indexed_text(text: str) -> str:
     """A text as it is indexed: the text for the parser, followed by the words that the parser does
     not find. Longer than the text, so places in it say nothing of the text."""
-    return _join(sanitize_for_parser(text), missing_words(text, detect_language(text)))
+    return _append_extra_words(
+        sanitize_for_parser(text), find_words_parser_misses(text, detect_language(text))
+    )
 
 
-def to_question_text(question: str) -> str:
+def prepare_question_for_search(question: str) -> str:
     """A question as it is searched for: without the frequent words of its language, and with the
     words that the parser does not find. A question of frequent words alone keeps them."""
     language = detect_language(question)
@@ -66,31 +68,33 @@ def to_question_text(question: str) -> str:
     informative = question
     if stop_words and any(word not in stop_words for word in words_of(question)):
         informative = _blank_words(question, stop_words)
-    return _join(sanitize_for_parser(informative), missing_words(question, language))
+    return _append_extra_words(
+        sanitize_for_parser(informative), find_words_parser_misses(question, language)
+    )
 
 
-def missing_words(text: str, language: str) -> Iterator[str]:
+def find_words_parser_misses(text: str, language: str) -> Iterator[str]:
     """The words of a text that the parser does not find by itself."""
     for chunk in text.split():
         if not chunk.isascii() and _TOUCHING.search(chunk):
             for match in _LATIN.finditer(chunk):
                 yield match[0]
-                yield from _parts_of_identifier(match[0][:_MAX_IDENTIFIER])
+                yield from _split_identifier_words(match[0][:_MAX_IDENTIFIER])
         is_word = chunk.islower() and chunk.isalpha()
         if not is_word and chunk.isascii() and len(chunk) <= _MAX_IDENTIFIER:
-            yield from _parts_of_identifier(chunk.rstrip(_EDGES).lstrip(_EDGES[1:]))
+            yield from _split_identifier_words(chunk.rstrip(_EDGES).lstrip(_EDGES[1:]))
     if text.isascii() and language == "en":
         return
     for match in _RUN.finditer(text):
         run = match[0]
         yield from (run[n : n + 2] for n in range(max(len(run) - 1, 1)))
     if language in _STEMMERS:
-        stem = _stemmer(language).stemWord
+        stem = _get_stemmer(language).stemWord
         words = dict.fromkeys(words_of(text[:_MAX_STEMMED_CHARS]))
         yield from (stem(word) for word in words if word not in STOP_WORDS.get(language, ()))
 
 
-def _parts_of_identifier(chunk: str) -> Iterator[str]:
+def _split_identifier_words(chunk: str) -> Iterator[str]:
     """Of an identifier each part, and what is joined by underscores as one word; `C++`, `C#`
     and `.NET` as they are spoken."""
     if (chunk.istitle() and chunk.isalpha()) or not any(map(str.isalpha, chunk)):
@@ -104,7 +108,7 @@ def _parts_of_identifier(chunk: str) -> Iterator[str]:
         yield match[0].replace("_", "")
 
 
-def _join(text: str, extra: Iterator[str]) -> str:
+def _append_extra_words(text: str, extra: Iterator[str]) -> str:
     words = " ".join(extra)
     return f"{text}{_GAP}{words}" if words else text
 
@@ -114,7 +118,7 @@ def _blank_words(text: str, words: frozenset[str]) -> str:
 
 
 @cache
-def _stemmer(language: str) -> _Stemmer:
+def _get_stemmer(language: str) -> _Stemmer:
     import snowballstemmer  # loads 30 languages: only when a text is there
 
     return cast("_Stemmer", snowballstemmer.stemmer(_STEMMERS[language]))  # pyright: ignore[reportUnknownMemberType]

@@ -32,12 +32,12 @@ def split_into_index_spans(text: str) -> Iterator[tuple[int, int]]:
         start = end
 
 
-def format_date(moment: datetime) -> str:
+def format_utc_date_in_words(moment: datetime) -> str:
     """The UTC date in words, as in `8 May 2023`. Append indexes the same words."""
     return f"{moment.astimezone(UTC):%-d %B %Y}"
 
 
-def format_event(said_at: datetime, speaker: str | None, text: str) -> str:
+def format_event_for_model(said_at: datetime, speaker: str | None, text: str) -> str:
     """An event as text for a model: its date, its speaker and its content."""
     line = f"{display_name(speaker)}: {text}" if speaker else text
-    return f"[{format_date(said_at)}] {line}"
+    return f"[{format_utc_date_in_words(said_at)}] {line}"

@@ -10,11 +10,11 @@ from strandline.aws.blobs import BlobStore, is_text
 from strandline.db.database import TenantDb
 from strandline.errors import Invalid, PayloadMissing, StrandlineError, TooLarge, Unavailable
 from strandline.log import store_uploads
-from strandline.log.cid import sha256_of_cid
+from strandline.log.cid import sha256_of_payload_cid
 from strandline.log.event_draft import CitedPayload, EventDraft, VerifiedUpload
 from strandline.log.indexed_text import INDEXED_CHARS
 from strandline.log.schemas_append import AppendRequest
-from strandline.log.store_uploads import CitationStatus
+from strandline.log.store_uploads import CitedCidStatus
 from strandline.schemas import MAX_BODY_BYTES
 
 _MAX_TEXT_BYTES = MAX_BODY_BYTES
@@ -22,7 +22,7 @@ _MAX_TEXT_BYTES = MAX_BODY_BYTES
 a request could contain itself."""
 
 
-def resolve_citations(
+def resolve_cited_payloads(
     access: TenantDb,
     blobs: BlobStore,
     drafts_by_n: Mapping[int, EventDraft],
@@ -48,10 +48,10 @@ def resolve_citations(
     reader = _CitedPayloadReader(access.caller.tenant, blobs, inf if deadline is None else deadline)
     results: dict[int, CitedPayload | StrandlineError] = {}
     for n, rows in groupby(
-        store_uploads.look_up_payloads(access, citations), key=lambda row: row.place
+        store_uploads.look_up_cited_payloads(access, citations), key=lambda row: row.place
     ):
         try:
-            payload = reader.resolve(list(rows))
+            payload = reader.resolve_citation(list(rows))
             if payload is not None:
                 results[n] = reader.add_text_to_payload(payload, drafts_by_n[n].request)
         except (Invalid, TooLarge) as error:
@@ -71,7 +71,7 @@ class _CitedPayloadReader:
         self._texts: dict[str, str] = {}
         self._text_budget = _MAX_TEXT_BYTES
 
-    def resolve(self, rows: Sequence[CitationStatus]) -> CitedPayload | None:
+    def resolve_citation(self, rows: Sequence[CitedCidStatus]) -> CitedPayload | None:
         """The payload of one citation's rows; None where append will report an unknown CID. Raises
         Invalid for an upload that is missing or not as announced."""
         newest = rows[0]
@@ -82,28 +82,28 @@ class _CitedPayloadReader:
         if newest.upload_id is None:
             return None
         if newest.cid not in self._upload_checks:
-            self._upload_checks[newest.cid] = self._verify_upload(rows)
+            self._upload_checks[newest.cid] = self._find_verified_upload(rows)
         upload_check = self._upload_checks[newest.cid]
         if isinstance(upload_check, Invalid):
             raise upload_check
         return upload_check
 
-    def _verify_upload(self, rows: Sequence[CitationStatus]) -> CitedPayload | Invalid:
+    def _find_verified_upload(self, rows: Sequence[CitedCidStatus]) -> CitedPayload | Invalid:
         """Verify the uploads of one CID. Returns the first whose size and SHA-256 are as announced,
         else the error to raise."""
         mismatch: Invalid | None = None
         for row in rows:
             assert row.upload_id is not None, "a row without an upload is alone"
             assert row.size is not None, "an upload has a size"
-            self._require_time()
+            self._require_time_left()
             stored_object = self._blobs.inspect_upload(self._tenant, row.upload_id, self._deadline)
             if stored_object is None:
                 continue
-            has_same_bytes = stored_object.sha256 == sha256_of_cid(row.cid, "blob.cid")
+            has_same_bytes = stored_object.sha256 == sha256_of_payload_cid(row.cid, "blob.cid")
             if has_same_bytes and stored_object.size == row.size:
                 upload = VerifiedUpload(row.upload_id, row.size, stored_object.etag)
                 return CitedPayload(row.cid, row.mime_type, row.file_name, upload=upload)
-            mismatch = mismatch or _make_upload_mismatch(
+            mismatch = mismatch or _make_upload_mismatch_error(
                 row.size, stored_object.size, has_same_bytes
             )
             # The object must not block another PUT.
@@ -116,10 +116,10 @@ class _CitedPayloadReader:
             expected_size=rows[0].size,
         )
 
-    def _read_text(self, payload: CitedPayload) -> str:
+    def _read_payload_text(self, payload: CitedPayload) -> str:
         """The first characters of a payload. Raises Unavailable when the store is too slow, or when
         the object went after it was looked up: a retry finds out why."""
-        self._require_time()
+        self._require_time_left()
         upload_id = payload.upload and payload.upload.upload_id
         try:
             return self._blobs.read_text_prefix(self._tenant, payload.cid, INDEXED_CHARS, upload_id)
@@ -135,7 +135,7 @@ class _CitedPayloadReader:
         if not is_text(request.mime_type or payload.mime_type):
             return payload
         if self._text_budget > 0 and payload.cid not in self._texts:
-            self._texts[payload.cid] = self._read_text(payload)
+            self._texts[payload.cid] = self._read_payload_text(payload)
         text = self._texts.get(payload.cid)
         self._text_budget -= 0 if text is None else len(text.encode())
         if text is None or self._text_budget < 0:
@@ -148,12 +148,12 @@ class _CitedPayloadReader:
             )
         return replace(payload, text=text)
 
-    def _require_time(self) -> None:
+    def _require_time_left(self) -> None:
         if monotonic() > self._deadline:
             raise Unavailable("The payload store is too slow. Cite fewer payloads per request.")
 
 
-def _make_upload_mismatch(expected: int, actual: int, has_same_bytes: bool) -> Invalid:
+def _make_upload_mismatch_error(expected: int, actual: int, has_same_bytes: bool) -> Invalid:
     if has_same_bytes:
         explanation = (
             f"the upload was announced with {expected} bytes, and the payload has {actual}"

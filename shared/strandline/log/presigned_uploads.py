@@ -11,7 +11,7 @@ from strandline.config import ServiceSettings
 from strandline.db.database import Caller, Database, TenantDb
 from strandline.errors import Invalid, OutcomeUnknown, TooLarge
 from strandline.log import store_uploads
-from strandline.log.cid import cid_of_sha256, sha256_of_cid
+from strandline.log.cid import payload_cid_of_sha256, sha256_of_payload_cid
 from strandline.log.schemas_append import UploadOut, UploadRequest, UploadStored
 from strandline.log.store_uploads import PendingUpload
 from strandline.tenants.quotas import QuotaManager
@@ -42,10 +42,12 @@ def begin_upload(
             field="size",
             limit=settings.upload_max_bytes,
         )
-    digest = _payload_digest(request)
-    cid = cid_of_sha256(digest)
+    digest = _require_payload_sha256(request)
+    cid = payload_cid_of_sha256(digest)
     payload = (cid, request.size, request.mime_type, request.name)
-    status = store_uploads.find_upload_status(access, *payload, 2 * settings.upload_seconds)
+    status = store_uploads.find_stored_payload_or_pending_upload(
+        access, *payload, 2 * settings.upload_seconds
+    )
     if status.stored_size is not None:
         return _make_stored_answer(cid, request.size, status.stored_size)
     pending_upload = status.pending_upload
@@ -65,11 +67,13 @@ def begin_upload(
     )
 
 
-def _payload_digest(request: UploadRequest) -> bytes:
+def _require_payload_sha256(request: UploadRequest) -> bytes:
     if (request.sha256 is None) == (request.cid is None):
         raise Invalid("sha256: give exactly one of sha256 and cid", field="sha256")
     return (
-        bytes.fromhex(request.sha256) if request.sha256 else sha256_of_cid(request.cid or "", "cid")
+        bytes.fromhex(request.sha256)
+        if request.sha256
+        else sha256_of_payload_cid(request.cid or "", "cid")
     )
 
 
@@ -108,29 +112,31 @@ def _make_upload_answer(
     )
 
 
-def remove_expired(
+def remove_expired_uploads(
     database: Database, blobs: BlobStore, tenant: str, is_out_of_time: Callable[[], bool]
 ) -> int:
     """Remove a tenant's expired uploads, cited or not: a cited payload was copied to its own
     address. Returns the number removed; the next call finds the rest. Starts nothing once
     `is_out_of_time`."""
     removed_count = 0
-    for writer in store_uploads.list_writers_with_expired(
+    for writer in store_uploads.list_writers_with_expired_uploads(
         database.connect_as(Caller.background(tenant)), _WRITERS_PER_SWEEP
     ):
         if is_out_of_time():
             break
         access = database.connect_as(Caller(tenant, (), writer))
-        removed_count += _remove_uploads(
-            access, blobs, store_uploads.list_expired(access, MAX_KEYS_PER_CALL)
+        removed_count += _remove_upload_objects_and_rows(
+            access, blobs, store_uploads.list_expired_uploads(access, MAX_KEYS_PER_CALL)
         )
     return removed_count
 
 
-def _remove_uploads(access: TenantDb, blobs: BlobStore, upload_ids: Sequence[UUID]) -> int:
+def _remove_upload_objects_and_rows(
+    access: TenantDb, blobs: BlobStore, upload_ids: Sequence[UUID]
+) -> int:
     """Remove the objects before their rows. A row whose object is gone is found again; an object
     without a row never would be."""
     removed_ids = blobs.remove_uploads(access.caller.tenant, upload_ids) if upload_ids else []
     if removed_ids:
-        store_uploads.delete_uploads(access, removed_ids)
+        store_uploads.delete_expired_upload_rows(access, removed_ids)
     return len(removed_ids)

@@ -12,7 +12,7 @@ from strandline.cursors import Cursors, Position
 from strandline.db.database import TenantDb
 from strandline.errors import Gone, NotFound
 from strandline.log import store, store_erasure_marks, store_scopes
-from strandline.log.cid import cid_bytes
+from strandline.log.cid import cid_to_bytes
 from strandline.log.schemas_fields import BlobOut
 from strandline.log.schemas_read import (
     PAGE_BYTES,
@@ -28,7 +28,7 @@ from strandline.log.schemas_read import (
     ScopePage,
 )
 from strandline.log.store import Event
-from strandline.log.store_erasure_marks import decode_cursor
+from strandline.log.store_erasure_marks import decode_cursor_unless_erased_since
 
 
 def to_event_out(event: Event) -> EventOut:
@@ -43,14 +43,14 @@ def to_event_out(event: Event) -> EventOut:
         {
             **vars(event),
             "session_id": event.session_id or None,
-            "parts": _split_content(event),
+            "parts": _split_content_into_parts(event),
             "blob": blob,
             "name": event.file_name,
         }
     )
 
 
-def _split_content(event: Event) -> list[PartOut] | None:
+def _split_content_into_parts(event: Event) -> list[PartOut] | None:
     if not event.parts:
         return None
     parts: list[PartOut] = []
@@ -67,7 +67,7 @@ def _split_content(event: Event) -> list[PartOut] | None:
     return parts
 
 
-def fit_to_page[Model: BaseModel](
+def take_models_fitting_response[Model: BaseModel](
     models: Iterable[Model], extra_bytes: Callable[[Model], int] = lambda _: 0
 ) -> list[Model]:
     """As many models as fit into one response, and at least one. The size is counted as serialised
@@ -102,12 +102,12 @@ def get_event(access: TenantDb, event_id: UUID) -> EventOut:
 def query_events(access: TenantDb, query: EventQuery) -> EventTree:
     """Raw events as a tree of query, scopes, and events by seq. A page holds the newest events.
     Raises Malformed for an invalid cursor, Gone for one from before an erasure."""
-    narrowing = query.to_filter()
+    narrowing = query.to_json_filter()
     is_exact = query.mode == "exact"
     filters = {**narrowing, "contains": query.text} if is_exact else narrowing
     words = None if is_exact else query.text
     cursors = _make_cursors("events/query", access, filters, query.scope_id, words)
-    after = decode_cursor(access, cursors, query.cursor)
+    after = decode_cursor_unless_erased_since(access, cursors, query.cursor)
     result = store.list_newest(
         access,
         filters=filters,
@@ -117,7 +117,7 @@ def query_events(access: TenantDb, query: EventQuery) -> EventTree:
         limit=query.limit,
         page_bytes=PAGE_BYTES,
     )
-    page = _fit_to_tree(map(to_event_out, result.rows))
+    page = _take_events_fitting_tree(map(to_event_out, result.rows))
     return EventTree(
         query={
             **narrowing,
@@ -131,7 +131,7 @@ def query_events(access: TenantDb, query: EventQuery) -> EventTree:
     )
 
 
-def _fit_to_tree(events: Iterable[EventOut]) -> list[EventOut]:
+def _take_events_fitting_tree(events: Iterable[EventOut]) -> list[EventOut]:
     """The events that fit into a page which names the participants once per scope."""
     counted_scopes = set[UUID]()
 
@@ -141,7 +141,7 @@ def _fit_to_tree(events: Iterable[EventOut]) -> list[EventOut]:
         counted_scopes.add(event.scope_id)
         return sum(len(to_json(name)) + 1 for name in event.participants)
 
-    return fit_to_page(events, scope_bytes)
+    return take_models_fitting_response(events, scope_bytes)
 
 
 def _group_by_scope(events: Sequence[EventOut]) -> list[ScopeEvents]:
@@ -168,11 +168,11 @@ def list_events(access: TenantDb, limit: int, cursor: str | None) -> EventPage:
         filters={},
         scope_id=None,
         text=None,
-        after=decode_cursor(access, cursors, cursor),
+        after=decode_cursor_unless_erased_since(access, cursors, cursor),
         limit=limit,
         page_bytes=PAGE_BYTES,
     ).rows
-    page = fit_to_page(map(to_event_out, rows))
+    page = take_models_fitting_response(map(to_event_out, rows))
     return EventPage(events=page, next_cursor=_next_cursor(rows[: len(page)], cursors))
 
 
@@ -193,7 +193,7 @@ def list_scopes(access: TenantDb, limit: int, cursor: str | None) -> ScopePage:
     """The visible scopes, newest first. Raises Malformed for an invalid cursor."""
     cursors = _make_cursors("scopes", access)
     rows = store_scopes.list_newest(access, cursors.decode(cursor), limit)
-    page = fit_to_page(ScopeOut.model_validate(vars(row)) for row in rows)
+    page = take_models_fitting_response(ScopeOut.model_validate(vars(row)) for row in rows)
     if len(page) < limit and len(page) == len(rows):
         return ScopePage(scopes=page, next_cursor=None)
     last = rows[len(page) - 1]
@@ -212,7 +212,7 @@ def get_scope(access: TenantDb, scope_id: UUID) -> ScopeOut:
 def read_feed(access: TenantDb, scope_id: UUID, after_seq: int, limit: int) -> FeedPage:
     """The events of a scope after `after_seq`, in order. Raises NotFound."""
     scope = get_scope(access, scope_id)
-    page = fit_to_page(
+    page = take_models_fitting_response(
         map(to_event_out, store.read_feed(access, scope_id, after_seq, limit, PAGE_BYTES))
     )
     return FeedPage(
@@ -226,21 +226,21 @@ def read_feed(access: TenantDb, scope_id: UUID, after_seq: int, limit: int) -> F
 def get_memory(access: TenantDb, cid: str) -> EventOut:
     """The earliest visible event whose block has this CID. Raises NotFound, or Invalid for a
     malformed CID."""
-    return to_event_out(_find_by_cid(access, cid))
+    return to_event_out(_get_earliest_event_by_cid(access, cid))
 
 
-def _find_by_cid(access: TenantDb, cid: str) -> Event:
-    cid_bytes(cid)
+def _get_earliest_event_by_cid(access: TenantDb, cid: str) -> Event:
+    cid_to_bytes(cid)
     event = store.find_earliest_by_cid(access, cid)
     if event is None:
         raise NotFound
     return event
 
 
-def get_file(access: TenantDb, blobs: BlobStore, cid: str, seconds: int) -> FileOut:
+def presign_payload_download(access: TenantDb, blobs: BlobStore, cid: str, seconds: int) -> FileOut:
     """A presigned URL of a payload, valid for `seconds`. Raises NotFound, or Invalid for a
     malformed CID."""
-    cid_bytes(cid)
+    cid_to_bytes(cid)
     payload = store.find_payload(access, cid)
     if payload is None:
         raise NotFound

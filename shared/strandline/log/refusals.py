@@ -15,7 +15,12 @@ from strandline.errors import (
     Unavailable,
 )
 from strandline.log.event_builder import NewEvent
-from strandline.log.event_draft import REQUEST_COLUMNS, TEXT_TYPE, EventDraft, normalize_json
+from strandline.log.event_draft import (
+    REQUEST_COLUMNS,
+    TEXT_TYPE,
+    EventDraft,
+    normalize_json_numbers,
+)
 from strandline.log.schemas_append import AppendRequest
 
 _REFUSAL_MESSAGES = {
@@ -47,7 +52,7 @@ ERASED_KEY_MESSAGE = (
 )
 
 
-def make_refusal(
+def make_append_refusal_error(
     outcome: str, draft: EventDraft, event: NewEvent, stored_request: Mapping[str, Any] | None
 ) -> StrandlineError:
     """The error of an item that the database refused with this outcome. `stored_request` is the
@@ -67,7 +72,7 @@ def make_refusal(
         return Invalid(message, field=name, reason=outcome)
     if stored_request is None:
         return Conflict("This key was already used for a different request. Use a new key.")
-    fields = list_differences(draft, stored_request, event.edges)
+    fields = list_differing_fields(draft, stored_request, event.edges)
     return Conflict(
         f"This key was already used with a different {', '.join(fields)}. Repeat the first "
         "request unchanged, or use a new key.",
@@ -76,7 +81,7 @@ def make_refusal(
     )
 
 
-def list_differences(
+def list_differing_fields(
     draft: EventDraft, stored_row: Mapping[str, Any], edges: Sequence[Mapping[str, object]]
 ) -> list[str]:
     """The names of the fields in which a request differs from the event stored under its key.
@@ -90,23 +95,24 @@ def list_differences(
         "name": stored_row["file_name"],
         "session_id": stored_row["session_id"] or None,
         "occurred_at": stored_row["occurred_at"] and _to_utc_text(stored_row["occurred_at"]),
-        "metadata": normalize_json(stored_row["metadata"]),
+        "metadata": normalize_json_numbers(stored_row["metadata"]),
     }
     if stored_row["mime_type"] in (None, TEXT_TYPE) and (draft.payload is None) != (
         stored_fields["blob"] is None
     ):
         # They differ only because the text moved to or from the payload store.
         stored_fields["mime_type"] = draft.mime_type
-    request_fields = draft.comparable_fields()
+    request_fields = draft.canonical_request_fields()
     if draft.request.content is not None and [m for _, m in draft.parts] == _list_part_models(
         stored_row
     ):
         stored_fields["parts"] = request_fields["parts"]  # only their lengths differ
-    caller_names = _map_field_names(draft.request, stored_row)
+    caller_names = _map_canonical_to_request_names(draft.request, stored_row)
     names = [
         caller_names.get(name, name)
         for name in dict.fromkeys([*request_fields, *REQUEST_COLUMNS])
-        if _canonical_json(request_fields.get(name)) != _canonical_json(stored_fields[name])
+        if _encode_for_comparison(request_fields.get(name))
+        != _encode_for_comparison(stored_fields[name])
     ]
     if draft.request.blob is not None:  # fields left out may be the upload's
         unset = {n for n in ("mime_type", "name") if request_fields[n] is None}
@@ -129,7 +135,9 @@ def _list_part_models(stored_row: Mapping[str, Any]) -> list[str | None]:
     return [part["model"] for part in stored_row["parts"]]
 
 
-def _map_field_names(request: AppendRequest, stored_row: Mapping[str, Any]) -> Mapping[str, str]:
+def _map_canonical_to_request_names(
+    request: AppendRequest, stored_row: Mapping[str, Any]
+) -> Mapping[str, str]:
     """The request's field names by canonical names: the caller sent `content`, whether or not it
     was stored as a blob."""
     if request.parts is not None:
@@ -139,7 +147,7 @@ def _map_field_names(request: AppendRequest, stored_row: Mapping[str, Any]) -> M
     return {"content": "blob", "parts": "blob"}
 
 
-def _canonical_json(value: object) -> str:
+def _encode_for_comparison(value: object) -> str:
     """Encode for comparison: in Python, True == 1."""
     return json.dumps(value, sort_keys=True)
 

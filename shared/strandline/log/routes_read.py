@@ -20,12 +20,12 @@ from strandline.http.routes_and_responses import (
     json_response,
 )
 from strandline.log import block_lookup, read
-from strandline.log.block_lookup import BlockLookup, IpldBlock, encode_car
+from strandline.log.block_lookup import BlockLookup, IpldBlock, encode_car_file
 from strandline.log.block_response_formats import (
     CAR_TYPES,
     RAW_TYPE,
     BlockResponseFormat,
-    choose_format,
+    choose_block_format,
 )
 from strandline.log.schemas_read import (
     BlockQuery,
@@ -100,7 +100,9 @@ def get_file(request: Request) -> Response:
     """Get a payload by its CID: a redirect to a presigned URL, which the body contains too."""
     access = request.connect_reader(request.parse_query(ParticipantsQuery))
     seconds = get_settings().presign_seconds
-    file = read.get_file(access, request.resources.blobs, request.path_parameter("cid"), seconds)
+    file = read.presign_payload_download(
+        access, request.resources.blobs, request.path_parameter("cid"), seconds
+    )
     return json_response(file, 307, {"Location": file.url, "Cache-Control": "no-store"})
 
 
@@ -109,18 +111,20 @@ def get_block(request: Request) -> Response:
     verifies that the bytes hash to the CID. A memory's block is DAG-CBOR, a payload is one raw
     block. Follows the trustless gateway specification; a larger payload is a redirect."""
     query = request.parse_query(BlockQuery)
-    form = choose_format(query, request.headers.get("accept"), has_path=False)
-    lookup = _make_lookup(request, query)
+    form = choose_block_format(query, request.headers.get("accept"), has_path=False)
+    lookup = _make_block_lookup(request, query)
     cid = request.path_parameter("cid")
     if form.kind == "car":
-        return _answer_car(request, query, form, lookup.list_along_path(cid, ()), lookup)
-    record = lookup.find_record(cid)
-    headers = _make_headers(f'"{cid}.raw"', f"{cid}.bin", query, form)
-    if _is_unchanged(request, headers["Etag"]):
-        return _answer_unchanged(headers, form)
+        return _answer_car_file(
+            request, query, form, lookup.list_blocks_along_path(cid, ()), lookup
+        )
+    record = lookup.find_event_or_payload(cid)
+    headers = _make_block_headers(f'"{cid}.raw"', f"{cid}.bin", query, form)
+    if _has_matching_etag(request, headers["Etag"]):
+        return _answer_not_modified(headers, form)
     if isinstance(record, Payload) and record.size > block_lookup.MAX_BYTES:
-        return _redirect(request, record)
-    return binary_response(lookup.load(record).data, RAW_TYPE, headers)
+        return _redirect_to_payload(request, record)
+    return binary_response(lookup.load_block(record).data, RAW_TYPE, headers)
 
 
 def get_dag(request: Request) -> Response:
@@ -128,19 +132,19 @@ def get_dag(request: Request) -> Response:
     segments are names and list positions in blocks, as in `edges/0/target`. It must end at a
     link."""
     query = request.parse_query(BlockQuery)
-    form = choose_format(query, request.headers.get("accept"), has_path=True)
-    lookup = _make_lookup(request, query)
+    form = choose_block_format(query, request.headers.get("accept"), has_path=True)
+    lookup = _make_block_lookup(request, query)
     segments = [part for part in request.path_parameter("path").split("/") if part]
-    path = lookup.list_along_path(request.path_parameter("cid"), segments)
-    return _answer_car(request, query, form, path, lookup)
+    path = lookup.list_blocks_along_path(request.path_parameter("cid"), segments)
+    return _answer_car_file(request, query, form, path, lookup)
 
 
-def _make_lookup(request: Request, query: BlockQuery) -> BlockLookup:
+def _make_block_lookup(request: Request, query: BlockQuery) -> BlockLookup:
     access = request.connect_reader(query)
     return BlockLookup(access, request.resources.blobs, request.deadline)
 
 
-def _answer_car(
+def _answer_car_file(
     request: Request,
     query: BlockQuery,
     form: BlockResponseFormat,
@@ -156,14 +160,16 @@ def _answer_car(
             field="entity-bytes",
         )
     has_all = query.entity_bytes is None and query.dag_scope in (None, "all")
-    headers = _make_headers(_car_etag(query, form, path), f"{top.cid}.car", query, form)
-    if _is_unchanged(request, headers["Etag"]):
-        return _answer_unchanged(headers, form)
-    below = lookup.list_below(top, form.has_duplicates) if has_all else iter(())
-    return binary_response(encode_car(path, below, form.has_duplicates), form.content_type, headers)
+    headers = _make_block_headers(_make_car_etag(query, form, path), f"{top.cid}.car", query, form)
+    if _has_matching_etag(request, headers["Etag"]):
+        return _answer_not_modified(headers, form)
+    below = lookup.list_linked_blocks(top, form.has_duplicates) if has_all else iter(())
+    return binary_response(
+        encode_car_file(path, below, form.has_duplicates), form.content_type, headers
+    )
 
 
-def _car_etag(query: BlockQuery, form: BlockResponseFormat, path: Sequence[IpldBlock]) -> str:
+def _make_car_etag(query: BlockQuery, form: BlockResponseFormat, path: Sequence[IpldBlock]) -> str:
     """A weak ETag: the file of a path loses a block when an event is erased."""
     scope = "entity" if query.entity_bytes else query.dag_scope or "all"
     parts = (scope, query.entity_bytes, form.has_duplicates, [block.cid for block in path])
@@ -171,7 +177,7 @@ def _car_etag(query: BlockQuery, form: BlockResponseFormat, path: Sequence[IpldB
     return f'W/"{scope}-{digest}-{path[-1].cid}.car"'
 
 
-def _make_headers(
+def _make_block_headers(
     etag: str, file_name: str, query: BlockQuery, form: BlockResponseFormat
 ) -> dict[str, str]:
     headers = {
@@ -190,17 +196,17 @@ def _make_headers(
     return headers
 
 
-def _is_unchanged(request: Request, etag: str) -> bool:
+def _has_matching_etag(request: Request, etag: str) -> bool:
     """Whether the caller has this answer already (If-None-Match, by weak comparison)."""
     tags = [tag.strip() for tag in request.headers.get("if-none-match", "").split(",")]
     return "*" in tags or etag.removeprefix("W/") in [tag.removeprefix("W/") for tag in tags]
 
 
-def _answer_unchanged(headers: dict[str, str], form: BlockResponseFormat) -> Response:
+def _answer_not_modified(headers: dict[str, str], form: BlockResponseFormat) -> Response:
     return binary_response(b"", form.content_type, headers) | {"statusCode": 304}
 
 
-def _redirect(request: Request, payload: Payload) -> Response:
+def _redirect_to_payload(request: Request, payload: Payload) -> Response:
     """Redirect to a payload that is too large for an answer. The body says so for a client that
     does not follow redirects."""
     url = request.resources.blobs.presign_get(

@@ -45,7 +45,7 @@ def post_batch(request: Request) -> Response:
     bodies = [(body, key and f"{key}#{n}") for n, body in enumerate(batch.events)]
     results = append(request.writer, bodies, atomic=batch.atomic)
     request.metrics["EventsAppended"] = sum(result.is_new for result in results)
-    items = [_batch_item(result, request.id) for result in results]
+    items = [_to_batch_item(result, request.id) for result in results]
     failed = sum(result.error is not None for result in results)
     if batch.atomic and failed:
         raise Invalid(
@@ -55,7 +55,7 @@ def post_batch(request: Request) -> Response:
             results=[item.model_dump(mode="json") for item in items],
         )
     body = BatchAnswer(stored=len(items) - failed, failed=failed, results=items)
-    return json_response(body, 200, _replay_headers(results))
+    return json_response(body, 200, _make_replay_headers(results))
 
 
 def post_upload(request: Request) -> Response:
@@ -75,14 +75,14 @@ def post_upload(request: Request) -> Response:
     return json_response(upload, 201 if isinstance(upload, UploadOut) else 200)
 
 
-def _batch_item(result: AppendResult, request_id: str) -> BatchItem:
+def _to_batch_item(result: AppendResult, request_id: str) -> BatchItem:
     if result.error is None:
         return BatchItem(status=201, event=result.receipt)
     details = Refusal.model_validate(error_body(result.error, request_id))
     return BatchItem(status=status_of(result.error), error=details)
 
 
-def _replay_headers(results: list[AppendResult]) -> dict[str, str]:
+def _make_replay_headers(results: list[AppendResult]) -> dict[str, str]:
     """The header that marks replays: `true` if all results are replays, else the positions of those
     that are."""
     positions = [n for n, result in enumerate(results) if result.is_replay]

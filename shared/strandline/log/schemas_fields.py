@@ -41,7 +41,7 @@ RoleIn = TypeAliasType(
 _ROLES: Mapping[str, str] = {"assistant": "agent"}
 
 
-def _refuse_statement(value: EventType) -> EventType:
+def _refuse_statement_type(value: EventType) -> EventType:
     if value == "statement":
         raise ValueError(
             "a statement is made by the routes under /api/v1/graph; send it there, or append a "
@@ -54,7 +54,7 @@ EventTypeIn = TypeAliasType(
     "EventTypeIn",
     Annotated[
         EventType,
-        AfterValidator(_refuse_statement),
+        AfterValidator(_refuse_statement_type),
         WithJsonSchema(
             {"type": "string", "enum": ["message", "thought", "action", "observation", "upload"]}
         ),
@@ -71,7 +71,7 @@ def _check_metadata(value: dict[str, Any]) -> dict[str, Any]:
     return value
 
 
-def _check_key(value: str) -> str:
+def _check_event_key(value: str) -> str:
     size = len(value.encode())
     if size > MAX_KEY_BYTES:
         raise ValueError(f"is {size} bytes as UTF-8, at most {MAX_KEY_BYTES}")
@@ -92,7 +92,7 @@ def _check_mime_type(value: str) -> str:
 
 
 CID_PATTERN = "^b[a-z2-7]{58}$"
-"""The pattern of a CIDv1 with sha2-256 in base32. `cid.cid_bytes` does the full check."""
+"""The pattern of a CIDv1 with sha2-256 in base32. `cid.cid_to_bytes` does the full check."""
 # The JSON schema in the API description, for a check that a pattern alone cannot express.
 _MIME_SCHEMA = {
     "type": "string",
@@ -108,7 +108,8 @@ MimeType = TypeAliasType(
 )
 Metadata = TypeAliasType("Metadata", Annotated[dict[str, Any], BeforeValidator(_check_metadata)])
 SourceKey = TypeAliasType(
-    "SourceKey", Annotated[str, Field(min_length=1, max_length=512), AfterValidator(_check_key)]
+    "SourceKey",
+    Annotated[str, Field(min_length=1, max_length=512), AfterValidator(_check_event_key)],
 )
 Cid = TypeAliasType(
     "Cid",

@@ -66,7 +66,7 @@ class FeedQuery(ParticipantsQuery):
     """The maximum number of results."""
 
 
-class Filters(RequestModel):
+class EventFilters(RequestModel):
     """Filters of a read. An event must match all that are given."""
 
     session_id: SessionId | None = None
@@ -82,13 +82,13 @@ class Filters(RequestModel):
     metadata: Metadata | None = None
     """A JSON object that the event's metadata must contain."""
 
-    def to_filter(self) -> Mapping[str, object]:
+    def to_json_filter(self) -> Mapping[str, object]:
         """The filters that are set, by field name, as JSON values."""
-        names = type(self).model_fields.keys() & Filters.model_fields.keys()
+        names = type(self).model_fields.keys() & EventFilters.model_fields.keys()
         return self.model_dump(mode="json", exclude_none=True, include=set(names))
 
 
-class EventQuery(Filters):
+class EventQuery(EventFilters):
     """A query for raw events, by participants and content."""
 
     participants: Participants | None = None

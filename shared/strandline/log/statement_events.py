@@ -19,7 +19,7 @@ from strandline.db.database import TenantDb
 from strandline.errors import Invalid
 from strandline.log import charges, event_builder, event_draft, store, store_erasure_marks
 from strandline.log.append_state import STORED_OUTCOMES, AppendBatch, AppendResult
-from strandline.log.refusals import make_refusal
+from strandline.log.refusals import make_append_refusal_error
 from strandline.log.schemas_append import AppendRequest, Receipt
 from strandline.log.schemas_fields import EventType, Role
 from strandline.log.trust_ranks import least_trusted
@@ -33,7 +33,7 @@ _MAX_METADATA_BYTES = 128 * 1024
 contributed to the graph is one statement."""
 
 
-def resolve_role(speaker: str | None, role: Role | None) -> Role:
+def resolve_statement_role(speaker: str | None, role: Role | None) -> Role:
     """The role of a statement's event: as given, else the speaker's; without both a user's."""
     if role is not None:
         return role
@@ -77,15 +77,19 @@ class _StatementAppendRequest(AppendRequest):
     )
 
 
-def build_statements(principal: Principal, statements: Sequence[GraphStatement]) -> AppendBatch:
-    """The events of statements, in order, to be stored by `append_statements`. Without I/O. Raises
-    Invalid, which names the field as an append does, or Forbidden."""
-    drafts = {n: _build_draft(principal, item) for n, item in enumerate(statements)}
+def build_statement_events(
+    principal: Principal, statements: Sequence[GraphStatement]
+) -> AppendBatch:
+    """The events of statements, in order, to be stored by `append_statement_events`. Without I/O.
+    Raises Invalid, which names the field as an append does, or Forbidden."""
+    drafts = {n: _build_statement_draft(principal, item) for n, item in enumerate(statements)}
     events = {n: event_builder.build_event(draft, n, ()) for n, draft in drafts.items()}
     return AppendBatch(drafts, events)
 
 
-def _build_draft(principal: Principal, statement: GraphStatement) -> event_draft.EventDraft:
+def _build_statement_draft(
+    principal: Principal, statement: GraphStatement
+) -> event_draft.EventDraft:
     if not 1 <= len(statement.content) <= MAX_STATEMENT_CHARS:
         raise Invalid(
             f"content: a statement is one sentence, at most {MAX_STATEMENT_CHARS} characters",
@@ -109,10 +113,10 @@ def _build_draft(principal: Principal, statement: GraphStatement) -> event_draft
     return replace(draft, origin=least_trusted([draft.origin, statement.most_trust]))
 
 
-def append_statements(access: TenantDb, batch: AppendBatch) -> AppendBatch:
-    """Store the statements of `build_statements` in the caller's transaction, all or none. Returns
-    the batch with a result for each: its receipt, and whether it is a replay, whose receipt is the
-    first one. The quotas are not charged: `store_statements` does that.
+def append_statement_events(access: TenantDb, batch: AppendBatch) -> AppendBatch:
+    """Store the statements of `build_statement_events` in the caller's transaction, all or none.
+    Returns the batch with a result for each: its receipt, and whether it is a replay, whose receipt
+    is the first one. The quotas are not charged: `charge_and_store_statements` does that.
 
     Until the transaction ends, no other append and no fold commits in their scopes. Raises Conflict
     for a key that was used with another request; the transaction must then be rolled back.
@@ -121,7 +125,7 @@ def append_statements(access: TenantDb, batch: AppendBatch) -> AppendBatch:
     results: dict[int, AppendResult] = {}
     for item in outcomes:
         if item.outcome not in STORED_OUTCOMES:
-            raise make_refusal(
+            raise make_append_refusal_error(
                 item.outcome, batch.drafts[item.n], batch.events[item.n], item.stored
             )
         receipt = Receipt.model_validate({**vars(item), "blob": None})
@@ -129,7 +133,7 @@ def append_statements(access: TenantDb, batch: AppendBatch) -> AppendBatch:
     return replace(batch, results=results)
 
 
-def store_statements(
+def charge_and_store_statements(
     quotas: QuotaManager,
     work_queue: WorkQueue,
     access: TenantDb,
@@ -137,8 +141,8 @@ def store_statements(
     write_rows: Callable[[Sequence[AppendResult]], None],
     deadline: float | None = None,
 ) -> list[AppendResult]:
-    """Charge the quotas, store the statements of `build_statements`, and call `write_rows` with
-    their results, in order, in the same transaction; then notify the work queue. Replays cost
+    """Charge the quotas, store the statements of `build_statement_events`, and call `write_rows`
+    with their results, in order, in the same transaction; then notify the work queue. Replays cost
     nothing.
 
     `deadline` is in time.monotonic() seconds. Raises QuotaExceeded, Conflict, Unavailable (also
@@ -148,19 +152,19 @@ def store_statements(
 
     def store_batch(batch: AppendBatch) -> AppendBatch:
         with access.transaction():
-            outcome = append_statements(access, batch)
-            store_erasure_marks.refuse_marked(
+            outcome = append_statement_events(access, batch)
+            store_erasure_marks.require_no_events_being_erased(
                 access, {event.scope_id for event in batch.events.values()}
             )
-            write_rows(_list_results(outcome))
+            write_rows(_sort_results_by_item(outcome))
         return outcome
 
-    outcome = charges.store_charged(quotas, access, batch, store_batch, deadline)
-    results = _list_results(outcome)
+    outcome = charges.charge_quotas_and_store(quotas, access, batch, store_batch, deadline)
+    results = _sort_results_by_item(outcome)
     new_scopes = {item.receipt.scope_id for item in results if item.receipt and item.is_new}
     work_queue.send(access.caller.tenant, sorted(new_scopes))
     return results
 
 
-def _list_results(batch: AppendBatch) -> list[AppendResult]:
+def _sort_results_by_item(batch: AppendBatch) -> list[AppendResult]:
     return [batch.results[n] for n in sorted(batch.results)]

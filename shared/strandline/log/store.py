@@ -12,7 +12,7 @@ from pydantic_core import to_json
 from strandline.cursors import Position
 from strandline.db.database import SnapshotRead, TenantDb
 from strandline.log import fulltext_input
-from strandline.log.cid import EventColumns, ModelPart
+from strandline.log.cid import EventColumns, ModelWrittenSpan
 from strandline.log.event_builder import NewEvent
 from strandline.log.fulltext_input import sanitize_for_parser
 
@@ -54,11 +54,11 @@ def append_events(
 ) -> Sequence[AppendOutcome]:
     """Store the items by one function call in one round trip; one outcome per item. If `atomic` and
     any item is neither created nor replayed, nothing is stored."""
-    document = dump_items([to_append_item(access, item) for item in items])
+    document = dump_append_items([to_append_item(access, item) for item in items])
     rows = access.call_function(
         "select * from append_events($1, $2, $3, $4, $5)", document, "true" if atomic else "false"
     )
-    return to_outcomes(rows)
+    return parse_append_outcomes(rows)
 
 
 def to_append_item(access: TenantDb, item: NewEvent) -> dict[str, object]:
@@ -72,17 +72,17 @@ def to_append_item(access: TenantDb, item: NewEvent) -> dict[str, object]:
     return fields
 
 
-def dump_items(items: Sequence[Mapping[str, object]]) -> str:
+def dump_append_items(items: Sequence[Mapping[str, object]]) -> str:
     """The items as the database's functions take them."""
     return to_json(items).decode()
 
 
-def to_outcomes(rows: Sequence[Sequence[bytes | None]]) -> list[AppendOutcome]:
+def parse_append_outcomes(rows: Sequence[Sequence[bytes | None]]) -> list[AppendOutcome]:
     """The rows of such a function."""
-    return [AppendOutcome(*map(_parse_value, _FIELD_READERS, row)) for row in rows]
+    return [AppendOutcome(*map(_parse_column_value, _FIELD_READERS, row)) for row in rows]
 
 
-def _parse_value(reader: Callable[[str], Any], value: bytes | None) -> Any:
+def _parse_column_value(reader: Callable[[str], Any], value: bytes | None) -> Any:
     return None if value is None else reader(value.decode())
 
 
@@ -117,7 +117,7 @@ def preview_rejections(access: TenantDb, items: Sequence[NewEvent]) -> dict[int,
             or refusals.codes ? existing_keys.n::text
         """,
         {
-            "items": dump_items(
+            "items": dump_append_items(
                 [{**to_append_item(access, i), "content": None, "pieces": []} for i in items]
             )
         },
@@ -140,7 +140,7 @@ class Event(EventColumns):
 
     def __post_init__(self) -> None:
         parts = cast("list[dict[str, Any]]", self.parts)  # jsonb, as it comes from the driver
-        self.parts = [ModelPart(part["chars"], part["model"]) for part in parts]
+        self.parts = [ModelWrittenSpan(part["chars"], part["model"]) for part in parts]
 
 
 def get_event(access: TenantDb, event_id: UUID) -> Event | None:

@@ -41,17 +41,19 @@ def find_tombstone(access: TenantDb, event_id: UUID) -> Tombstone | None:
 
 
 @dataclass(frozen=True)
-class MarkedEvent:
+class EventBeingErased:
     """An event that is being erased."""
 
     event_id: UUID
     erasure_id: UUID
 
 
-def list_marked(access: TenantDb, event_ids: Sequence[UUID]) -> Sequence[MarkedEvent]:
+def list_events_being_erased(
+    access: TenantDb, event_ids: Sequence[UUID]
+) -> Sequence[EventBeingErased]:
     """Those of these events that are being erased, and that the caller could see before."""
     return access.fetch(
-        MarkedEvent,
+        EventBeingErased,
         "select event_id, erasure_id from events_marked(%(event_ids)s::uuid[])",
         {"event_ids": list(event_ids)},
     )
@@ -62,7 +64,7 @@ class _ItemNumber:
     n: int
 
 
-def find_erased_keys(access: TenantDb, keys: Mapping[int, tuple[str, str]]) -> set[int]:
+def find_items_with_erased_key(access: TenantDb, keys: Mapping[int, tuple[str, str]]) -> set[int]:
     """The numbers of those (channel, key) that are keys of the writer's erased events."""
     rows = access.fetch(
         _ItemNumber,
@@ -104,7 +106,7 @@ class _ScopeId:
     scope_id: UUID
 
 
-def list_marked_scopes(access: TenantDb, scope_ids: Sequence[UUID]) -> set[UUID]:
+def list_scopes_with_events_being_erased(access: TenantDb, scope_ids: Sequence[UUID]) -> set[UUID]:
     """Those of these scopes that the caller may see and that have events which are being erased."""
     rows = access.fetch(
         _ScopeId,
@@ -118,7 +120,7 @@ def list_marked_scopes(access: TenantDb, scope_ids: Sequence[UUID]) -> set[UUID]
     return {row.scope_id for row in rows}
 
 
-def refuse_marked(access: TenantDb, scope_ids: Collection[UUID]) -> None:
+def require_no_events_being_erased(access: TenantDb, scope_ids: Collection[UUID]) -> None:
     """Raise Unavailable while events of these scopes are being erased: rows written beside the log
     would conflict with rows that are hidden. A mark that is set later does not apply to the rest of
     this transaction, which holds the locks of the scopes."""
@@ -137,19 +139,21 @@ def refuse_marked(access: TenantDb, scope_ids: Collection[UUID]) -> None:
         raise Unavailable("Events of these participants are being erased. Try again in a minute.")
 
 
-def decode_cursor(access: TenantDb, cursors: Cursors, cursor: str | None) -> Position | None:
+def decode_cursor_unless_erased_since(
+    access: TenantDb, cursors: Cursors, cursor: str | None
+) -> Position | None:
     """The position of a list's cursor; None for the first page. Raises Malformed, and Gone where an
     event in view was erased since the list was begun."""
     position = cursors.decode(cursor)
     if position is not None:
-        refuse_erased_since(access, position.pg_snapshot)
+        require_nothing_erased_since(access, position.pg_snapshot)
     return position
 
 
-def refuse_erased_since(access: TenantDb, pg_snapshot: str) -> None:
+def require_nothing_erased_since(access: TenantDb, pg_snapshot: str) -> None:
     """Raise Gone for a cursor if an event in view was erased that this database snapshot still
     shows."""
-    if is_erased_since(access, pg_snapshot):
+    if is_any_event_erased_since(access, pg_snapshot):
         raise Gone(
             "cursor: an event in view was erased since this list was begun. Begin it again without"
             " a cursor.",
@@ -157,7 +161,7 @@ def refuse_erased_since(access: TenantDb, pg_snapshot: str) -> None:
         )
 
 
-def is_erased_since(access: TenantDb, pg_snapshot: str) -> bool:
+def is_any_event_erased_since(access: TenantDb, pg_snapshot: str) -> bool:
     """Whether an event in view was erased, or marked, that this database snapshot still shows."""
     (row,) = access.fetch(
         _Flag,

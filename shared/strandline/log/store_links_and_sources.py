@@ -11,7 +11,13 @@ from uuid_utils.compat import uuid7
 
 from strandline.db.database import TenantDb
 from strandline.log.event_builder import NewEvent
-from strandline.log.store import AppendOutcome, Event, dump_items, to_append_item, to_outcomes
+from strandline.log.store import (
+    AppendOutcome,
+    Event,
+    dump_append_items,
+    parse_append_outcomes,
+    to_append_item,
+)
 
 
 def append_linked_event(
@@ -21,11 +27,11 @@ def append_linked_event(
     found."""
     rows = access.call_function(
         "select * from append_linked_event($1, $2, $3, $4, $5, $6)",
-        dump_items([to_append_item(access, item)]),
+        dump_append_items([to_append_item(access, item)]),
         str(uuid7()),
         json.dumps(links),
     )
-    return to_outcomes(rows)
+    return parse_append_outcomes(rows)
 
 
 def append_event_with_sources(
@@ -35,10 +41,10 @@ def append_event_with_sources(
     Raises Unavailable, and stores nothing, where one of them is erased or being erased."""
     rows = access.call_function(
         "select * from append_resting_event($1, $2, $3, $4, $5)",
-        dump_items([to_append_item(access, item)]),
+        dump_append_items([to_append_item(access, item)]),
         f"{{{','.join(map(str, source_ids))}}}",
     )
-    return to_outcomes(rows)
+    return parse_append_outcomes(rows)
 
 
 @dataclass(frozen=True)
@@ -49,7 +55,7 @@ class EdgesAndLinks:
     links: dict[str, Any]
 
 
-def read_links(access: TenantDb, event_id: UUID) -> EdgesAndLinks | None:
+def read_edges_and_links(access: TenantDb, event_id: UUID) -> EdgesAndLinks | None:
     """The links of a visible event that `append_linked_event` stored; None once it is erased."""
     rows = access.fetch(
         EdgesAndLinks,
@@ -101,7 +107,7 @@ def find_edge_targets(
     )
 
 
-def list_reachable(
+def list_event_and_reachable(
     access: TenantDb, event_id: UUID, max_events: int, max_bytes: int
 ) -> Sequence[Event]:
     """A visible event and all visible events that it cites, directly or not. Empty where they are
@@ -137,7 +143,7 @@ class _ErasedFlag:
     is_erased: bool
 
 
-def is_target_erased(access: TenantDb, event_id: UUID, cid: str) -> bool:
+def is_link_target_erased(access: TenantDb, event_id: UUID, cid: str) -> bool:
     """Whether a visible event links to this block, and the block's event is erased or being
     erased."""
     (row,) = access.fetch(

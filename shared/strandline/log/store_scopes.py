@@ -43,7 +43,7 @@ class _HasScope:
     has_scope: bool
 
 
-def has_scope_in_view(access: TenantDb) -> bool:
+def can_see_any_scope(access: TenantDb) -> bool:
     """Whether there is any scope that the caller can see: for a reader, one in which all whom it
     reads for took part."""
     (row,) = access.fetch(
@@ -57,7 +57,7 @@ class _ScopeId:
     scope_id: UUID
 
 
-def list_ids_after(access: TenantDb, last: UUID | None, limit: int) -> list[UUID]:
+def list_scope_ids_after(access: TenantDb, last: UUID | None, limit: int) -> list[UUID]:
     """The ids of up to `limit` scopes after `last`, in order; from the first for None."""
     rows = access.fetch(
         _ScopeId,

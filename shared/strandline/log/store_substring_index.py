@@ -13,7 +13,7 @@ class _IndexedEvent:
     seq: int
 
 
-def index_texts(access: TenantDb, scope_ids: Sequence[UUID], limit: int) -> int:
+def index_substrings_of_next_events(access: TenantDb, scope_ids: Sequence[UUID], limit: int) -> int:
     """Index the next events of these scopes, at most `limit` in all. Returns how many there were.
     Idempotent. Call it in a transaction."""
     events = access.fetch(

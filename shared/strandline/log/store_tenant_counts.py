@@ -136,7 +136,7 @@ class TenantCounters:
     """Language models whose circuit breaker is open."""
 
 
-def read_counters(access: TenantDb, space: str) -> TenantCounters:
+def read_tenant_counters(access: TenantDb, space: str) -> TenantCounters:
     """Read a tenant's counters from its scopes and chains, never from its events."""
     (row,) = access.fetch(
         TenantCounters,

@@ -14,7 +14,7 @@ from strandline.tenants.store_tuning import fetch_tenant_ids
 
 
 @dataclass(frozen=True)
-class CitationStatus:
+class CitedCidStatus:
     """What the database knows of a cited CID, for this writer: that it may be cited, an upload, or
     nothing.
 
@@ -33,14 +33,14 @@ class CitationStatus:
     file_name: str | None
 
 
-def look_up_payloads(
+def look_up_cited_payloads(
     access: TenantDb, payloads: Sequence[Mapping[str, object]]
-) -> Sequence[CitationStatus]:
+) -> Sequence[CitedCidStatus]:
     """Look up the payloads that requests cite. `payloads` holds {place, cid, participants}; `place`
     is the item's number in the request. A CID is citable if append accepts it. Uploads of other
     writers are invisible."""
     return access.fetch(
-        CitationStatus,
+        CitedCidStatus,
         """
         with payloads as (
             select w.place, w.cid, permission.is_citable is not null as citable,
@@ -91,7 +91,7 @@ class PendingUpload:
 
 
 @dataclass(frozen=True)
-class PayloadBeforeUpload:
+class StoredPayloadOrPendingUpload:
     """What the database knows of a payload that a writer wants to upload."""
 
     stored_size: int | None
@@ -108,13 +108,13 @@ class PayloadBeforeUpload:
         return PendingUpload(self.upload_id, self.remove_at)
 
 
-def find_upload_status(
+def find_stored_payload_or_pending_upload(
     access: TenantDb, cid: str, size: int, mime_type: str | None, name: str | None, seconds: int
-) -> PayloadBeforeUpload:
+) -> StoredPayloadOrPendingUpload:
     """Find out whether the payload is already stored, or the same upload is pending for at least
     `seconds` more."""
     (status,) = access.fetch(
-        PayloadBeforeUpload,
+        StoredPayloadOrPendingUpload,
         """
         select coalesce(
                 (select b.size from blobs b
@@ -164,7 +164,7 @@ def create_upload(
     return upload
 
 
-def list_tenants_with_expired(connection: Connection) -> list[str]:
+def list_tenants_with_expired_uploads(connection: Connection) -> list[str]:
     """List the tenants that have expired uploads."""
     return fetch_tenant_ids(connection, "select * from tenants_with_expired_uploads(now())", ())
 
@@ -174,7 +174,7 @@ class _Writer:
     writer: str
 
 
-def list_writers_with_expired(access: TenantDb, limit: int) -> list[str]:
+def list_writers_with_expired_uploads(access: TenantDb, limit: int) -> list[str]:
     """List up to `limit` writers with expired uploads in this tenant. Only background work may call
     it."""
     rows = access.fetch(
@@ -188,7 +188,7 @@ class _UploadId:
     upload_id: UUID
 
 
-def list_expired(access: TenantDb, limit: int) -> list[UUID]:
+def list_expired_uploads(access: TenantDb, limit: int) -> list[UUID]:
     """List up to `limit` expired uploads of this writer, the longest expired first."""
     rows = access.fetch(
         _UploadId,
@@ -199,7 +199,7 @@ def list_expired(access: TenantDb, limit: int) -> list[UUID]:
     return [row.upload_id for row in rows]
 
 
-def delete_uploads(access: TenantDb, upload_ids: Sequence[UUID]) -> None:
+def delete_expired_upload_rows(access: TenantDb, upload_ids: Sequence[UUID]) -> None:
     """Delete the rows of these expired uploads of this writer. Their objects must already be
     removed."""
     with access.transaction():
@@ -210,7 +210,7 @@ def delete_uploads(access: TenantDb, upload_ids: Sequence[UUID]) -> None:
 
 
 @dataclass(frozen=True)
-class PayloadDescription:
+class PayloadMediaTypeAndName:
     """The media type and file name under which an event holds its payload."""
 
     event_id: UUID
@@ -218,10 +218,12 @@ class PayloadDescription:
     file_name: str | None
 
 
-def describe_payloads(access: TenantDb, event_ids: Sequence[UUID]) -> Sequence[PayloadDescription]:
+def read_payload_media_types_and_names(
+    access: TenantDb, event_ids: Sequence[UUID]
+) -> Sequence[PayloadMediaTypeAndName]:
     """The media types and file names of the payloads of those events that are visible."""
     return access.fetch(
-        PayloadDescription,
+        PayloadMediaTypeAndName,
         "select event_id, mime_type, file_name from events"
         " where tenant_id = current_tenant() and event_id = any (%(event_ids)s)",
         {"event_ids": list(event_ids)},

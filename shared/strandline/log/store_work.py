@@ -97,7 +97,7 @@ class UnembeddedEvent:
     is_erased: bool
 
 
-def list_unembedded(
+def list_unembedded_events(
     access: TenantDb, scope_ids: Sequence[UUID], space: str, limit: int
 ) -> Sequence[UnembeddedEvent]:
     """The next events of these scopes to embed, by scope and seq."""
@@ -144,7 +144,7 @@ def read_cached_vectors(
     return {row.text_hash: row.embedding for row in rows}
 
 
-def make_due_now(access: TenantDb, scope_id: UUID) -> bool:
+def make_scope_due_now(access: TenantDb, scope_id: UUID) -> bool:
     """Make a scope's work due now, without touching its lease. Returns False where it has no work.
     Call it in a transaction."""
     return bool(
@@ -155,7 +155,7 @@ def make_due_now(access: TenantDb, scope_id: UUID) -> bool:
     )
 
 
-def list_refused(
+def list_events_with_refused_vector(
     access: TenantDb, scope_id: UUID, space: str, limit: int
 ) -> Sequence[UnembeddedEvent]:
     """The events of a scope whose vector in this space was refused, by seq."""
@@ -174,7 +174,9 @@ def list_refused(
     )
 
 
-def replace_refusals(access: TenantDb, space: str, vectors: Sequence["EventVector"]) -> int:
+def replace_refusals_by_vectors(
+    access: TenantDb, space: str, vectors: Sequence["EventVector"]
+) -> int:
     """Replace refusals by vectors; returns how many. Call it in a transaction."""
     return access.execute(
         """
@@ -185,7 +187,7 @@ def replace_refusals(access: TenantDb, space: str, vectors: Sequence["EventVecto
         where v.space = %(space)s and v.scope_id = r.scope_id and v.event_id = r.event_id
             and v.refusal is not null and r.embedding is not null
         """,
-        {"space": space, "rows": json.dumps(_to_json_rows(vectors))},
+        {"space": space, "rows": json.dumps(_vectors_to_json_rows(vectors))},
     )
 
 
@@ -203,13 +205,13 @@ def vector_to_text(vector: list[float]) -> str:
     return HalfVector(vector).to_text()
 
 
-def store_vectors(
+def store_event_vectors(
     access: TenantDb, space: str, vectors: Sequence[EventVector], events: Sequence[UnembeddedEvent]
 ) -> None:
     """Store the vectors of `events` and the progress of their scopes. Idempotent. `events` must be
-    as `list_unembedded` returned them: the next ones of each scope. Only erased events among them
-    may lack a vector. Call it in a transaction."""
-    params: dict[str, object] = {"space": space, "rows": json.dumps(_to_json_rows(vectors))}
+    as `list_unembedded_events` returned them: the next ones of each scope. Only erased events among
+    them may lack a vector. Call it in a transaction."""
+    params: dict[str, object] = {"space": space, "rows": json.dumps(_vectors_to_json_rows(vectors))}
     access.execute(
         """
         insert into event_vectors
@@ -262,7 +264,7 @@ def store_vectors(
     )
 
 
-def _to_json_rows(vectors: Sequence[EventVector]) -> list[dict[str, Any]]:
+def _vectors_to_json_rows(vectors: Sequence[EventVector]) -> list[dict[str, Any]]:
     return [
         {
             "scope_id": str(v.event.scope_id),
@@ -276,7 +278,7 @@ def _to_json_rows(vectors: Sequence[EventVector]) -> list[dict[str, Any]]:
     ]
 
 
-def record_progress(access: TenantDb, scope_id: UUID) -> None:
+def record_fold_progress(access: TenantDb, scope_id: UUID) -> None:
     """Record that the fold made progress: extend the lease, if there is one, and reset the
     attempts."""
     access.execute(
@@ -286,7 +288,7 @@ def record_progress(access: TenantDb, scope_id: UUID) -> None:
     )
 
 
-def release_leases(
+def release_scope_leases(
     access: TenantDb, scope_ids: Sequence[UUID], space: str, *, made_progress: bool
 ) -> int:
     """End leases. A scope's work is removed if its vectors, fold and indexed texts reach the end of
@@ -325,7 +327,7 @@ def release_leases(
     return removed_count
 
 
-def postpone(
+def postpone_scopes(
     access: TenantDb, scope_ids: Sequence[UUID], seconds: int, reason: str, *, failed: bool = True
 ) -> None:
     """Return leases, to be tried again in `seconds`: after a failure, or to wait (which does not

@@ -14,7 +14,7 @@ from strandline.chains import store_recalls
 from strandline.db.database import SnapshotRead, TenantDb
 from strandline.embeddings.embedder import Embedder, Purpose
 from strandline.log import indexed_text
-from strandline.log.read import fit_to_page, to_event_out
+from strandline.log.read import take_models_fitting_response, to_event_out
 from strandline.log.store import Event
 from strandline.observability import logger
 from strandline.recall import store
@@ -226,7 +226,7 @@ def recall(
         request.query,
         now=asked_at,
         vector_timeout=vector_timeout,
-        filters=request.to_filter(),
+        filters=request.to_json_filter(),
         min_known=min_known,
     )
     relevant = search_result.select_relevant_events(request.min_relevance)
@@ -235,7 +235,7 @@ def recall(
     words, limit = search_result.words, request.limit
     groups = collapse_near_duplicates(access, by_weight, words, request.query, limit)
     best = groups.list_events(with_duplicates=request.shows_near_duplicates)[:limit]
-    supporting = find_cited_events(access, best, request.to_filter(), request.expand)
+    supporting = find_cited_events(access, best, request.to_json_filter(), request.expand)
     events = store.read_visible_events(access, [e.candidate.event_id for e in best] + supporting)
     scored_hits = [
         _to_hit(scored, events, search_result, request, traits, groups.similar)
@@ -245,7 +245,7 @@ def recall(
     edge_hits = make_hits_of_cited_events(events, supporting, scored_hits, request)
     found = put_superseding_events_before_hits(access, scored_hits, edge_hits, request)
     fitting = fit_to_budget(found, request.max_tokens)
-    hits = fit_to_page(fitting.hits)
+    hits = take_models_fitting_response(fitting.hits)
     is_cut = len(hits) < len(fitting.hits)
     if request.order == "time":
         hits = sort_hits_cited_first_then_by_time(hits, events)

@@ -18,7 +18,7 @@ from strandline.log.append import append
 from strandline.log.append_state import AppendResult
 from strandline.log.event_draft import EventDraft, RecalledLinks
 from strandline.log.schemas_append import MAX_EDGES, EdgeIn
-from strandline.log.store_scopes import has_scope_in_view
+from strandline.log.store_scopes import can_see_any_scope
 from strandline.recall.recall import SearchResult, recall, record_use_of_hits, search
 from strandline.recall.relevance import ScoredEvent
 from strandline.recall.schemas import (
@@ -55,7 +55,7 @@ def post_recall(request: Request) -> Response:
     response = recall(
         access, embedder, body, now, timeout, settings.tuning.min_known, sona_id=sona_id
     )
-    if not response.hits and not has_scope_in_view(access):
+    if not response.hits and not can_see_any_scope(access):
         response.degraded.append("no_scope_in_view")
     is_recorded = record_use_of_hits(access, response, now)
     request.metrics |= {
@@ -179,7 +179,9 @@ def _is_edge_not_found(error: StrandlineError | None) -> bool:
 def _respond_with_stored_receipt(request: Request, result: AppendResult) -> Response:
     """The response with the stored receipt, so that a replay gets the same response."""
     assert result.receipt is not None, "refused results are raised"
-    row = store_links_and_sources.read_links(request.connect_writer(), result.receipt.event_id)
+    row = store_links_and_sources.read_edges_and_links(
+        request.connect_writer(), result.receipt.event_id
+    )
     receipt = InsertReceipt.model_validate(
         {
             **vars(result.receipt),

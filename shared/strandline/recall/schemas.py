@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from typing_extensions import Self, TypeAliasType
 
 from strandline.log.schemas_append import AppendRequest, Receipt
-from strandline.log.schemas_read import EdgeOut, EventOut, Filters
+from strandline.log.schemas_read import EdgeOut, EventFilters, EventOut
 from strandline.moments import LAST_MOMENT
 from strandline.schemas import Moment, Participants, RequestModel, ResponseModel
 
@@ -63,7 +63,7 @@ class QuestionTime(RequestModel):
         return {"until": (self.as_of + timedelta(microseconds=1)).isoformat()}
 
 
-class RecallRequest(QuestionTime, Filters):
+class RecallRequest(QuestionTime, EventFilters):
     """A question to search memory for."""
 
     query: str = Field(min_length=1, max_length=8000)
@@ -108,13 +108,13 @@ class RecallRequest(QuestionTime, Filters):
     @property
     def has_filters(self) -> bool:
         """Whether the caller narrows the search, other than by `as_of`."""
-        return bool(super().to_filter())
+        return bool(super().to_json_filter())
 
-    def to_filter(self) -> Mapping[str, object]:
+    def to_json_filter(self) -> Mapping[str, object]:
         """The filters that are set, and what `as_of` leaves out, as one filter."""
         period = self.to_as_of_filter()
         is_narrower = self.until and self.as_of and self.until <= self.as_of
-        return {**super().to_filter(), **({} if is_narrower else period)}
+        return {**super().to_json_filter(), **({} if is_narrower else period)}
 
     @property
     def shows_near_duplicates(self) -> bool:

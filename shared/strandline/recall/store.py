@@ -13,7 +13,7 @@ from pgvector import HalfVector
 from strandline.db.database import SnapshotRead, TenantDb
 from strandline.db.pipeline import RowQuery
 from strandline.log import indexed_text
-from strandline.log.fulltext_words import to_question_text
+from strandline.log.fulltext_words import prepare_question_for_search
 from strandline.log.store import MAX_LISTED_SCOPES, Event
 from strandline.recall.cosine_scale import SAMPLED_EVENTS
 from strandline.recall.features import WINDOW, CandidateEvent
@@ -217,7 +217,7 @@ def search_candidate_events(
                 and v.event_id = f.event_id and v.embedding is not null offset 0) stored on true
         """,
         {
-            "question": to_question_text(question),
+            "question": prepare_question_for_search(question),
             "max_words": _MAX_WORDS,
             "vector": None if vector is None else HalfVector(list(vector)).to_text(),
             "space": space,

@@ -8,8 +8,8 @@ from uuid import UUID
 from strandline.chains.heat import HeatInputs, compute_heat, compute_heat_with_factors
 from strandline.cursors import Cursors, Position
 from strandline.db.database import SnapshotRead, TenantDb
-from strandline.log.read import fit_to_page
-from strandline.log.store_erasure_marks import decode_cursor
+from strandline.log.read import take_models_fitting_response
+from strandline.log.store_erasure_marks import decode_cursor_unless_erased_since
 from strandline.sessions import store_chains
 from strandline.sessions.schemas import (
     ChainOut,
@@ -82,7 +82,9 @@ def list_segments(view: SessionReadContext, query: SegmentsQuery) -> SegmentPage
     cursor."""
     cursors = _make_cursors("segments", view, query.include)
     result = _read_chains(view, query, _STATUSES[query.include], cursors)
-    page = fit_to_page(to_chain_out(row, view) for row in result.rows[: query.limit])
+    page = take_models_fitting_response(
+        to_chain_out(row, view) for row in result.rows[: query.limit]
+    )
     return SegmentPage(
         session_id=view.session.session_id,
         segments=page,
@@ -133,7 +135,7 @@ def _read_chains(
         view.session.session_id,
         view.session.scope_id,
         statuses=statuses,
-        after=decode_cursor(view.access, cursors, query.cursor),
+        after=decode_cursor_unless_erased_since(view.access, cursors, query.cursor),
         limit=query.limit,
     )
 

@@ -23,9 +23,9 @@ from strandline.errors import (
     StrandlineError,
 )
 from strandline.log.append_state import AppendResult
-from strandline.log.read import fit_to_page
+from strandline.log.read import take_models_fitting_response
 from strandline.log.refusals import SESSION_ENDED_MESSAGE
-from strandline.log.store_erasure_marks import decode_cursor
+from strandline.log.store_erasure_marks import decode_cursor_unless_erased_since
 from strandline.sessions import store
 from strandline.sessions.schemas import EndedOut, InteractionIn, SessionIn, SessionOut, SessionPage
 from strandline.sessions.store import Session
@@ -180,9 +180,9 @@ def list_sessions(access: TenantDb, limit: int, cursor: str | None) -> SessionPa
     """List visible sessions that have not ended, newest first. Raises Malformed for an invalid
     cursor, Gone for one from before an erasure."""
     cursors = Cursors(access.sealer, access.caller.tenant, "sessions", access.caller.viewer)
-    after = decode_cursor(access, cursors, cursor)
+    after = decode_cursor_unless_erased_since(access, cursors, cursor)
     result = store.list_newest(access, after, limit)
-    page = fit_to_page(map(_to_session_out, result.rows[:limit]))
+    page = take_models_fitting_response(map(_to_session_out, result.rows[:limit]))
     next_cursor = None
     if len(page) < len(result.rows):
         last = result.rows[len(page) - 1]

@@ -115,7 +115,7 @@ def render_tenant_metrics(access: TenantDb, space: str) -> str:
         store_calls.read_monthly_spend(access),
     )
     values: dict[str, float] = {
-        **vars(store_tenant_counts.read_counters(access, space)),
+        **vars(store_tenant_counts.read_tenant_counters(access, space)),
         **vars(store.read_topic_index(access)),
         "scopes_due": due_work.scopes,
         "scopes_stuck": due_work.stuck_scopes,

@@ -331,14 +331,14 @@ def test_embed_includes_append_during_last_step(
 ) -> None:
     """No message names it: the scope's work was waiting still."""
     scope = UUID(tell(gateway, "turn 0", ALICE)["scope_id"])
-    settle = store_work.release_leases
+    settle = store_work.release_scope_leases
 
     def late(access: Any, scope_ids: Sequence[UUID], space: str, *, made_progress: bool) -> int:
         if missing(scratch_db) == 0 and scratch_db.rows("select count(*) from events") == [(1,)]:
             tell(gateway, "turn 1", ALICE)
         return settle(access, scope_ids, space, made_progress=made_progress)
 
-    monkeypatch.setattr(store_work, "release_leases", late)
+    monkeypatch.setattr(store_work, "release_scope_leases", late)
     assert embed_and_fold_scopes(worker, "acme", [scope]).failed_count == 0
     assert scratch_db.rows("select count(*) from events") == [(2,)]
     assert missing(scratch_db) == 0

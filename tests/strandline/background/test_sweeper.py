@@ -301,7 +301,7 @@ def test_sweeper_long_loops_renew_lease_or_end(
     def five(*_: object) -> list[str]:
         return [f"user:{n}" for n in range(5)]
 
-    monkeypatch.setattr(store_uploads, "list_writers_with_expired", five)
+    monkeypatch.setattr(store_uploads, "list_writers_with_expired_uploads", five)
 
     def again(*_: object) -> int:
         attempts.append(1)
@@ -311,7 +311,7 @@ def test_sweeper_long_loops_renew_lease_or_end(
 
     monkeypatch.setattr("strandline.chains.fold_recalls_into_heat.recompute_heat_times", again)
     monkeypatch.setattr("strandline.chains.fold_recalls_into_heat.delete_old_recalls", again)
-    monkeypatch.setattr("strandline.log.presigned_uploads._remove_uploads", again)
+    monkeypatch.setattr("strandline.log.presigned_uploads._remove_upload_objects_and_rows", again)
     for step in (
         SWEEPER._fold_recalls_into_heat,
         SWEEPER._prune_recalls,

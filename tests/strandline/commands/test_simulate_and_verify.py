@@ -15,7 +15,7 @@ from strandline.commands.stored_data_checks import sha256_of_cid
 from strandline.db.database import Caller, Database
 from strandline.erasure import erase_events
 from strandline.local.runtime import RunningService, connection_file, run_local_service
-from strandline.log.cid import cid_bytes
+from strandline.log.cid import cid_to_bytes
 from tests.strandline.client.conftest import HttpService, service
 from tests.strandline.commands.command_line import Run, run
 from tests.strandline.local.programs import migrated_directory
@@ -167,4 +167,4 @@ def retry_soon(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
 def test_verify_reads_cid_digest_without_library() -> None:
     cid = "bafkreiazayy7xhtav5tsxfiww7p7cv4owr5whohju7t5tjtlcyytu7bxuu"
-    assert sha256_of_cid(cid) == cid_bytes(cid)[-32:]
+    assert sha256_of_payload_cid(cid) == cid_to_bytes(cid)[-32:]

@@ -15,13 +15,13 @@ from strandline.errors import Invalid
 from strandline.log.cid import (
     Edge,
     EventColumns,
-    ModelPart,
-    blob_cid,
-    block_cid,
-    cid_bytes,
-    cid_of_sha256,
+    ModelWrittenSpan,
+    cid_to_bytes,
+    compute_blob_cid,
+    compute_block_cid,
     encode_block,
-    sha256_of_cid,
+    payload_cid_of_sha256,
+    sha256_of_payload_cid,
 )
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -71,7 +71,7 @@ def rows(draw: st.DrawFn) -> Row:
         type=kind,
         speaker=draw(WORD),
         content=None if is_blob else line,
-        parts=[ModelPart(len(text), model) for text, model in parts],
+        parts=[ModelWrittenSpan(len(text), model) for text, model in parts],
         stop_reason=draw(st.sampled_from([None, "endTurn", "stopSequence", "maxTokens"])),
         blob_cid=str(other_cid(draw(st.binary(max_size=8)), "raw")) if is_blob else None,
         file_name=draw(WORD),
@@ -90,7 +90,7 @@ def union(row: Row) -> dict[str, object]:
     elif row.role == "agent":
         runs: list[dict[str, str]] = []
         rest = row.content or ""
-        for part in row.parts or [ModelPart(len(rest), None)]:
+        for part in row.parts or [ModelWrittenSpan(len(rest), None)]:
             run = {"content": rest[: part.chars]}
             runs.append(run | ({"model": part.model} if part.model is not None else {}))
             rest = rest[part.chars :]
@@ -119,7 +119,7 @@ def test_cid_block_reads_back_as_event(row: Row, edges: list[Edge]) -> None:
 def test_cid_and_block_match_other_implementation(row: Row, edges: list[Edge]) -> None:
     block = encode_block(row, edges)
     assert dag_cbor.encode(cast("Any", dag_cbor.decode(block))) == block
-    assert block_cid(block) == str(other_cid(block, "dag-cbor"))
+    assert compute_block_cid(block) == str(other_cid(block, "dag-cbor"))
 
 
 @given(edges=EDGES, seed=st.randoms(use_true_random=False))
@@ -147,17 +147,17 @@ def test_cid_block_negative_zero_weight_is_zero() -> None:
 
 @given(data=st.binary(max_size=200))
 def test_cid_of_blob_is_raw_hash(data: bytes) -> None:
-    assert blob_cid(data) == str(other_cid(data, "raw"))
-    assert cid_bytes(blob_cid(data)) == bytes(CID.decode(blob_cid(data)))
+    assert compute_blob_cid(data) == str(other_cid(data, "raw"))
+    assert cid_to_bytes(compute_blob_cid(data)) == bytes(CID.decode(compute_blob_cid(data)))
     digest = hashlib.sha256(data).digest()
-    assert cid_of_sha256(digest) == blob_cid(data)
-    assert sha256_of_cid(blob_cid(data), "cid") == digest
+    assert payload_cid_of_sha256(digest) == compute_blob_cid(data)
+    assert sha256_of_payload_cid(compute_blob_cid(data), "cid") == digest
 
 
 def test_cid_of_event_block_is_refused_as_blob() -> None:
     for codec in ("dag-cbor", "dag-pb"):
         with pytest.raises(Invalid, match=r"^blob\.cid: ") as error:
-            sha256_of_cid(str(other_cid(b"x", codec)), "blob.cid")
+            sha256_of_payload_cid(str(other_cid(b"x", codec)), "blob.cid")
         assert error.value.details["field"] == "blob.cid"
 
 
@@ -182,7 +182,7 @@ GOLDEN = [
             type="thought",
             speaker="agent:helper",
             content="Tide is out.Go.",
-            parts=[ModelPart(12, "gpt-9"), ModelPart(3, None)],
+            parts=[ModelWrittenSpan(12, "gpt-9"), ModelWrittenSpan(3, None)],
             stop_reason="endTurn",
             occurred_at=datetime(1969, 12, 31, 23, 59, 58, 500000, tzinfo=UTC),
         ),
@@ -224,7 +224,9 @@ GOLDEN = [
 def test_cid_blocks_are_frozen(row: Row, edges: list[Edge], block: str, cid: str) -> None:
     assert encode_block(row, edges).hex() == block
     assert (
-        block_cid(bytes.fromhex(block)) == cid == str(other_cid(bytes.fromhex(block), "dag-cbor"))
+        compute_block_cid(bytes.fromhex(block))
+        == cid
+        == str(other_cid(bytes.fromhex(block), "dag-cbor"))
     )
 
 
@@ -250,7 +252,7 @@ GOOD = CID.decode(GOLDEN[2][0].blob_cid or "")
 )
 def test_cid_other_spellings_are_refused_by_field(cid: str) -> None:
     with pytest.raises(Invalid) as error:
-        cid_bytes(cid, "blob.cid")
+        cid_to_bytes(cid, "blob.cid")
     assert error.value.details["field"] == "blob.cid"
 
 
@@ -260,7 +262,7 @@ def test_cid_other_spellings_are_refused_by_field(cid: str) -> None:
 )
 def test_cid_reader_survives_any_text(cid: str) -> None:
     try:
-        raw = cid_bytes(cid)
+        raw = cid_to_bytes(cid)
     except Invalid:
         return
     assert bytes(CID.decode(cid)) == raw

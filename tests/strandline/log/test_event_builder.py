@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from strandline.auth.principals import Principal
 from strandline.errors import Forbidden, Invalid
-from strandline.log.cid import blob_cid
+from strandline.log.cid import compute_blob_cid
 from strandline.log.event_builder import build_event
 from strandline.log.event_draft import EventDraft, build_draft
-from strandline.log.refusals import list_differences
+from strandline.log.refusals import list_differing_fields
 from strandline.log.schemas_append import AppendRequest
 from strandline.schemas import validate
 
@@ -125,8 +125,8 @@ def test_event_builder_refuses_ids_of_others() -> None:
     [
         {"content": ...},
         {"parts": [{"content": "x"}], "role": "agent"},
-        {"blob": {"cid": blob_cid(b"x")}},
-        {"content": ..., "parts": [{"content": "x"}], "blob": {"cid": blob_cid(b"x")}},
+        {"blob": {"cid": compute_blob_cid(b"x")}},
+        {"content": ..., "parts": [{"content": "x"}], "blob": {"cid": compute_blob_cid(b"x")}},
     ],
 )
 def test_event_builder_takes_one_of_content_parts_and_blob(given_as: dict[str, Any]) -> None:
@@ -174,7 +174,7 @@ def test_event_builder_parts_split_one_text() -> None:
 def test_event_builder_long_content_becomes_payload(text: str, is_payload: bool) -> None:
     event_draft = draft(content=text)
     assert event_draft.payload == (text.encode() if is_payload else None)
-    assert event_draft.payload_cid == (blob_cid(text.encode()) if is_payload else None)
+    assert event_draft.payload_cid == (compute_blob_cid(text.encode()) if is_payload else None)
     event = build_event(event_draft, 0, [])
     assert event.content == (None if is_payload else text)
     assert event.mime_type == ("text/plain; charset=utf-8" if is_payload else None)
@@ -192,9 +192,9 @@ def test_event_builder_takes_key_once() -> None:
 
 
 def test_event_builder_refuses_duplicate_edges() -> None:
-    edges = [{"event_id": str(FIRST)}, {"cid": blob_cid(b"x"), "weight": 0.5}]
+    edges = [{"event_id": str(FIRST)}, {"cid": compute_blob_cid(b"x"), "weight": 0.5}]
     event_draft = draft(edges=edges)
-    target = blob_cid(b"x")
+    target = compute_blob_cid(b"x")
     with pytest.raises(Invalid) as twice:
         build_event(event_draft, 0, [(FIRST, target), (FIRST, target)])
     assert twice.value.details["field"] == "edges"
@@ -297,7 +297,7 @@ def test_event_builder_fingerprint_ignores_number_spelling(one: Any, other: Any)
 def stored_row(event: EventDraft) -> dict[str, Any]:
     """The row of a draft, as the database gives it in a conflict."""
     row: dict[str, Any] = build_event(
-        event, 0, [(FIRST, blob_cid(b"x"))] * len(event.request.edges)
+        event, 0, [(FIRST, compute_blob_cid(b"x"))] * len(event.request.edges)
     ).as_json()
     parts = [part._asdict() for part in event.parts]
     links = [{"event_id": str(FIRST), "weight": e.weight} for e in event.request.edges]
@@ -329,7 +329,11 @@ LONG, LONGER = "x" * 70_000, "x" * 70_001
         ({"metadata": {"a": 1.5}}, {"metadata": {"a": 1.5}, "name": "n"}, ["name"]),
         ({}, {"mime_type": "text/plain; charset=utf-8"}, ["mime_type"]),
         ({"edges": [{"event_id": str(FIRST)}]}, {"edges": []}, ["edges"]),
-        ({"edges": [{"event_id": str(FIRST)}]}, {"edges": [{"cid": blob_cid(b"x")}]}, ["edges"]),
+        (
+            {"edges": [{"event_id": str(FIRST)}]},
+            {"edges": [{"cid": compute_blob_cid(b"x")}]},
+            ["edges"],
+        ),
     ],
 )
 def test_event_builder_names_differences_as_caller_does(
@@ -337,4 +341,4 @@ def test_event_builder_names_differences_as_caller_does(
 ) -> None:
     was, now = said_by_agent(first), said_by_agent(second)
     links = [{"event_id": str(FIRST), "weight": e.weight} for e in now.request.edges]
-    assert list_differences(now, stored_row(was), links) == names
+    assert list_differing_fields(now, stored_row(was), links) == names

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline.log.fulltext_input import sanitize_for_parser
-from strandline.log.fulltext_words import to_indexed_text, to_question_text
+from strandline.log.fulltext_words import prepare_question_for_search, to_indexed_text
 from tests.support import Gateway, user_message
 
 
@@ -50,10 +50,13 @@ def test_fulltext_words_of_identifiers_and_languages(text: str, words: set[str])
 
 
 def test_fulltext_words_of_question_leave_out_frequent_ones() -> None:
-    words = to_question_text("¿Cuánto cobró Kenji por las sillas?").lower().split()
+    words = prepare_question_for_search("¿Cuánto cobró Kenji por las sillas?").lower().split()
     assert {"kenji", "sillas?"} <= set(words)
     assert not {"por", "las"} & set(words)
-    assert to_question_text("¿Qué es?").split()[:2] == ["¿Qué", "es?"]  # or nothing would be left
+    assert prepare_question_for_search("¿Qué es?").split()[:2] == [
+        "¿Qué",
+        "es?",
+    ]  # or nothing would be left
 
 
 @given(st.text(max_size=400))

@@ -11,7 +11,7 @@ import pytest
 from multiformats import CID, multihash
 
 from strandline.local.aws import LocalAws, client
-from strandline.log.cid import Edge, EventColumns, ModelPart, encode_block
+from strandline.log.cid import Edge, EventColumns, ModelWrittenSpan, encode_block
 from tests.support import Gateway, Reply, ScratchDatabase, user_message
 
 PATH, BATCH = "/api/v1/events", "/api/v1/events/batch"
@@ -288,7 +288,9 @@ def row_as_block(row: tuple[Any, ...]) -> bytes:
     """A stored row's block."""
     *values, edges = row
     event = EventColumns(**dict(zip(COLUMNS, values, strict=True)))
-    event.parts = [ModelPart(part["chars"], part["model"]) for part in cast("Any", event.parts)]
+    event.parts = [
+        ModelWrittenSpan(part["chars"], part["model"]) for part in cast("Any", event.parts)
+    ]
     return encode_block(event, [Edge(edge["cid"], edge["weight"]) for edge in edges])
 
 

@@ -702,5 +702,5 @@ def test_upload_is_invisible_to_other_users(gateway: Gateway, scratch_db: Scratc
     ):
         access = gateway.database.connect_as(caller)
         expectations = [{"place": 0, "cid": cid_of(DATA), "participants": [ALICE]}]
-        (payload,) = store_uploads.look_up_payloads(access, expectations)
+        (payload,) = store_uploads.look_up_cited_payloads(access, expectations)
         assert (payload.upload_id is not None, payload.citable) == (bool(result), False)

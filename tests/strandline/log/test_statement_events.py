@@ -24,9 +24,9 @@ from strandline.local.aws import LocalAws
 from strandline.log.append_state import AppendResult
 from strandline.log.statement_events import (
     MAX_STATEMENT_CHARS,
-    append_statements,
-    build_statements,
-    store_statements,
+    append_statement_events,
+    build_statement_events,
+    charge_and_store_statements,
 )
 from strandline.tenants.quotas import QuotaManager
 from tests.statements import ALICE, HELPER, make_principal, make_statement, state
@@ -131,14 +131,16 @@ def test_statement_commits_with_citing_rows(
 ) -> None:
     who = make_principal()
     access = database.connect_as(make_caller(who))
-    batch = build_statements(who, [make_statement(FACT, key="k"), make_statement("It rains.")])
+    batch = build_statement_events(
+        who, [make_statement(FACT, key="k"), make_statement("It rains.")]
+    )
     with contextlib.suppress(ZeroDivisionError), access.transaction():
-        append_statements(access, batch)
+        append_statement_events(access, batch)
         raise ZeroDivisionError
     assert count(scratch_db) == [(0, 0)]
     assert scratch_db.rows("select count(*) from scopes where last_seq > 0") == [(0,)]
     with access.transaction():
-        append_statements(access, batch)
+        append_statement_events(access, batch)
     assert count(scratch_db) == [(2, 1)]
 
 
@@ -186,7 +188,7 @@ def test_statement_refusal_names_field(
     fields = {"content": FACT, "participants": [ALICE, HELPER], **fields}
     content, who = fields.pop("content"), fields.pop("participants")
     with pytest.raises(error) as failure:
-        build_statements(make_principal(ALICE), [make_statement(content, *who, **fields)])
+        build_statement_events(make_principal(ALICE), [make_statement(content, *who, **fields)])
     assert failure.value.details["field"] == field
 
 
@@ -213,8 +215,8 @@ def test_statement_is_charged_and_replay_is_not(
     outputs: list[Sequence[AppendResult]] = []
 
     def store(*texts: str) -> list[AppendResult]:
-        batch = build_statements(who, [make_statement(text, key=text) for text in texts])
-        return store_statements(quotas, WorkQueue(""), access, batch, outputs.append)
+        batch = build_statement_events(who, [make_statement(text, key=text) for text in texts])
+        return charge_and_store_statements(quotas, WorkQueue(""), access, batch, outputs.append)
 
     first = store("a")
     assert store("a") == [AppendResult(first[0].receipt, is_replay=True)]
@@ -235,9 +237,11 @@ def test_statement_of_failed_rows_is_neither_stored_nor_charged(
         assert results[0].receipt
         raise ZeroDivisionError
 
-    batch = build_statements(who, [make_statement(FACT)])
+    batch = build_statement_events(who, [make_statement(FACT)])
     with pytest.raises(ZeroDivisionError):
-        store_statements(quotas, WorkQueue(""), access, batch, fail, time.monotonic() + 9)
+        charge_and_store_statements(
+            quotas, WorkQueue(""), access, batch, fail, time.monotonic() + 9
+        )
     assert count(scratch_db) == [(0, 0)]
 
 

@@ -483,13 +483,13 @@ def strangers(gateway: Gateway) -> dict[str, tuple[str, list[str] | None]]:
 
 def absent() -> Samples:
     """Ids that nobody has, of the shape of those that alice has."""
-    from strandline.log.cid import blob_cid, block_cid
+    from strandline.log.cid import compute_blob_cid, compute_block_cid
 
     noise = uuid.uuid4().bytes
     return Samples(
         str(uuid.uuid4()),
-        block_cid(noise),
-        blob_cid(noise),
+        compute_block_cid(noise),
+        compute_blob_cid(noise),
         f"fact:{uuid.uuid4()}",
         f"ent:{uuid.uuid4()}",
         str(uuid.uuid4()),

@@ -11,7 +11,7 @@ import pytest
 
 from strandline.db.database import Caller
 from strandline.log import store_links_and_sources
-from strandline.log.cid import block_cid, cid_bytes
+from strandline.log.cid import cid_to_bytes, compute_block_cid
 from strandline.log.event_draft import EventDraft
 from strandline.recall import routes
 from strandline.resources import Resources
@@ -84,8 +84,8 @@ def test_insert_block_holds_edges(gateway: Gateway, key: str, dog: Any) -> None:
     receipt = insert_text(gateway, key, "The vet says that the dog is well.")
     reply = gateway.call("GET", f"/ipfs/{receipt['cid']}", key=key)
     block = base64.b64decode(reply.text)
-    assert block_cid(block) == receipt["cid"]
-    assert cid_bytes(dog["cid"], "cid") in block
+    assert compute_block_cid(block) == receipt["cid"]
+    assert cid_to_bytes(dog["cid"], "cid") in block
     plain = user_message("The vet says that the dog is well.", ALICE)
     assert gateway.call("POST", EVENTS, plain, key=key).body["cid"] != receipt["cid"]
     edges = [{"event_id": dog["event_id"], "weight": receipt["edges"][0]["weight"]}]

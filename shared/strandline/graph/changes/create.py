@@ -42,9 +42,9 @@ from strandline.http.writer import Writer
 from strandline.log.append_state import AppendResult
 from strandline.log.statement_events import (
     GraphStatement,
-    build_statements,
-    resolve_role,
-    store_statements,
+    build_statement_events,
+    charge_and_store_statements,
+    resolve_statement_role,
 )
 
 _NOT_PROPERTIES = {
@@ -84,7 +84,7 @@ def create_nodes(
     StateConflict for a fact of another scope, which cannot be invalidated from here. Raises the
     errors of an append.
     """
-    batch = build_statements(writer.principal, _make_statement_events(body, key))
+    batch = build_statement_events(writer.principal, _make_statement_events(body, key))
     participants, scope_id = batch.drafts[0].participants, batch.drafts[0].scope_id
     readers = writer.connect_for_all(participants)
     targets = _map_nodes_by_api_id(
@@ -105,7 +105,7 @@ def create_nodes(
             )
         )
 
-    results = store_statements(
+    results = charge_and_store_statements(
         writer.quotas, writer.work_queue, access, batch, write_rows, writer.deadline
     )
     is_replay = all(result.is_replay for result in results)
@@ -125,7 +125,7 @@ def _make_statement_events(body: CreateNodesRequest, key: str | None) -> list[Gr
     return [
         GraphStatement(
             participants=body.participants,
-            role=resolve_role(body.speaker, body.role),
+            role=resolve_statement_role(body.speaker, body.role),
             content=node.write_sentence(),
             operation={"create": _describe_node_for_event_log(node, refs, f"nodes.{n}")},
             speaker=body.speaker,

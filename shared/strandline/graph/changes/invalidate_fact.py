@@ -33,7 +33,7 @@ from strandline.graph.nodes.observations import (
     ObservationSource,
 )
 from strandline.http.writer import Writer
-from strandline.log.statement_events import GraphStatement, resolve_role
+from strandline.log.statement_events import GraphStatement, resolve_statement_role
 
 
 def invalidate_fact(
@@ -62,7 +62,7 @@ def invalidate_fact(
 
     statement = GraphStatement(
         participants=scope.participants,
-        role=resolve_role(body.speaker, body.role),
+        role=resolve_statement_role(body.speaker, body.role),
         content=write_invalidation_sentence(target.name, body.reason, new_name),
         operation={"invalidate": operation},
         speaker=body.speaker,

@@ -36,7 +36,7 @@ from strandline.graph.nodes.identity import format_node_id
 from strandline.graph.nodes.node_types import NODE_TYPES
 from strandline.graph.nodes.observations import UPKEEP, NodeObservation, ObservationSource
 from strandline.http.writer import Writer
-from strandline.log.statement_events import GraphStatement, resolve_role
+from strandline.log.statement_events import GraphStatement, resolve_statement_role
 
 
 def merge_nodes(writer: Writer, body: MergeRequest, key: str | None) -> GraphChange[StoredMerge]:
@@ -71,7 +71,7 @@ def merge_nodes(writer: Writer, body: MergeRequest, key: str | None) -> GraphCha
 
     statement = GraphStatement(
         participants=scope.participants,
-        role=resolve_role(body.speaker, body.role),
+        role=resolve_statement_role(body.speaker, body.role),
         content=write_merge_sentence(start.name, into.name, body.reason),
         operation={
             "merge": {
@@ -150,7 +150,7 @@ def undo_merge(
 
     statement = GraphStatement(
         participants=scope.participants,
-        role=resolve_role(body.speaker, body.role),
+        role=resolve_statement_role(body.speaker, body.role),
         content=write_merge_undo_sentence([move.name for move in moves], body.reason),
         operation={"undo": {"merge_id": str(merge_id)}},
         speaker=body.speaker,

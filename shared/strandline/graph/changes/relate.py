@@ -45,7 +45,7 @@ from strandline.graph.nodes.observations import (
     ObservationSource,
 )
 from strandline.http.writer import Writer
-from strandline.log.statement_events import GraphStatement, resolve_role
+from strandline.log.statement_events import GraphStatement, resolve_statement_role
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def relate_nodes(
     statements = [
         GraphStatement(
             participants=scope.participants,
-            role=resolve_role(body.speaker, body.role),
+            role=resolve_statement_role(body.speaker, body.role),
             content=write_edge_sentence(
                 edge.start.name, edge.link.edge, edge.link.role, edge.end.name
             ),
@@ -206,7 +206,7 @@ def end_edge(
 
     statement = GraphStatement(
         participants=scope.participants,
-        role=resolve_role(body.speaker, body.role),
+        role=resolve_statement_role(body.speaker, body.role),
         content=write_edge_ending_sentence(
             edge.from_name, edge.type, edge.label or None, edge.to_name, body.reason
         ),

@@ -22,7 +22,11 @@ from strandline.graph.nodes.store_observations import write_observations
 from strandline.http.writer import Writer
 from strandline.log.append_state import AppendBatch, AppendResult
 from strandline.log.schemas_append import Receipt
-from strandline.log.statement_events import GraphStatement, build_statements, store_statements
+from strandline.log.statement_events import (
+    GraphStatement,
+    build_statement_events,
+    charge_and_store_statements,
+)
 from strandline.participants import derive_scope_id, normalize_set
 
 
@@ -127,7 +131,7 @@ def store_statements_with_observations(
 ) -> StoredStatements:
     """Store statements of one scope, and the observations that `make_observations` returns for
     them. Raises the errors of an append and of `make_observations`; then nothing is stored."""
-    batch = build_statements(writer.principal, statements)
+    batch = build_statement_events(writer.principal, statements)
     access = writer.connect()
     sources: list[ObservationSource] = []
     graphs: list[GraphWriteResult] = []
@@ -147,7 +151,7 @@ def store_statements_with_observations(
             )
         )
 
-    results = store_statements(
+    results = charge_and_store_statements(
         writer.quotas, writer.work_queue, access, batch, write_rows, writer.deadline
     )
     return StoredStatements(

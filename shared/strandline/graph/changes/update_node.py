@@ -29,7 +29,7 @@ from strandline.graph.nodes.node_types import (
 )
 from strandline.graph.nodes.observations import UPKEEP, NodeObservation, ObservationSource
 from strandline.http.writer import Writer
-from strandline.log.statement_events import GraphStatement, resolve_role
+from strandline.log.statement_events import GraphStatement, resolve_statement_role
 
 _COMMON = frozenset({"participants", "speaker", "role", "confidence", "archived"})
 
@@ -65,7 +65,7 @@ def update_node(
 
     statement = GraphStatement(
         participants=scope.participants,
-        role=resolve_role(body.speaker, body.role),
+        role=resolve_statement_role(body.speaker, body.role),
         content=write_update_sentence(target.name, fields),
         operation={"update": operation},
         speaker=body.speaker,

@@ -30,9 +30,9 @@ from strandline.graph.fields.store_read import (
     TopicAcrossScopes,
 )
 from strandline.graph.nodes.identity import format_node_id, parse_node_id
-from strandline.log.read import fit_to_page
+from strandline.log.read import take_models_fitting_response
 from strandline.log.schemas_read import PAGE_BYTES
-from strandline.log.store_erasure_marks import decode_cursor
+from strandline.log.store_erasure_marks import decode_cursor_unless_erased_since
 from strandline.observability import logger
 
 
@@ -48,7 +48,7 @@ def list_fields(access: TenantDb, topic_id: str, query: FieldsQuery, now: dateti
         with_values=query.detail == "current",
     )
     rows = store_read.list_fields(access, page, PAGE_BYTES)
-    fields = fit_to_page(map(_to_field_state, rows[: query.limit]))
+    fields = take_models_fitting_response(map(_to_field_state, rows[: query.limit]))
     has_more = bool(rows) and rows[0].available > len(fields)
     return TopicFields(
         topic_id=format_node_id("topic", node_id),
@@ -75,14 +75,14 @@ def get_field(
     cursors = Cursors(
         access.sealer, caller.tenant, "fields", caller.viewer, node_id, field, query.as_of
     )
-    before = decode_cursor(access, cursors, query.cursor)
+    before = decode_cursor_unless_erased_since(access, cursors, query.cursor)
     revision_page = RevisionPageQuery(node_id, field, query.limit, query.as_of)
     if before is not None:
         revision_page = dataclasses.replace(
             revision_page, at=before.at, node_id=before.row_id, revision=before.seq
         )
     result = store_read.list_revisions(access, revision_page, PAGE_BYTES)
-    history = fit_to_page(map(_to_revision_out, result.rows[: query.limit]))
+    history = take_models_fitting_response(map(_to_revision_out, result.rows[: query.limit]))
     return FieldHistory(
         **vars(_to_field_state(rows[0])),
         topic_id=format_node_id("topic", node_id),

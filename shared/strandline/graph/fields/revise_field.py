@@ -34,9 +34,9 @@ from strandline.http.writer import Writer
 from strandline.log.append_state import AppendResult
 from strandline.log.statement_events import (
     GraphStatement,
-    build_statements,
-    resolve_role,
-    store_statements,
+    build_statement_events,
+    charge_and_store_statements,
+    resolve_statement_role,
 )
 
 
@@ -65,7 +65,7 @@ def revise_field(
     other participants; Invalid, which names a field; and the errors of an append.
     """
     revision = _resolve_topics(writer, topic_id, parse_field_name(field), body)
-    batch = build_statements(writer.principal, [_make_statement_event(revision, key)])
+    batch = build_statement_events(writer.principal, [_make_statement_event(revision, key)])
     access = writer.connect()
     rows: list[RevisionRow] = []
 
@@ -74,7 +74,7 @@ def revise_field(
             _write_revision_rows(access, revision, make_source_of_statement(batch, 0, results[0]))
         )
 
-    (result,) = store_statements(
+    (result,) = charge_and_store_statements(
         writer.quotas, writer.work_queue, access, batch, write_rows, writer.deadline
     )
     answer = StoredRevision.model_validate(
@@ -132,7 +132,7 @@ def _make_statement_event(revision: _ResolvedRevision, key: str | None) -> Graph
     body, topic = revision.body, revision.topic.name
     return GraphStatement(
         participants=body.participants,
-        role=resolve_role(body.speaker, body.role),
+        role=resolve_statement_role(body.speaker, body.role),
         content=write_field_sentence(
             topic, revision.field, body.value, body.why_changed, body.impact_expected
         ),

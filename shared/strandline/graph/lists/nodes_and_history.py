@@ -30,8 +30,8 @@ from strandline.graph.nodes.answers import to_node_out
 from strandline.graph.nodes.identity import format_node_id
 from strandline.graph.nodes.node_types import NODE_TYPES, NodeType, to_api_field_names
 from strandline.graph.nodes.store_read_nodes import BasicNodeAcrossScopes, find_node_across_scopes
-from strandline.log.read import fit_to_page
-from strandline.log.store_erasure_marks import refuse_erased_since
+from strandline.log.read import take_models_fitting_response
+from strandline.log.store_erasure_marks import require_nothing_erased_since
 from strandline.sealing import UnsealError
 
 _CONTROL_FIELDS = ("upkeep", "identity")
@@ -74,7 +74,7 @@ class ListCursors:
                 " filters, participants and credential, or restart the list without one",
                 field="cursor",
             ) from None
-        refuse_erased_since(self._access, pg_snapshot)
+        require_nothing_erased_since(self._access, pg_snapshot)
         return position
 
 
@@ -103,7 +103,7 @@ def list_node_page(
     rows = list_nodes(
         access, list_filter, key, query.limit + 1, combines_by_halving=combines_by_halving
     )
-    page = fit_to_page(map(to_node_out, rows[: query.limit]))
+    page = take_models_fitting_response(map(to_node_out, rows[: query.limit]))
     last = rows[len(page) - 1] if page else None
     return NodePage(
         nodes=page,
@@ -134,7 +134,7 @@ def read_node_history(
     cursors = ListCursors(access, "graph/history", node_id)
     after = cursors.decode(query.cursor, _parse_history_position)
     rows = list_observations(access, node.member_ids, after, query.limit + 1)
-    observations = fit_to_page(_to_observation_out(node, row) for row in rows[: query.limit])
+    observations = take_models_fitting_response(_to_observation_out(node, row) for row in rows[: query.limit])
     last = rows[len(observations) - 1] if observations else None
     return NodeHistory(
         id=format_node_id(node.type, node.node_id),

@@ -22,9 +22,13 @@ from strandline.graph.transfer.schemas import GraphImportResult, ImportRequest
 from strandline.http.writer import Writer
 from strandline.log import store_uploads
 from strandline.log.append_state import AppendBatch, AppendResult
-from strandline.log.cid import sha256_of_cid
+from strandline.log.cid import sha256_of_payload_cid
 from strandline.log.schemas_fields import Role
-from strandline.log.statement_events import GraphStatement, build_statements, store_statements
+from strandline.log.statement_events import (
+    GraphStatement,
+    build_statement_events,
+    charge_and_store_statements,
+)
 from strandline.log.trust_ranks import trust_rank
 
 CHANNEL = "graph-import"
@@ -80,9 +84,9 @@ def _load_file_bytes(writer: Writer, access: TenantDb, body: ImportRequest) -> b
     if body.content is not None:
         return body.content.encode()
     cid = body.cid or ""
-    digest = sha256_of_cid(cid, "cid")
+    digest = sha256_of_payload_cid(cid, "cid")
     payload: dict[str, object] = {"place": 0, "cid": cid, "participants": []}
-    for row in store_uploads.look_up_payloads(access, [payload]):
+    for row in store_uploads.look_up_cited_payloads(access, [payload]):
         if row.upload_id is None:
             continue
         if (row.size or 0) > MAX_FILE_BYTES:
@@ -112,7 +116,7 @@ def _store_new_statements(writer: Writer, access: TenantDb, graph: GraphFile) ->
     statements = [one for one in graph.statements if one.source_id not in stored_ids]
     if not statements:
         return _make_import_answer(graph, [], 0, ImportedGraphWriter(access, graph))
-    batch = build_statements(
+    batch = build_statement_events(
         writer.principal, list(make_statement_events(writer.principal, graph, statements))
     )
     rows = ImportedGraphWriter(access, graph)
@@ -127,7 +131,7 @@ def _store_new_statements(writer: Writer, access: TenantDb, graph: GraphFile) ->
         )
 
     try:
-        results = store_statements(
+        results = charge_and_store_statements(
             writer.quotas, writer.work_queue, access, batch, write_rows, writer.deadline
         )
     except errors.UniqueViolation:
