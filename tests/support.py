@@ -241,7 +241,7 @@ def planned_items(run: str) -> list[dict[str, Any]]:
 def begin_run(database: Database, kind: str, run: str, shards: int, now: datetime) -> bool:
     """Begin a run's job in acme, as its plan would; False where it belongs to another run. Outside
     of a transaction."""
-    (outcome,) = multi_tenant_runs.claim_run(
+    (outcome,) = multi_tenant_runs.begin_run_in_one_transaction(
         database.connection(), kind, run, {"acme": shards}, now
     )
     assert outcome.error is None, outcome

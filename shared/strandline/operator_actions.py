@@ -188,7 +188,7 @@ def _reword_not_found(tenant: str, what: str, row_id: object) -> Generator[None]
 
 def _read_subject_and_issuer(pem: Path) -> tuple[str, str]:
     try:
-        info = x509_names.read_certificate(pem.read_text())
+        info = x509_names.parse_certificate_names(pem.read_text())
     except (OSError, ValueError):
         raise Invalid(f"--pem: {pem} is not a PEM certificate") from None
     return info.subject, info.issuer

@@ -49,7 +49,7 @@ def peak():
     return int(re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read())[1]) / 1024
 
 resources, now, tally, idle = Resources(), datetime.now(UTC), JobMetrics(), peak()
-multi_tenant_runs.claim_tenants(
+multi_tenant_runs.begin_run_in_tenants(
     resources.database, "analytics", sys.argv[2], {sys.argv[1]: 1}, now,
     multi_tenant_runs.JobClaimsByTenant(),
 )

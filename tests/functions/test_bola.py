@@ -199,7 +199,7 @@ def world(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> World:
         access, AuditContext("a test"), subject="CN=alice,O=Acme", user=ALICE
     )
     with access.transaction():
-        job_id = store_runs.enqueue(access, "archiver", "a run", datetime.now(UTC))
+        job_id = store_runs.queue_job_for_run(access, "archiver", "a run", datetime.now(UTC))
 
     def use_of(name: str) -> Callable[[], str]:
         """One of A's for each asking, since a stranger may make it a name of its own as well."""

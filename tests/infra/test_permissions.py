@@ -155,7 +155,7 @@ def test_permissions_check_detects_wide_grant(ear: Ear, stage: ResourceArns) -> 
 # --- what is written beside what was heard
 
 NEVER_IN_JOBS = (
-    "jobs/worker_resources:read_text_head",
+    "jobs/worker_resources:read_payload_text_head",
     "resources:Resources._request_sweep",
 )
 NEVER_VECTORS = "embeddings/bedrock:_invoke_model"
@@ -217,7 +217,7 @@ NEVER: Mapping[str, Sequence[str]] = {
     "archiver": (NEVER_VECTORS, *NEVER_IN_JOBS),
     "builder": (NEVER_VECTORS, *NEVER_IN_JOBS),
     "eraser": tuple(
-        place for place in NEVER_IN_JOBS if place != "jobs/worker_resources:read_text_head"
+        place for place in NEVER_IN_JOBS if place != "jobs/worker_resources:read_payload_text_head"
     ),
     "promoter": (NEVER_VECTORS, *NEVER_IN_JOBS),
     "sweeper": (

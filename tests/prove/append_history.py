@@ -232,7 +232,7 @@ def add_tenant(database: Database) -> None:
     """The tenant that all proofs write into."""
     access = database.connect_as(BACKGROUND)
     with access.transaction():
-        store_tenants_and_keys.add_tenant(access)
+        store_tenants_and_keys.insert_tenant(access)
 
 
 def make_rng(*parts: Any) -> random.Random:

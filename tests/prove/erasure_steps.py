@@ -59,7 +59,7 @@ FORMING: Steps = (
     (retry_enrichment, "retry_enrichment"),
     (store_job, "count_failed_rebuild"),
     (store_job, "mark_chain_rebuilt"),
-    (store_failures, "record_failure"),
+    (store_failures, "record_retryable_failure"),
     (store_job, "queue_failed_job_for_retry"),
 )
 """What forms chains again from the events that they keep."""

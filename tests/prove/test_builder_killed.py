@@ -61,7 +61,7 @@ def kill(*args, **more):
 setattr(module, step, kill)
 resources, now = Resources(), datetime.now(UTC)
 shard = Shard("acme", 0)
-runner.claim_tenants(
+runner.begin_run_in_tenants(
     resources.database, "builder", sys.argv[3], {"acme": 1}, now, runner.JobClaimsByTenant()
 )
 runner.run_shard(resources, builder, sys.argv[3], shard, now, time.monotonic() + 900, JobMetrics())

@@ -145,7 +145,7 @@ def forget_sessions(patch: pytest.MonkeyPatch) -> None:
     """The latest events are those of everything in view."""
 
     def list_recent(access: TenantDb, _: str, __: UUID, since: datetime) -> Any:
-        return session_store.list_recent_in_view(access, since)
+        return session_store.list_recent_visible_events(access, since)
 
     patch.setattr(session_store, "list_recent", list_recent)
 

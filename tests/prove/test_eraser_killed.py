@@ -63,7 +63,7 @@ for step in steps:
 resources, now = Resources(), datetime.now(UTC)
 resources.__dict__["embedder"] = WordEmbedder("words/64", 64)
 claims = runner.JobClaimsByTenant()
-runner.claim_tenants(resources.database, "eraser", run, {"acme": 1}, now, claims)
+runner.begin_run_in_tenants(resources.database, "eraser", run, {"acme": 1}, now, claims)
 runner.run_shard(resources, eraser, run, Shard("acme"), now, time.monotonic() + 900, JobMetrics())
 """
 FAILURE = {"strandline.erasure.store_job:count_failed_rebuild"}

@@ -80,8 +80,8 @@ def test_many_tenants_run_is_planned_and_ended(
     assert totals["jobs_done"] == done_count
     # Each call is a round trip and a commit.
     batches = -(-count // PER_CALL)
-    assert calls["claim_run"] == batches
-    assert calls["close_run"] <= batches + failing // PER_CALL + 1
+    assert calls["begin_run_in_one_transaction"] == batches
+    assert calls["fail_run_in_one_transaction"] <= batches + failing // PER_CALL + 1
     definition = json.loads((repository / "infra" / "job.asl.json").read_text())
     run_input = {"job": "sweeper", "tenant": "t" * 63}
     sizes = state_sizes(definition, run_input, plan, items, totals)
@@ -97,7 +97,7 @@ def test_many_tenants_run_is_planned_and_ended(
 
 def count_calls(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     """How often each call for many tenants is made."""
-    calls = {"claim_run": 0, "close_run": 0}
+    calls = {"begin_run_in_one_transaction": 0, "fail_run_in_one_transaction": 0}
 
     def count(name: str) -> Callable[..., Any]:
         real = getattr(multi_tenant_runs, name)

@@ -165,8 +165,8 @@ def trail(access: TenantDb) -> object:
 
 def keys_listed(access: TenantDb) -> object:
     """The first page of keys, and the next."""
-    last = store_tenants_and_keys.list_newest(access, None, PAGE)[-1]
-    return store_tenants_and_keys.list_newest(
+    last = store_tenants_and_keys.list_newest_keys(access, None, PAGE)[-1]
+    return store_tenants_and_keys.list_newest_keys(
         access, Position(last.pg_snapshot, last.created_at, UUID(last.key_id)), PAGE
     )
 
@@ -310,7 +310,9 @@ def around_requests(crowd: LargeTenant) -> dict[str, Hot]:
     }
     return {
         "key": Hot(
-            (), Before(lambda c: store_tenants_and_keys.find_principal(c, f"{TENANT}7", secret)), 2
+            (),
+            Before(lambda c: store_tenants_and_keys.find_key_principal(c, f"{TENANT}7", secret)),
+            2,
         ),
         "keys": Hot((), keys_listed, 3 * PAGE),
         "one key": Hot((), lambda a: store_tenants_and_keys.get_key(a, f"{TENANT}7"), 1),
@@ -359,7 +361,7 @@ def chains_searched(access: TenantDb, scope_id: UUID | None) -> object:
         now=datetime.now(UTC),
         scopes=[scope_id] if scope_id else None,
     ).rows
-    return store_chains.list_relevant(
+    return store_chains.list_relevant_chains(
         access,
         scope_id,
         session_id=None,
@@ -378,33 +380,39 @@ def around_sessions(crowd: LargeTenant) -> dict[str, Hot]:
     scope, now = crowd.chained_scope_id, datetime.now(UTC) - timedelta(days=99)
     chains = max(60, crowd.events // crowd.scopes * 20)
     return {
-        "session": Hot((WIDE,), lambda a: sessions_store.list_by_name(a, name, scope), 40),
+        "session": Hot((WIDE,), lambda a: sessions_store.list_sessions_by_name(a, name, scope), 40),
         "session of many": Hot(
-            (NARROW,), lambda a: sessions_store.list_by_name(a, name, None), 2 * crowd.scopes
+            (NARROW,),
+            lambda a: sessions_store.list_sessions_by_name(a, name, None),
+            2 * crowd.scopes,
         ),
         "session of many, of any": Hot(
             (),
-            lambda a: sessions_store.list_by_name(a, name, None),
+            lambda a: sessions_store.list_sessions_by_name(a, name, None),
             3 * crowd.scopes,
             frozenset({"sessions"}),  # it is in every scope: most rows are looked at anyway
         ),
         "sessions": Hot((WIDE,), sessions_listed, 30 * view),
         "sessions of few": Hot((NARROW,), sessions_listed, 5 * few),
-        "recent": Hot((WIDE,), lambda a: sessions_store.list_recent(a, name, scope, now), few),
+        "recent": Hot(
+            (WIDE,), lambda a: sessions_store.list_recent_session_events(a, name, scope, now), few
+        ),
         "recent as shown": Hot(
-            (WIDE,), lambda a: sessions_store.read_short_term(a, [crowd.event_id]), 8
+            (WIDE,), lambda a: sessions_store.read_short_term_events(a, [crowd.event_id]), 8
         ),
         "recent in view": Hot(
-            (WIDE,), lambda a: sessions_store.list_recent_in_view(a, now), 4 * view + in_view
+            (WIDE,), lambda a: sessions_store.list_recent_visible_events(a, now), 4 * view + in_view
         ),
         "latest chains": Hot(
-            (WIDE,), lambda a: store_chains.list_latest(a, scope, PAGE), 20 * PAGE
+            (WIDE,), lambda a: store_chains.list_latest_chains(a, scope, PAGE), 20 * PAGE
         ),
         "latest chains in view": Hot(
-            (WIDE,), lambda a: store_chains.list_latest(a, None, PAGE), 4 * view + 20 * PAGE
+            (WIDE,), lambda a: store_chains.list_latest_chains(a, None, PAGE), 4 * view + 20 * PAGE
         ),
         "latest chains of a session": Hot(
-            (WIDE,), lambda a: store_chains.list_latest(a, scope, PAGE, session_id=name), 20 * PAGE
+            (WIDE,),
+            lambda a: store_chains.list_latest_chains(a, scope, PAGE, session_id=name),
+            20 * PAGE,
         ),
         "chains in view about": Hot(
             (WIDE,),
@@ -424,7 +432,9 @@ def around_sessions(crowd: LargeTenant) -> dict[str, Hot]:
             40 + few,
         ),
         "begin a session": Hot(
-            (), inside(lambda a: sessions_store.lock_name_and_find(a, "a new one", scope)), 2
+            (),
+            inside(lambda a: sessions_store.lock_name_and_find_collision(a, "a new one", scope)),
+            2,
         ),
         "end a session": Hot((), lambda a: sessions_store.end_session(a, name, scope, now), few),
     }

@@ -60,7 +60,7 @@ def tenants(scratch_db: ScratchDatabase) -> None:
         for tenant in TENANTS:
             access = database.connect_as(Caller.background(tenant))
             with access.transaction():
-                store_tenants_and_keys.add_tenant(access)
+                store_tenants_and_keys.insert_tenant(access)
 
 
 def flood(

@@ -175,7 +175,7 @@ def test_restart_test_detects_false_acknowledgement(
     server, load = live_service
     base = ScratchDatabase(server, TEMPLATE)
     monkeypatch.setattr(sessions_store, "end_session", only_say_so)
-    monkeypatch.setattr(store_runs, "requeue", only_say_so)
+    monkeypatch.setattr(store_runs, "requeue_failed_job", only_say_so)
     restart(server, load, 0)
     assert load.faults == []
     text = "\n".join(missing(load, base))

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from uuid_utils.compat import uuid7
 
-from strandline.admin.keys import normalize_user, require_rights, require_valid_expiry
+from strandline.admin.keys import normalize_bound_user, require_known_rights, require_valid_expiry
 from strandline.admin.schemas import CertificateOut, CertificatePage
 from strandline.admin.tenants import require_tenant_name
 from strandline.auth import store_certificates, store_tenants_and_keys, x509_names
@@ -37,15 +37,15 @@ def add_certificate(
     taken, in any tenant.
     """
     require_tenant_name(access.caller.tenant)
-    require_rights(rights)
-    user = normalize_user(user)
+    require_known_rights(rights)
+    user = normalize_bound_user(user)
     require_valid_expiry(expires_at, datetime.now(UTC))
-    subject = x509_names.canonicalize(subject, "subject")
-    issuer = None if issuer is None else x509_names.canonicalize(issuer, "issuer")
+    subject = x509_names.canonicalize_name(subject, "subject")
+    issuer = None if issuer is None else x509_names.canonicalize_name(issuer, "issuer")
     certificate_id = uuid7()
     with access.transaction():
         if audit_context.tenant is None:
-            store_tenants_and_keys.add_tenant(access)
+            store_tenants_and_keys.insert_tenant(access)
         if not store_certificates.add_certificate(
             access,
             certificate_id=certificate_id,
@@ -66,7 +66,7 @@ def add_certificate(
             access,
             audit_context,
             {"certificate_id": str(certificate_id)},
-            _audit_values(certificate),
+            _make_audit_details(certificate),
         )
     return _to_certificate_out(certificate)
 
@@ -109,7 +109,7 @@ def _to_certificate_out(row: store_certificates.CertificateSubject) -> Certifica
     return CertificateOut.model_validate({**vars(row), "user": row.user_name, "rights": row.scopes})
 
 
-def _audit_values(row: store_certificates.CertificateSubject) -> dict[str, object]:
+def _make_audit_details(row: store_certificates.CertificateSubject) -> dict[str, object]:
     """The details of the audit entry of an added subject. Its names and label are left out: they
     are free text."""
     expires = row.expires_at and row.expires_at.astimezone(UTC).isoformat()

@@ -59,20 +59,22 @@ def make_key(
     StateConflict without `deployment_secret`, where API keys are not enabled.
     """
     require_tenant_name(access.caller.tenant)
-    require_rights(rights)
-    user = normalize_user(user)
+    require_known_rights(rights)
+    user = normalize_bound_user(user)
     require_valid_expiry(expires_at, datetime.now(UTC))
     with access.transaction():
         if audit_context.tenant is None:
-            store_tenants_and_keys.add_tenant(access)
-        new_key = _create_key(access, deployment_secret, user, rights, label, expires_at)
+            store_tenants_and_keys.insert_tenant(access)
+        new_key = _generate_and_insert_key(
+            access, deployment_secret, user, rights, label, expires_at
+        )
         store_audit.add_entry(
-            access, audit_context, {"key_id": new_key.key_id}, _audit_values(new_key.key)
+            access, audit_context, {"key_id": new_key.key_id}, _make_audit_details(new_key.key)
         )
     return new_key
 
 
-def store_key(
+def store_key_with_token(
     access: TenantDb,
     key_token: TokenParts,
     audit_context: AuditContext,
@@ -83,12 +85,12 @@ def store_key(
     """Store a key whose token already exists, in the tenant of `access`, and the tenant if it is
     new. Returns False if the key was already stored: then it stays as it is, revoked or not."""
     with access.transaction():
-        store_tenants_and_keys.add_tenant(access)
+        store_tenants_and_keys.insert_tenant(access)
         if store_tenants_and_keys.get_key(access, key_token.key_id) is not None:
             return False
         new_key = _insert_key(access, key_token, None, rights, label, None)
         store_audit.add_entry(
-            access, audit_context, {"key_id": new_key.key_id}, _audit_values(new_key.key)
+            access, audit_context, {"key_id": new_key.key_id}, _make_audit_details(new_key.key)
         )
     return True
 
@@ -118,7 +120,7 @@ def rotate_key(
         _require_rotatable(predecessor, now)
         if expires_at is None and predecessor.expires_at is not None:
             expires_at = now + (predecessor.expires_at - predecessor.created_at)
-        successor = _create_key(
+        successor = _generate_and_insert_key(
             access,
             deployment_secret,
             predecessor.user_name,
@@ -126,7 +128,7 @@ def rotate_key(
             predecessor.label,
             expires_at,
         )
-        ending_key = store_tenants_and_keys.set_successor(
+        ending_key = store_tenants_and_keys.set_key_successor(
             access, key_id, successor.key_id, now + overlap
         )
         audit_target = {"key_id": key_id, "rotated_to": successor.key_id}
@@ -134,7 +136,7 @@ def rotate_key(
             access,
             audit_context,
             audit_target,
-            {**_audit_values(successor.key), "old_expires_at": _format_expiry(ending_key)},
+            {**_make_audit_details(successor.key), "old_expires_at": _format_expiry(ending_key)},
         )
     return KeyRotation(successor, ending_key)
 
@@ -164,7 +166,7 @@ def list_keys(access: TenantDb, limit: int, cursor: str | None) -> KeyPage:
     """List the keys of the tenant of `access`, newest first. Raises Malformed for an invalid
     cursor."""
     cursors = Cursors(access.sealer, access.caller.tenant, "keys")
-    rows = store_tenants_and_keys.list_newest(access, cursors.decode(cursor), limit)
+    rows = store_tenants_and_keys.list_newest_keys(access, cursors.decode(cursor), limit)
     last = rows[-1] if len(rows) == limit else None
     after = last and Position(last.pg_snapshot, last.created_at, UUID(last.key_id))
     return KeyPage(
@@ -174,19 +176,19 @@ def list_keys(access: TenantDb, limit: int, cursor: str | None) -> KeyPage:
 
 def to_key_out(key: store_tenants_and_keys.ApiKey) -> KeyOut:
     """Convert a key for a response, without secrets."""
-    return KeyOut.model_validate(_key_fields(key))
+    return KeyOut.model_validate(_to_key_fields(key))
 
 
 def to_new_key_out(new_key: NewKey) -> NewKeyOut:
     """Convert a new key for a response, with its token."""
-    return NewKeyOut.model_validate({**_key_fields(new_key.key), "token": new_key.token})
+    return NewKeyOut.model_validate({**_to_key_fields(new_key.key), "token": new_key.token})
 
 
-def _key_fields(key: store_tenants_and_keys.ApiKey) -> dict[str, object]:
+def _to_key_fields(key: store_tenants_and_keys.ApiKey) -> dict[str, object]:
     return {**vars(key), "user": key.user_name, "rights": key.scopes}
 
 
-def _audit_values(key: store_tenants_and_keys.ApiKey) -> dict[str, object]:
+def _make_audit_details(key: store_tenants_and_keys.ApiKey) -> dict[str, object]:
     """The details of the audit entry of a new key: rights, user, expiry. The label is left out: it
     is free text."""
     return {"rights": key.scopes, "user": key.user_name, "expires_at": _format_expiry(key)}
@@ -197,7 +199,7 @@ def _format_expiry(key: store_tenants_and_keys.ApiKey) -> str | None:
     return key.expires_at and key.expires_at.astimezone(UTC).isoformat()
 
 
-def _create_key(
+def _generate_and_insert_key(
     access: TenantDb,
     deployment_secret: str | None,
     user: str | None,
@@ -221,7 +223,7 @@ def _insert_key(
     label: str,
     expires_at: datetime | None,
 ) -> NewKey:
-    key = store_tenants_and_keys.add_key(
+    key = store_tenants_and_keys.insert_key(
         access,
         key_id=key_token.key_id,
         secret_hash=key_token.secret_hash,
@@ -233,13 +235,13 @@ def _insert_key(
     return NewKey(key, key_token.token)
 
 
-def require_rights(rights: Sequence[str]) -> None:
+def require_known_rights(rights: Sequence[str]) -> None:
     """Raise Invalid unless these are one or more rights that a credential can have."""
     if not rights or not set(rights) <= set(RIGHTS):
         raise Invalid(f"rights: must be one or more of {', '.join(RIGHTS)}", field="rights")
 
 
-def normalize_user(user: str | None) -> str | None:
+def normalize_bound_user(user: str | None) -> str | None:
     """The participant that a credential is bound to, normalised; None if unbound. Raises Invalid
     for anything but a user."""
     user = user if user is None else normalize(user, "user")

@@ -14,7 +14,7 @@ from uuid import uuid4
 import psycopg
 from psycopg.conninfo import make_conninfo
 
-from strandline.admin.keys import store_key
+from strandline.admin.keys import store_key_with_token
 from strandline.auth.api_keys import generate_token, verify_token
 from strandline.auth.authenticator import Authenticator
 from strandline.aws import client_factory, secrets
@@ -162,7 +162,7 @@ def _ensure_operator_key(owner: Connection, secret: str, key_secret: str) -> Non
             TenantDb(lambda: owner, Caller(OPERATOR_TENANT, ())),
             AuditContext("deployment"),
         )
-        if store_key(
+        if store_key_with_token(
             access, key_token, audit_context, rights=("operator",), label="the deployment's first"
         ):
             logger.info("first operator key created", extra={"key_id": key_token.key_id})

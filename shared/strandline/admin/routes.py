@@ -13,10 +13,10 @@ from strandline.admin.schemas import (
     KeyIn,
     KeyOut,
     KeyPage,
+    KeyRotationIn,
     LimitsIn,
     NewKeyOut,
-    RotatedOut,
-    RotateIn,
+    RotatedKeys,
     TenantChange,
     TenantDetails,
     TenantIn,
@@ -39,10 +39,10 @@ def create_tenant(request: Request) -> Response:
     tenants.make_tenant(
         access,
         request.audit_context,
-        _limits(body),
+        _get_limit_changes(body),
         _get_threshold_changes(body),
-        agents_share=_agents_share(body),
-        time_zone=_time_zone(body),
+        agents_share=_get_agents_share_change(body),
+        time_zone=_get_time_zone_change(body),
     )
     return json_response(tenants.get_tenant(access, request.resources.quotas), 201)
 
@@ -55,21 +55,21 @@ def list_tenants(request: Request) -> Response:
 
 def get_tenant(request: Request) -> Response:
     """Get one tenant with its limits, thresholds and usage."""
-    return json_response(tenants.get_tenant(connect_tenant(request), request.resources.quotas))
+    return json_response(tenants.get_tenant(connect_path_tenant(request), request.resources.quotas))
 
 
 def change_tenant(request: Request) -> Response:
     """Change a tenant's limits, thresholds, `agents_share` and `time_zone`. Fields that the request
     does not name stay unchanged."""
     body = request.parse_body(TenantChange)
-    access = connect_tenant(request)
+    access = connect_path_tenant(request)
     tenants.change_tenant(
         access,
         request.audit_context,
-        _limits(body),
+        _get_limit_changes(body),
         _get_threshold_changes(body),
-        agents_share=_agents_share(body),
-        time_zone=_time_zone(body),
+        agents_share=_get_agents_share_change(body),
+        time_zone=_get_time_zone_change(body),
     )
     return json_response(tenants.get_tenant(access, request.resources.quotas))
 
@@ -79,7 +79,7 @@ def create_key(request: Request) -> Response:
     replayed: if the response was lost, list the keys, revoke that one and make another. Where API
     keys are not enabled the answer is 409."""
     body = request.parse_body(KeyIn)
-    access = connect_tenant(request)
+    access = connect_path_tenant(request)
     new_key = keys.make_key(
         access,
         get_settings().key_secret,
@@ -95,20 +95,20 @@ def create_key(request: Request) -> Response:
 def list_keys(request: Request) -> Response:
     """List a tenant's keys, including ended ones, newest first, without secrets."""
     page = request.parse_query(PagingQuery)
-    return json_response(keys.list_keys(connect_tenant(request), page.limit, page.cursor))
+    return json_response(keys.list_keys(connect_path_tenant(request), page.limit, page.cursor))
 
 
 def get_key(request: Request) -> Response:
     """Get one key, without its secret."""
-    return json_response(keys.get_key(connect_tenant(request), request.path_id("key_id").hex))
+    return json_response(keys.get_key(connect_path_tenant(request), request.path_id("key_id").hex))
 
 
 def rotate_key(request: Request) -> Response:
     """Rotate a key. Its successor has the same user, rights and label; the key itself ends after
     the overlap. Only this response contains the new token. A key can be rotated once: if the
     response was lost, rotate the successor, which the 409 and the list name."""
-    body = request.parse_body(RotateIn)
-    access, key_id = connect_tenant(request), request.path_id("key_id").hex
+    body = request.parse_body(KeyRotationIn)
+    access, key_id = connect_path_tenant(request), request.path_id("key_id").hex
     rotation = keys.rotate_key(
         access,
         get_settings().key_secret,
@@ -122,12 +122,12 @@ def rotate_key(request: Request) -> Response:
         keys.to_new_key_out(rotation.successor),
         keys.to_key_out(rotation.predecessor),
     )
-    return json_response(RotatedOut(key=new_key, old=old_key), 201)
+    return json_response(RotatedKeys(key=new_key, old=old_key), 201)
 
 
 def revoke_key(request: Request) -> Response:
     """Revoke a key for good. It is refused within 60 seconds. Repeating it changes nothing."""
-    access, key_id = connect_tenant(request), request.path_id("key_id").hex
+    access, key_id = connect_path_tenant(request), request.path_id("key_id").hex
     key = keys.revoke_key(access, request.audit_context, key_id)
     request.resources.authenticator.forget_key(key_id)
     return json_response(keys.to_key_out(key))
@@ -139,17 +139,17 @@ def list_trail(request: Request) -> Response:
     includes this request."""
     page = request.parse_query(PagingQuery)
     return json_response(
-        tenants.list_audit_entries(connect_tenant(request), page.limit, page.cursor)
+        tenants.list_audit_entries(connect_path_tenant(request), page.limit, page.cursor)
     )
 
 
-def connect_tenant(request: Request) -> TenantDb:
+def connect_path_tenant(request: Request) -> TenantDb:
     """Open the database for the tenant that the path names. Raises NotFound."""
     name = request.path_parameter("tenant")
     if not tenants.is_tenant_name(name):
         raise NotFound
     access = request.connect_operator(name)
-    tenants.require_tenant(access)
+    tenants.require_existing_tenant(access)
     return access
 
 
@@ -158,7 +158,7 @@ def create_certificate(request: Request) -> Response:
     principal, where mutual TLS is enabled. A subject (of an issuer) belongs to one principal in the
     whole deployment; if it is taken, the answer is 409."""
     body = request.parse_body(CertificateIn)
-    access = connect_tenant(request)
+    access = connect_path_tenant(request)
     certificate = certificates.add_certificate(
         access,
         request.audit_context,
@@ -177,37 +177,39 @@ def list_certificates(request: Request) -> Response:
     """List a tenant's subjects, including ended ones, newest first."""
     page = request.parse_query(PagingQuery)
     return json_response(
-        certificates.list_certificates(connect_tenant(request), page.limit, page.cursor)
+        certificates.list_certificates(connect_path_tenant(request), page.limit, page.cursor)
     )
 
 
 def get_certificate(request: Request) -> Response:
     """Get one subject and its principal."""
     return json_response(
-        certificates.get_certificate(connect_tenant(request), request.path_id("certificate_id"))
+        certificates.get_certificate(
+            connect_path_tenant(request), request.path_id("certificate_id")
+        )
     )
 
 
 def revoke_certificate(request: Request) -> Response:
     """Revoke a subject for good. Its certificates are refused within 60 seconds. Repeating it
     changes nothing."""
-    access, certificate_id = connect_tenant(request), request.path_id("certificate_id")
+    access, certificate_id = connect_path_tenant(request), request.path_id("certificate_id")
     certificate = certificates.revoke_certificate(access, request.audit_context, certificate_id)
     request.resources.authenticator.forget_certificates()
     return json_response(certificate)
 
 
-def _limits(body: LimitsIn) -> dict[str, int | float | None]:
+def _get_limit_changes(body: LimitsIn) -> dict[str, int | float | None]:
     """The limits in a request body, by name."""
     return body.model_dump(include=set(LimitsIn.model_fields), exclude_unset=True)
 
 
-def _agents_share(body: TenantChange) -> bool | None:
+def _get_agents_share_change(body: TenantChange) -> bool | None:
     """Whether the tenant's agents share; None if the request body does not name it."""
     return bool(body.agents_share) if "agents_share" in body.model_fields_set else None
 
 
-def _time_zone(body: TenantChange) -> str | None:
+def _get_time_zone_change(body: TenantChange) -> str | None:
     """The tenant's time zone; None if the request body does not name it."""
     return (body.time_zone or "UTC") if "time_zone" in body.model_fields_set else None
 
@@ -259,8 +261,8 @@ ROUTES = {
     f"POST {_KEY}/rotate": Route(
         rotate_key,
         "operator",
-        {201: RotatedOut},
-        body=RotateIn,
+        {201: RotatedKeys},
+        body=KeyRotationIn,
         errors=(StateConflict,),
         audits_in_transaction=True,
     ),

@@ -1,7 +1,7 @@
 """HTTP routes of a tenant's usage and its model calls."""
 
-from strandline.admin.schemas import Usage
-from strandline.admin.usage import list_model_calls, read_usage, require_unbound_or_admin
+from strandline.admin.schemas import TenantUsage
+from strandline.admin.usage import list_model_calls, read_tenant_usage, require_unbound_or_admin
 from strandline.db.database import Caller
 from strandline.errors import Forbidden
 from strandline.http.request import Request
@@ -16,7 +16,7 @@ def get_usage(request: Request) -> Response:
     access = request.resources.database.connect_as(
         Caller.background(request.principal.tenant), request.deadline
     )
-    return json_response(read_usage(access, request.resources.quotas))
+    return json_response(read_tenant_usage(access, request.resources.quotas))
 
 
 def get_model_calls(request: Request) -> Response:
@@ -30,7 +30,7 @@ def get_model_calls(request: Request) -> Response:
 
 
 ROUTES = {
-    "GET /api/v1/usage": Route(get_usage, "read", {200: Usage}, errors=(Forbidden,)),
+    "GET /api/v1/usage": Route(get_usage, "read", {200: TenantUsage}, errors=(Forbidden,)),
     "GET /api/v1/model-calls": Route(
         get_model_calls,
         "admin",

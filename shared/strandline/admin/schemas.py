@@ -23,7 +23,7 @@ Base = TypeVar("Base", bound=BaseModel)
 Limit = TypeAliasType("Limit", Annotated[int, Field(ge=0, strict=True)])
 
 
-def _declare_limits(base: type[Base], *, in_request: bool) -> type[Base]:
+def _declare_limit_fields(base: type[Base], *, in_request: bool) -> type[Base]:
     """A field for the limit of each quota; null is the deployment's default."""
     fields: dict[str, Any] = {
         quota.limit: Annotated[
@@ -36,7 +36,7 @@ def _declare_limits(base: type[Base], *, in_request: bool) -> type[Base]:
     return create_model("QuotaLimits", __base__=base, **fields)
 
 
-class LimitsIn(_declare_limits(RequestModel, in_request=True)):
+class LimitsIn(_declare_limit_fields(RequestModel, in_request=True)):
     """A tenant's limits. A field that is left out stays as it is; null is the deployment's default;
     0 allows nothing. Changes apply everywhere within a minute."""
 
@@ -45,7 +45,7 @@ class LimitsIn(_declare_limits(RequestModel, in_request=True)):
     deterministic heuristic model takes over."""
 
 
-def _declare_tuning(base: type[Base]) -> type[Base]:
+def _declare_tuning_fields(base: type[Base]) -> type[Base]:
     """The fields of Tuning, each nullable: null means that the tenant does not set it."""
     fields: dict[str, Any] = {
         name: Annotated[
@@ -60,14 +60,14 @@ def _declare_tuning(base: type[Base]) -> type[Base]:
     return create_model("Nullable", __base__=base, **fields)
 
 
-class TuningIn(_declare_tuning(RequestModel)):
+class TuningIn(_declare_tuning_fields(RequestModel)):
     """A tenant's thresholds. A field that is left out stays as it is; null is the deployment's
     value."""
 
     model_config = ConfigDict(strict=True, allow_inf_nan=False)
 
 
-class TuningOut(_declare_tuning(ResponseModel)):
+class TuningOut(_declare_tuning_fields(ResponseModel)):
     """The thresholds that an operator set for a tenant; null is the deployment's value."""
 
 
@@ -118,7 +118,7 @@ class QuotaUse(ResponseModel):
     """The total ever leased to the service's instances: what was used, and what expired unspent."""
 
 
-class StoredData(ResponseModel):
+class StoredDataCounts(ResponseModel):
     """What the tenant stores, as of the last count in the background."""
 
     bytes: int
@@ -127,7 +127,7 @@ class StoredData(ResponseModel):
     measured_at: datetime
 
 
-class ModelUse(ResponseModel):
+class MonthlyModelUse(ResponseModel):
     """The use of language models in this calendar month (UTC). Calls are added once the work that
     needed them is done."""
 
@@ -148,13 +148,13 @@ class ModelUse(ResponseModel):
     by all processes. Null: models are called."""
 
 
-class Usage(ResponseModel):
+class TenantUsage(ResponseModel):
     """The tenant's usage of its quotas, storage and models."""
 
     quotas: list[QuotaUse]
-    stored: StoredData | None
+    stored: StoredDataCounts | None
     """Null before the first count."""
-    models: ModelUse
+    models: MonthlyModelUse
 
 
 class TenantOut(ResponseModel):
@@ -164,7 +164,7 @@ class TenantOut(ResponseModel):
     created_at: datetime
 
 
-class TenantLimits(_declare_limits(ResponseModel, in_request=False)):
+class TenantLimits(_declare_limit_fields(ResponseModel, in_request=False)):
     """The limits that an operator set for a tenant; null is the deployment's default."""
 
     model_usd_per_month: float | None
@@ -179,7 +179,7 @@ class TenantDetails(TenantOut):
     """The time zone of the days that a question names."""
     limits: TenantLimits
     tuning: TuningOut
-    usage: Usage
+    usage: TenantUsage
 
 
 class TenantPage(ResponseModel):
@@ -204,7 +204,7 @@ class KeyIn(RequestModel):
     """At most 3,650 days ahead. Absent: it does not expire."""
 
 
-class RotateIn(RequestModel):
+class KeyRotationIn(RequestModel):
     """How to rotate a key."""
 
     overlap_seconds: int = Field(default=86_400, ge=0, le=30 * 86_400, strict=True)
@@ -235,7 +235,7 @@ class NewKeyOut(KeyOut):
     """The credential. It is shown only once and never stored."""
 
 
-class RotatedOut(ResponseModel):
+class RotatedKeys(ResponseModel):
     """A key's successor, and the old key, which ends at its `expires_at`."""
 
     key: NewKeyOut

@@ -13,7 +13,7 @@ from strandline.admin.schemas import (
     TenantPage,
     TuningOut,
 )
-from strandline.admin.usage import read_usage
+from strandline.admin.usage import read_tenant_usage
 from strandline.auth import store_tenants_and_keys
 from strandline.config import get_settings
 from strandline.cursors import Cursors, Position
@@ -54,14 +54,14 @@ def make_tenant(
     contradictory thresholds and an unknown time zone; StateConflict where the tenant exists: then
     nothing is changed."""
     with access.transaction():
-        if not store_tenants_and_keys.add_tenant(access):
+        if not store_tenants_and_keys.insert_tenant(access):
             raise StateConflict(
                 "tenant_id: this tenant already exists; change its limits with PATCH",
                 field="tenant_id",
             )
         if limits:
             store_quotas.set_limits(access, limits)
-        changes = _limit_changes(NO_LIMITS, limits)
+        changes = _make_limit_audit_details(NO_LIMITS, limits)
         changes |= _set_agents_share(access, agents_share) | _set_time_zone(access, time_zone)
         changes |= _set_tuning(access, tuning)
         store_audit.add_entry(access, audit_context, {}, changes)
@@ -85,13 +85,13 @@ def change_tenant(
         old_limits = store_quotas.read_limits(access)
         assert old_limits is not None, "the tenant is locked"
         store_quotas.set_limits(access, {**old_limits, **limits})
-        changes = _limit_changes(old_limits, limits)
+        changes = _make_limit_audit_details(old_limits, limits)
         changes |= _set_agents_share(access, agents_share) | _set_time_zone(access, time_zone)
         changes |= _set_tuning(access, tuning)
         store_audit.add_entry(access, audit_context, {}, changes)
 
 
-def _limit_changes(old_limits: Limits, limits: Mapping[str, Any]) -> dict[str, object]:
+def _make_limit_audit_details(old_limits: Limits, limits: Mapping[str, Any]) -> dict[str, object]:
     """The audit details of changed limits: each given limit with its value before and after."""
     return {name: {"from": old_limits[name], "to": limit} for name, limit in limits.items()}
 
@@ -112,7 +112,7 @@ def _set_time_zone(access: TenantDb, time_zone: str | None) -> dict[str, object]
     transaction, on a tenant that exists. Raises Invalid."""
     if time_zone is None:
         return {}
-    if not store_tenants_and_keys.is_time_zone(access, time_zone):
+    if not store_tenants_and_keys.is_known_time_zone(access, time_zone):
         raise Invalid(
             "time_zone: no such time zone; send an IANA name such as Europe/Berlin or UTC",
             field="time_zone",
@@ -157,7 +157,7 @@ def _require_consistent_tuning(
                 )
 
 
-def require_tenant(access: TenantDb) -> None:
+def require_existing_tenant(access: TenantDb) -> None:
     """Raise NotFound unless the tenant of `access` exists."""
     if store_tenants_and_keys.get_tenant(access) is None:
         raise NotFound
@@ -175,7 +175,7 @@ def get_tenant(access: TenantDb, quota_service: QuotaManager) -> TenantDetails:
         time_zone=tenant.time_zone,
         limits=TenantLimits.model_validate(limits),
         tuning=TuningOut(**store_tuning.read_tuning_overrides(access)),
-        usage=read_usage(access, quota_service),
+        usage=read_tenant_usage(access, quota_service),
     )
 
 

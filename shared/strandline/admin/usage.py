@@ -3,7 +3,7 @@
 import math
 from datetime import UTC, datetime, timedelta
 
-from strandline.admin.schemas import ModelUse, QuotaUse, StoredData, Usage
+from strandline.admin.schemas import MonthlyModelUse, QuotaUse, StoredDataCounts, TenantUsage
 from strandline.auth.principals import Principal
 from strandline.config_quotas import QUOTA_BY_NAME
 from strandline.cursors import Cursors, Position
@@ -26,21 +26,21 @@ def require_unbound_or_admin(principal: Principal) -> None:
         )
 
 
-def read_usage(access: TenantDb, quota_service: QuotaManager) -> Usage:
+def read_tenant_usage(access: TenantDb, quota_service: QuotaManager) -> TenantUsage:
     """Read each quota's limit and current use, what was stored at the last count, and the cost of
     models this month in USD."""
     quota_uses = store_quotas.read_usage(
         access, quota_service.defaults, quota_service.burst_seconds
     )
     stored_bytes = next(use for use in quota_uses if use.quota == "stored_bytes")
-    storage = stored_bytes.measured_at and StoredData(
+    storage = stored_bytes.measured_at and StoredDataCounts(
         bytes=stored_bytes.measured or 0,
         scopes=stored_bytes.measured_scopes or 0,
         events=stored_bytes.measured_events or 0,
         measured_at=stored_bytes.measured_at,
     )
     spend = store_calls.read_monthly_spend(access)
-    return Usage(
+    return TenantUsage(
         quotas=[_to_quota_use(use) for use in quota_uses],
         stored=storage,
         models=_compare_spend_with_budget(spend, quota_service),
@@ -49,11 +49,11 @@ def read_usage(access: TenantDb, quota_service: QuotaManager) -> Usage:
 
 def _compare_spend_with_budget(
     spend: store_calls.MonthlySpend, quota_service: QuotaManager
-) -> ModelUse:
+) -> MonthlyModelUse:
     """This month's use of models, and what is left of the tenant's budget or the default one."""
     tenant_budget = spend.usd_per_month
     budget = quota_service.model_usd_per_month if tenant_budget is None else tenant_budget
-    return ModelUse(
+    return MonthlyModelUse(
         since=spend.since,
         calls=spend.calls,
         failures=spend.failures,

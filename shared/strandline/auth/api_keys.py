@@ -32,7 +32,7 @@ class _KeyParts(NamedTuple):
     secret_hash: bytes
 
 
-def _mac(deployment_secret: str, body: bytes) -> bytes:
+def _compute_token_mac(deployment_secret: str, body: bytes) -> bytes:
     return hmac.digest(deployment_secret.encode(), b"strandline api key" + body, "sha256")[
         :_MAC_BYTES
     ]
@@ -42,21 +42,21 @@ def generate_token(deployment_secret: str) -> TokenParts:
     """A new random token: key id and secret, followed by a MAC under the deployment's secret."""
     key_id, secret = secrets.token_bytes(_ID_BYTES), secrets.token_bytes(_SECRET_BYTES)
     body = key_id + secret
-    token = KEY_PREFIX + _encode(body + _mac(deployment_secret, body))
+    token = KEY_PREFIX + _encode_base64url(body + _compute_token_mac(deployment_secret, body))
     return TokenParts(key_id.hex(), hashlib.sha256(secret).digest(), token)
 
 
 def verify_token(deployment_secret: str, token: str) -> TokenParts:
     """The parts of a token that this deployment issued. Raises Unauthorized for any other token."""
-    parts = _verify(deployment_secret, token)
+    parts = _parse_and_verify_token(deployment_secret, token)
     return TokenParts(parts.key_id, parts.secret_hash, token)
 
 
-def _encode(raw: bytes) -> str:
+def _encode_base64url(raw: bytes) -> str:
     return base64.urlsafe_b64encode(raw).decode().rstrip("=")
 
 
-def _verify(deployment_secret: str, token: str) -> _KeyParts:
+def _parse_and_verify_token(deployment_secret: str, token: str) -> _KeyParts:
     """Check a token's format and MAC. A forged token is refused here, without a database
     connection. Raises Unauthorized."""
     try:
@@ -65,9 +65,9 @@ def _verify(deployment_secret: str, token: str) -> _KeyParts:
         text = token.removeprefix(KEY_PREFIX)
         raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
         body, mac = raw[: _ID_BYTES + _SECRET_BYTES], raw[_ID_BYTES + _SECRET_BYTES :]
-        if len(raw) != _ID_BYTES + _SECRET_BYTES + _MAC_BYTES or _encode(raw) != text:
+        if len(raw) != _ID_BYTES + _SECRET_BYTES + _MAC_BYTES or _encode_base64url(raw) != text:
             raise ValueError  # one value has several base64 spellings; accept only ours
-        if not hmac.compare_digest(mac, _mac(deployment_secret, body)):
+        if not hmac.compare_digest(mac, _compute_token_mac(deployment_secret, body)):
             raise ValueError
     except (ValueError, binascii.Error):
         raise Unauthorized("The API key is not one of this deployment.") from None
@@ -102,9 +102,9 @@ class ApiKeyAuth:
         bearer = request.bearer_token
         return bearer if bearer.startswith(KEY_PREFIX) else None
 
-    def check(self, credential: str) -> None:
+    def verify_offline(self, credential: str) -> None:
         """Raise Unauthorized for a token that this deployment did not issue."""
-        _verify(self._secret, credential)
+        _parse_and_verify_token(self._secret, credential)
 
     def authenticate(self, credential: str, deadline: float | None) -> Principal:
         """The key's principal. Raises Unauthorized, or Unavailable when the key is not cached and
@@ -112,7 +112,7 @@ class ApiKeyAuth:
         digest = hashlib.sha256(credential.encode("utf-8", "surrogatepass")).digest()
         entry = self._cache.get(digest)
         if entry is None:
-            fresh = self._look_up(_verify(self._secret, credential), deadline)
+            fresh = self._look_up_key(_parse_and_verify_token(self._secret, credential), deadline)
             entry = self._cache.put(digest, fresh)
         if entry.principal is None:
             raise Unauthorized("The API key was revoked, or its tenant is gone.")
@@ -126,8 +126,8 @@ class ApiKeyAuth:
             lambda entry: entry.principal is not None and entry.principal.key_id == key_id
         )
 
-    def _look_up(self, parts: _KeyParts, deadline: float | None) -> _CachedKey:
-        row = store_tenants_and_keys.find_principal(
+    def _look_up_key(self, parts: _KeyParts, deadline: float | None) -> _CachedKey:
+        row = store_tenants_and_keys.find_key_principal(
             self._database.connection(deadline), parts.key_id, parts.secret_hash
         )
         if row is None:

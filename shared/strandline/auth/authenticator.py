@@ -24,7 +24,7 @@ _MAX_KNOWN = 10_000
 
 
 @dataclass(frozen=True)
-class _CachedSubject:
+class _CachedCertificateSubject:
     """The result of a subject lookup."""
 
     principal: Principal | None
@@ -40,7 +40,7 @@ class CertificateAuth:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._cache = TtlCache[_CachedSubject]()
+        self._cache = TtlCache[_CachedCertificateSubject]()
 
     def find_credential(self, request: AuthRequest) -> str | None:
         """The PEM certificate that the gateway reports for the connection; never read from a
@@ -49,11 +49,11 @@ class CertificateAuth:
             return None
         return str(request.certificate.get("clientCertPem") or "")
 
-    def check(self, credential: str) -> CertificateInfo:
+    def verify_offline(self, credential: str) -> CertificateInfo:
         """The certificate's names and validity period. Raises Unauthorized for an unreadable
         certificate, or outside that period."""
         try:
-            info = x509_names.read_certificate(credential)
+            info = x509_names.parse_certificate_names(credential)
         except ValueError:
             raise Unauthorized("The client certificate cannot be read.") from None
         if not info.not_before <= datetime.now(UTC) <= info.not_after:
@@ -64,9 +64,11 @@ class CertificateAuth:
         """The principal of the certificate's subject. Raises Unauthorized, or Unavailable when the
         subject is not cached and the database cannot be reached. `deadline` is in time.monotonic()
         seconds."""
-        info = self.check(credential)
+        info = self.verify_offline(credential)
         names = (info.subject, info.issuer)
-        entry = self._cache.get(names) or self._cache.put(names, self._look_up(info, deadline))
+        entry = self._cache.get(names) or self._cache.put(
+            names, self._look_up_subject(info, deadline)
+        )
         if entry.principal is None:
             raise Unauthorized("The client certificate's subject is not registered here.")
         if entry.expires_at is not None and entry.expires_at <= datetime.now(UTC):
@@ -77,11 +79,13 @@ class CertificateAuth:
         """Drop every subject from the cache: one was registered or revoked."""
         self._cache.remove_where(lambda _: True)
 
-    def _look_up(self, info: CertificateInfo, deadline: float | None) -> _CachedSubject:
+    def _look_up_subject(
+        self, info: CertificateInfo, deadline: float | None
+    ) -> _CachedCertificateSubject:
         connection = self._database.connection(deadline)
-        row = store_certificates.find_principal(connection, info.subject, info.issuer)
+        row = store_certificates.find_certificate_principal(connection, info.subject, info.issuer)
         if row is None:
-            return _CachedSubject(None, None)
+            return _CachedCertificateSubject(None, None)
         principal = Principal(
             row.tenant_id,
             row.user_name,
@@ -89,7 +93,7 @@ class CertificateAuth:
             row.certificate_id.hex,
             row.agents_share,
         )
-        return _CachedSubject(principal, row.expires_at)
+        return _CachedCertificateSubject(principal, row.expires_at)
 
 
 class Authenticator:
@@ -124,12 +128,12 @@ class Authenticator:
         """The value of WWW-Authenticate in a 401."""
         return ", ".join(dict.fromkeys(method.challenge for method in self._methods))
 
-    def require_issued(self, request: AuthRequest) -> None:
+    def require_issued_credential(self, request: AuthRequest) -> None:
         """Raise Unauthorized unless the request carries a credential that this deployment issued,
         or whose issuer it trusts. Reads no database, so that routes work while the database is
         down."""
         for method, credential in self._select_deciding_credentials(request):
-            method.check(credential)
+            method.verify_offline(credential)
 
     def authenticate(self, request: AuthRequest, deadline: float | None = None) -> Principal:
         """The request's principal. Raises Unauthorized; Forbidden for an unknown tenant, or for
@@ -138,7 +142,7 @@ class Authenticator:
         credentials = self._select_deciding_credentials(request)
         digest = _hash_credentials(credentials)
         try:
-            principal = self._look_up(credentials, deadline)
+            principal = self._look_up_principal(credentials, deadline)
         except Unavailable:
             raise
         except BaseException:
@@ -149,16 +153,16 @@ class Authenticator:
         self._known[digest] = principal
         return principal
 
-    def find_last_known(self, request: AuthRequest) -> Principal | None:
+    def get_last_known_principal(self, request: AuthRequest) -> Principal | None:
         """Whom the request's credentials authenticated last in this process, however long ago; None
         if they never did. Only for what tells nothing of a tenant, while the database is away.
         Raises Unauthorized for credentials that this deployment did not issue."""
         credentials = self._select_deciding_credentials(request)
         for method, credential in credentials:
-            method.check(credential)
+            method.verify_offline(credential)
         return self._known.get(_hash_credentials(credentials))
 
-    def _look_up(
+    def _look_up_principal(
         self, credentials: list[tuple[AuthMethod, str]], deadline: float | None
     ) -> Principal:
         if not self._require_all:
@@ -166,12 +170,12 @@ class Authenticator:
             return method.authenticate(credential, deadline)
         # all are checked first, so that a forged one causes no lookup of the others
         for method, credential in credentials:
-            method.check(credential)
+            method.verify_offline(credential)
         return functools.reduce(
-            _intersect, [method.authenticate(c, deadline) for method, c in credentials]
+            _intersect_principals, [method.authenticate(c, deadline) for method, c in credentials]
         )
 
-    def is_ambient(self, request: AuthRequest) -> bool:
+    def uses_client_certificates_alone(self, request: AuthRequest) -> bool:
         """Whether a browser sends by itself, for any page, all that authenticates this request:
         client certificates alone. Raises Unauthorized when a credential is missing."""
         credentials = self._select_deciding_credentials(request)
@@ -211,7 +215,7 @@ def _hash_credentials(credentials: list[tuple[AuthMethod, str]]) -> bytes:
     return hashlib.sha256(repr(texts).encode("utf-8", "surrogatepass")).digest()
 
 
-def _intersect(first: Principal, second: Principal) -> Principal:
+def _intersect_principals(first: Principal, second: Principal) -> Principal:
     """The principal of two credentials of one request: each narrows the other. Raises Forbidden
     when they contradict each other."""
     if first.tenant != second.tenant:

@@ -42,7 +42,7 @@ class AuthMethod(Protocol):
         """This method's credential in a request, or None."""
         ...
 
-    def check(self, credential: str) -> object:
+    def verify_offline(self, credential: str) -> object:
         """Raise Unauthorized for a credential that is not of this deployment. Reads no database."""
         ...
 

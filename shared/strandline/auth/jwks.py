@@ -55,7 +55,7 @@ class HmacSecret:
                 "as a JWK Set, in STRANDLINE_JWT_JWKS"
             ) from None
 
-    def find(self, header: Mapping[str, Any]) -> VerificationKey:
+    def find_key(self, header: Mapping[str, Any]) -> VerificationKey:
         """The key, whatever the header says."""
         del header
         return self._key
@@ -75,8 +75,8 @@ class JwkSet:
         is_inline = source.lstrip().startswith("{")
         self._algorithms = frozenset(algorithms)
         self._url = "" if is_inline else source
-        self._fetch, self._clock = fetch or fetch_https, clock
-        self._keys = self._parse(source.encode()) if is_inline else []
+        self._fetch, self._clock = fetch or fetch_https_document, clock
+        self._keys = self._parse_key_set(source.encode()) if is_inline else []
         self._last_success = self._last_fetch = float("-inf")
         self._lock = threading.Lock()
         if is_inline and not self._keys:
@@ -84,38 +84,38 @@ class JwkSet:
                 "STRANDLINE_JWT_JWKS: holds no public key for what STRANDLINE_JWT_ALGORITHMS names"
             )
 
-    def find(self, header: Mapping[str, Any]) -> VerificationKey | None:
+    def find_key(self, header: Mapping[str, Any]) -> VerificationKey | None:
         """The key whose `kid` the header names; without a `kid` the only key. Of several keys with
         one `kid`, the one that can verify the header's `alg`. None if there is no such key. Raises
         Unavailable while there are no keys."""
         if not self._url:
-            return self._select(header)
+            return self._select_key(header)
         age = self._clock() - self._last_success
-        key = self._select(header) if age < _MAX_STALE_SECONDS else None
+        key = self._select_key(header) if age < _MAX_STALE_SECONDS else None
         if key is not None and age < _REFRESH_SECONDS:
             return key
         # With a key in use nobody waits while another caller asks a slow issuer.
         if not self._lock.acquire(blocking=key is None):
             return key
         try:
-            return self._find_fresh(header)
+            return self._refresh_and_find_key(header)
         finally:
             self._lock.release()
 
-    def _find_fresh(self, header: Mapping[str, Any]) -> VerificationKey | None:
-        """`find` with the issuer's keys as they are now, as far as it may be asked. Under the
+    def _refresh_and_find_key(self, header: Mapping[str, Any]) -> VerificationKey | None:
+        """`find_key` with the issuer's keys as they are now, as far as it may be asked. Under the
         lock."""
         if self._clock() - self._last_success >= _REFRESH_SECONDS:
-            self._refresh()
-        key = self._select(header)
+            self._refresh_keys()
+        key = self._select_key(header)
         if key is None:
-            self._refresh()
-            key = self._select(header)
+            self._refresh_keys()
+            key = self._select_key(header)
         if self._clock() - self._last_success >= _MAX_STALE_SECONDS:
             raise Unavailable("The keys of the JWT's issuer cannot be fetched. Try again.")
         return key
 
-    def _select(self, header: Mapping[str, Any]) -> VerificationKey | None:
+    def _select_key(self, header: Mapping[str, Any]) -> VerificationKey | None:
         kid = header.get("kid")
         candidates = [key for name, key in self._keys if kid is None or name == kid]
         if not candidates or (kid is None and len(candidates) > 1):
@@ -124,7 +124,7 @@ class JwkSet:
             (key for key in candidates if header.get("alg") in key.algorithms), candidates[0]
         )
 
-    def _refresh(self) -> None:
+    def _refresh_keys(self) -> None:
         """Fetch the keys, unless that was tried just now. If the fetch fails, the old keys stay."""
         now = self._clock()
         if now - self._last_fetch < (
@@ -133,11 +133,11 @@ class JwkSet:
             return
         self._last_fetch = now
         try:
-            self._keys, self._last_success = self._parse(self._fetch(self._url)), now
+            self._keys, self._last_success = self._parse_key_set(self._fetch(self._url)), now
         except (OSError, ValueError) as error:
             logger.warning("the JWT keys cannot be fetched", extra={"error": type(error).__name__})
 
-    def _parse(self, document: bytes) -> list[tuple[object, VerificationKey]]:
+    def _parse_key_set(self, document: bytes) -> list[tuple[object, VerificationKey]]:
         """The usable keys of a JWK set, with their `kid`. Raises ValueError for anything but a
         set."""
         try:
@@ -167,7 +167,7 @@ class JwkSet:
             return None  # of a type, or in an encoding, that is not supported
 
 
-def fetch_https(url: str) -> bytes:
+def fetch_https_document(url: str) -> bytes:
     """The document at an https URL. Follows no redirect, uses no proxy, reads 256 KiB at most, and
     limits the seconds to connect and to answer. Raises OSError."""
     import http.client
@@ -179,7 +179,7 @@ def fetch_https(url: str) -> bytes:
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     try:
         connection.connect()
-        with _time_limit(connection.sock, _FETCH_TIMEOUT_SECONDS):
+        with _limit_socket_time(connection.sock, _FETCH_TIMEOUT_SECONDS):
             connection.request("GET", path, headers={"Accept": "application/json"})
             response = connection.getresponse()
             body = b""
@@ -197,7 +197,7 @@ def fetch_https(url: str) -> bytes:
 
 
 @contextmanager
-def _time_limit(sock: socket.socket, seconds: float) -> Generator[None]:
+def _limit_socket_time(sock: socket.socket, seconds: float) -> Generator[None]:
     """End a connection after `seconds`, even if it keeps delivering a little at a time: a socket's
     own timeout applies to each read. Raises OSError when the time is over."""
     timed_out = threading.Event()

@@ -77,17 +77,17 @@ class JwtAuth:
         bearer = request.bearer_token
         return bearer if bearer and not bearer.startswith(KEY_PREFIX) else None
 
-    def check(self, credential: str) -> Claims:
+    def verify_offline(self, credential: str) -> Claims:
         """The claims of a valid token. Raises Unauthorized, or Unavailable when the issuer's keys
         cannot be fetched."""
-        header, claims = _decode(credential)
-        key = self._keys.find(header)
+        header, claims = _decode_unverified_token(credential)
+        key = self._keys.find_key(header)
         if key is None:
             raise Unauthorized("No key that is known here signed the JWT.")
-        self._require_valid(credential, key.material, key.algorithms)
+        self._require_valid_signature_and_claims(credential, key.material, key.algorithms)
         return Claims(
             _require_string_claim(claims, "tenant_id"),
-            _user_participant(_require_string_claim(claims, "user_id")),
+            _to_user_participant(_require_string_claim(claims, "user_id")),
             self._map_scopes_to_rights(claims),
         )
 
@@ -95,7 +95,7 @@ class JwtAuth:
         """The token's principal. Raises Unauthorized; Forbidden for a tenant that does not exist,
         as no token creates one; Unavailable when a lookup is not possible. `deadline` is in
         time.monotonic() seconds."""
-        claims = self.check(credential)
+        claims = self.verify_offline(credential)
         entry = self._tenant_cache.get(claims.tenant) or self._tenant_cache.put(
             claims.tenant, _TenantLookup(self._look_up_tenant(claims.tenant, deadline))
         )
@@ -111,7 +111,9 @@ class JwtAuth:
         access = self._database.connect_as(Caller(tenant, (NOBODY,)), deadline)
         return store_tenants_and_keys.get_tenant(access)
 
-    def _require_valid(self, token: str, key: Any, algorithms: list[str]) -> None:
+    def _require_valid_signature_and_claims(
+        self, token: str, key: Any, algorithms: list[str]
+    ) -> None:
         """Verify signature and registered claims with PyJWT. The signature comes first, so that
         only the holder of a genuine token learns what is wrong with it."""
         import jwt
@@ -160,13 +162,13 @@ def _raise_unauthorized() -> NoReturn:
     raise Unauthorized("The JWT is not one that is accepted here.") from None
 
 
-def _decode(token: str) -> tuple[dict[str, Any], dict[str, Any]]:
+def _decode_unverified_token(token: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Header and claims of a token that is not verified yet. Raises Unauthorized for anything but a
     JWS in compact form, for a duplicate member, and for a critical header (`crit`)."""
     if len(token) > _MAX_CHARACTERS or not _COMPACT_JWS.fullmatch(token):
         _raise_unauthorized()
     encoded_header, encoded_claims, _ = token.split(".")
-    header, claims = _decode_object(encoded_header), _decode_object(encoded_claims)
+    header, claims = _decode_json_segment(encoded_header), _decode_json_segment(encoded_claims)
     kind = header.get("typ", "JWT")
     if not isinstance(kind, str) or kind.lower().removeprefix("application/") not in _TOKEN_TYPES:
         _raise_unauthorized()
@@ -178,11 +180,13 @@ def _decode(token: str) -> tuple[dict[str, Any], dict[str, Any]]:
     return header, claims
 
 
-def _decode_object(segment: str) -> dict[str, Any]:
+def _decode_json_segment(segment: str) -> dict[str, Any]:
     try:
         raw = base64.urlsafe_b64decode(segment + "=" * (-len(segment) % 4))
         document: object = json.loads(
-            raw.decode(), object_pairs_hook=_reject_duplicates, parse_constant=_reject_constant
+            raw.decode(),
+            object_pairs_hook=_reject_duplicate_members,
+            parse_constant=_reject_nan_and_infinity,
         )
     except (ValueError, binascii.Error, RecursionError):
         _raise_unauthorized()
@@ -191,7 +195,7 @@ def _decode_object(segment: str) -> dict[str, Any]:
     return cast("dict[str, Any]", document)
 
 
-def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _reject_duplicate_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object's members. Raises ValueError for a duplicate name: parsers differ in which one
     counts."""
     members = dict(pairs)
@@ -200,7 +204,7 @@ def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return members
 
 
-def _reject_constant(name: str) -> NoReturn:
+def _reject_nan_and_infinity(name: str) -> NoReturn:
     raise ValueError(name)
 
 
@@ -211,7 +215,7 @@ def _require_string_claim(claims: Mapping[str, Any], name: str) -> str:
     return value
 
 
-def _user_participant(name: str) -> str:
+def _to_user_participant(name: str) -> str:
     """The participant of a user claim: always `user:` and the claim unchanged, so that two users
     never share an id. A claim that is not in normal form is refused: to the issuer it may be
     another user."""

@@ -25,7 +25,7 @@ class CertificatePrincipal:
     """The tenant's setting."""
 
 
-def find_principal(
+def find_certificate_principal(
     connection: Connection, subject: str, issuer: str
 ) -> CertificatePrincipal | None:
     """The principal of this subject and issuer, or None if there is none or it was revoked. Read

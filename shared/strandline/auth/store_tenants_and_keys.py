@@ -23,7 +23,9 @@ class KeyPrincipal:
     """The tenant's setting."""
 
 
-def find_principal(connection: Connection, key_id: str, secret_hash: bytes) -> KeyPrincipal | None:
+def find_key_principal(
+    connection: Connection, key_id: str, secret_hash: bytes
+) -> KeyPrincipal | None:
     """The key with this id and secret, or None if there is none or it was revoked. Read before any
     tenant is known."""
     with translate_errors(), connection.cursor(row_factory=class_row(KeyPrincipal)) as cursor:
@@ -33,7 +35,7 @@ def find_principal(connection: Connection, key_id: str, secret_hash: bytes) -> K
         ).fetchone()
 
 
-def add_tenant(access: TenantDb) -> bool:
+def insert_tenant(access: TenantDb) -> bool:
     """Create the caller's tenant. False if it exists already."""
     inserted_count = access.execute(
         "insert into tenants (tenant_id) values (%(tenant)s) on conflict do nothing",
@@ -87,7 +89,7 @@ class _Existence:
     is_known: bool
 
 
-def is_time_zone(access: TenantDb, name: str) -> bool:
+def is_known_time_zone(access: TenantDb, name: str) -> bool:
     """Whether the database knows a time zone by this IANA name."""
     statement = """
         select exists (
@@ -140,7 +142,7 @@ class ApiKey:
     """The key that replaces it."""
 
 
-def add_key(
+def insert_key(
     access: TenantDb,
     *,
     key_id: str,
@@ -151,8 +153,8 @@ def add_key(
     expires_at: datetime | None,
 ) -> ApiKey:
     """Store a key of the caller's tenant. Needs a `transaction`, as all that follows does but
-    `get_key` and `list_newest`. The result is read back by a statement of its own, so that a key
-    has one form."""
+    `get_key` and `list_newest_keys`. The result is read back by a statement of its own, so that a
+    key has one form."""
     access.execute(
         """
         insert into api_keys (tenant_id, key_id, secret_hash, user_name, scopes, label, expires_at)
@@ -191,7 +193,7 @@ def lock_key(access: TenantDb, key_id: str) -> ApiKey | None:
     return get_key(access, key_id)  # read after the lock: sees what the last holder changed
 
 
-def set_successor(access: TenantDb, key_id: str, successor: str, ends_at: datetime) -> ApiKey:
+def set_key_successor(access: TenantDb, key_id: str, successor: str, ends_at: datetime) -> ApiKey:
     """Name a key's successor, and let the key expire at `ends_at` or at its own expiry if that is
     earlier."""
     access.execute(
@@ -225,7 +227,7 @@ class ListedKey(ApiKey):
     pg_snapshot: str
 
 
-def list_newest(access: TenantDb, after: Position | None, limit: int) -> Sequence[ListedKey]:
+def list_newest_keys(access: TenantDb, after: Position | None, limit: int) -> Sequence[ListedKey]:
     """Keys of the caller's tenant, newest first; further pages read the first page's snapshot."""
     return access.fetch(
         ListedKey,

@@ -24,7 +24,7 @@ class CertificateInfo(NamedTuple):
     not_after: datetime
 
 
-def read_certificate(pem: str) -> CertificateInfo:
+def parse_certificate_names(pem: str) -> CertificateInfo:
     """Read a PEM certificate; nothing is verified here. Raises ValueError."""
     from cryptography.x509 import InvalidVersion, load_pem_x509_certificate
 
@@ -40,7 +40,7 @@ def read_certificate(pem: str) -> CertificateInfo:
     )
 
 
-def canonicalize(text: str, field: str) -> str:
+def canonicalize_name(text: str, field: str) -> str:
     """A name as a person wrote it, in canonical form. Raises Invalid naming `field`."""
     from cryptography.x509 import Name
 

@@ -11,7 +11,7 @@ from strandline.jobs.worker_resources import (
     EMBED_SECONDS,
     WorkerResources,
     probe_embedding_model,
-    read_text_head,
+    read_payload_text_head,
 )
 from strandline.log import indexed_text, store_work
 from strandline.log.store_work import EventVector, UnembeddedEvent
@@ -82,6 +82,6 @@ def _text_to_embed(worker: WorkerResources, tenant: str, event: UnembeddedEvent)
     other payload by its file name or MIME type."""
     text = event.content
     if text is None and event.blob_cid and is_text(event.mime_type):
-        text = read_text_head(worker, tenant, event.blob_cid, _MAX_TEXT_BYTES)
+        text = read_payload_text_head(worker, tenant, event.blob_cid, _MAX_TEXT_BYTES)
     body = text if text is not None else event.file_name or event.mime_type or ""
     return indexed_text.format_event_for_model(event.said_at, event.speaker, body)

@@ -113,7 +113,7 @@ def _record_refusal_failures(access: TenantDb, vectors: Sequence[EventVector]) -
     """Record a visible failure for each scope with events whose vector will never come by
     itself."""
     for vector in {item.event.scope_id: item for item in vectors if item.refusal}.values():
-        store_failures.record_failure(
+        store_failures.record_retryable_failure(
             access,
             kind=store_failures.EMBED_KIND,
             scope_id=vector.event.scope_id,

@@ -40,7 +40,7 @@ def run_step(
         "JobResources", resources
     )  # pyright does not match cached properties with the protocol's
     if verb == "shard":
-        _run_shards(job, resources, run, runner.list_shards(run_input), deadline, context)
+        _run_shards(job, resources, run, runner.parse_item_shards(run_input), deadline, context)
         return {}
     with trace_context(ensure_trace_id(None)):
         if verb == "plan":
@@ -74,7 +74,7 @@ def _run_shards(
         if time.monotonic() > deadline:
             raise ShardFailed(f"{job.name}: {len(shards) - position} shards were not begun in time")
         tally = JobMetrics()
-        shard_deadline = runner.share_time(deadline, len(shards) - position - 1)
+        shard_deadline = runner.compute_shard_deadline(deadline, len(shards) - position - 1)
         try:
             with job_log_context(tally, context.function_name, job.name, ensure_trace_id(None)):
                 runner.run_shard(tools, job, run, shard, resources.clock(), shard_deadline, tally)

@@ -288,7 +288,7 @@ def _record_stuck_scopes_before_retry(
     better reason, and counts it."""
     stuck_leases = [lease for lease in leases if lease.attempts >= store_work.STUCK_ATTEMPTS]
     if stuck_leases:
-        noted_scopes = store_failures.list_unresolved_refs(
+        noted_scopes = store_failures.list_refs_with_unresolved_failure(
             access, store_failures.FOLD_KIND, [lease.scope_id for lease in stuck_leases]
         )
         _record_stuck_scopes(
@@ -306,7 +306,7 @@ def _record_stuck_scopes(
             continue
         reason = reasons.get(lease.scope_id) or lease.last_error or "worker_ended"
         with access.transaction():
-            store_failures.record_failure(
+            store_failures.record_retryable_failure(
                 access,
                 kind=store_failures.FOLD_KIND,
                 scope_id=lease.scope_id,

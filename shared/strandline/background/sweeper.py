@@ -39,7 +39,7 @@ def plan(resources: JobResources, now: datetime, tenant: str | None) -> Sequence
     connection = resources.database.connection()
     tenants = {
         *store_sweeps.list_tenants_to_sweep(connection, resources.embedder.space, now),
-        *store_sweeps.list_tenants_with_times_ahead(connection, now),
+        *store_sweeps.list_tenants_with_implausible_due_times(connection, now),
         *store_uploads.list_tenants_with_expired_uploads(connection),
         *quotas.list_tenants_to_recount(connection),
         *fold_recalls_into_heat.list_due_tenants(connection, get_settings().tuning, now),
@@ -80,18 +80,18 @@ def _fail_expired_jobs(resources: JobResources, lease: Lease, now: datetime) -> 
         return store_runs.fail_expired_jobs(lease.access, None, now)
 
 
-def _put_times_back(resources: JobResources, lease: Lease, now: datetime) -> int:
+def _reset_implausible_due_times(resources: JobResources, lease: Lease, now: datetime) -> int:
     del resources
     with lease.transaction():
-        return store_sweeps.put_times_back(lease.access, now)
+        return store_sweeps.reset_implausible_due_times(lease.access, now)
 
 
-def _resend_turns(resources: JobResources, lease: Lease, now: datetime) -> int:
+def _resend_unanswered_chat_turns(resources: JobResources, lease: Lease, now: datetime) -> int:
     return turn_redelivery.notify_worker_of_due_answers(lease.access, resources.work_queue, now)
 
 
 def _embed_and_fold_due_scopes(resources: JobResources, lease: Lease, now: datetime) -> int:
-    scan_all = store_sweeps.is_scan_due(lease.access, resources.embedder.space, now)
+    scan_all = store_sweeps.is_full_scan_due(lease.access, resources.embedder.space, now)
     worker = _make_worker_resources(resources, lease)
     outcome = process_events.embed_and_fold_due_scopes(worker, lease.tenant, scan_all)
     _send_scope_retry_hints(resources, lease, outcome)
@@ -109,7 +109,7 @@ def _embed_chains_and_nodes(resources: JobResources, lease: Lease, now: datetime
     """Embed chains and nodes of the graph without a vector, if a full scan is due; record the scan
     once none is left."""
     space, worker = resources.embedder.space, _make_worker_resources(resources, lease)
-    if not store_sweeps.is_scan_due(lease.access, space, now):
+    if not store_sweeps.is_full_scan_due(lease.access, space, now):
         return 0
     embedded_count, is_complete = missing_vectors.embed_chain_summaries(worker, lease.tenant, now)
     if is_complete and embed_tenant_nodes_without_vector(worker, lease.tenant):
@@ -117,7 +117,7 @@ def _embed_chains_and_nodes(resources: JobResources, lease: Lease, now: datetime
             store_work.enqueue_unfinished_scopes(
                 lease.access, space
             )  # the previous step may have failed to
-            store_sweeps.record_scan(lease.access, space, now)
+            store_sweeps.record_full_scan(lease.access, space, now)
     return embedded_count
 
 
@@ -132,20 +132,20 @@ def _retry_queued_failures(resources: JobResources, lease: Lease, now: datetime)
     """Retry the failures that an admin has queued. A retry that fails records its own reason, and
     does not stop the others."""
     retried_count = 0
-    for job in store_failures.list_retries_to_sweep(lease.access, _MAX_RETRIES):
+    for job in store_failures.list_failures_queued_for_retry(lease.access, _MAX_RETRIES):
         if lease.is_out_of_time():
             break
         try:
             _retry_failure(resources, lease, job, now)
-            store_failures.complete_retry(lease.access, job.job_id, now)
+            store_failures.resolve_retried_failure(lease.access, job.job_id, now)
             retried_count += 1
         except Exception as error:  # unexpected ones too: the others are still retried
-            store_failures.fail_retry(lease.access, job.job_id, error_code(error), now)
+            store_failures.record_failed_retry(lease.access, job.job_id, error_code(error), now)
     return retried_count
 
 
 def _retry_failure(
-    resources: JobResources, lease: Lease, job: store_failures.PendingRetry, now: datetime
+    resources: JobResources, lease: Lease, job: store_failures.FailureQueuedForRetry, now: datetime
 ) -> None:
     """Retry one failure. Raises whatever it fails with."""
     worker, tenant, subject_id = (
@@ -248,7 +248,7 @@ def _prune_jobs(resources: JobResources, lease: Lease, now: datetime) -> int:
 
     def prune() -> int:
         with lease.access.transaction():  # as in `_fail_expired_jobs`
-            return store_runs.prune_finished(lease.access, now, _ROWS_PER_COMMIT)
+            return store_runs.prune_finished_jobs(lease.access, now, _ROWS_PER_COMMIT)
 
     return _run_batches(lease, prune)
 
@@ -256,8 +256,8 @@ def _prune_jobs(resources: JobResources, lease: Lease, now: datetime) -> int:
 type _Step = Callable[[JobResources, Lease, datetime], int]
 _STEPS: Mapping[str, _Step] = {
     "jobs_expired": _fail_expired_jobs,
-    "times_put_back": _put_times_back,
-    "turns_resent": _resend_turns,
+    "times_put_back": _reset_implausible_due_times,
+    "turns_resent": _resend_unanswered_chat_turns,
     "scopes_embedded": _embed_and_fold_due_scopes,
     "chains_embedded": _embed_chains_and_nodes,
     "lanes_closed": _close_idle_lanes,

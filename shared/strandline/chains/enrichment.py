@@ -46,7 +46,7 @@ def decide_content_and_merge_target(
     vector should still be waited for. Raises WorkDeferred while the model should still be waited
     for (for `patience` since the newest event), or if too little time is left.
     """
-    worker.require_time_for_run()
+    worker.require_time_for_closed_run()
     run_events = model_questions.read_run_events(access, settings.space, event_ids)
     if not run_events:
         return None
@@ -217,7 +217,7 @@ def _merge_summaries_and_measures(
         Summary(summary=target.summary, importance=target.importance),
         Summary(summary=later.summary, importance=later.importance),
     )
-    worker.require_final((merge_result,), waits_for_model=waits_for_model)
+    worker.require_final_results((merge_result,), waits_for_model=waits_for_model)
     event_counts = target.event_count, event_count
     density = _weighted_mean_without_none((target.density, later.density), event_counts)
     coherence = _weighted_mean_without_none((target.coherence, later.coherence), event_counts)

@@ -111,7 +111,7 @@ def _make_topic_end_judge(state: FoldState, settings: FoldSettings, is_settled: 
 
     def judge(lane: Lane) -> TopicEndJudgement | None:
         if state.compute_folded_seq_with_lane(lane) == state.current_seq:  # one of many at this seq
-            state.worker.require_time()
+            state.worker.require_seconds_left()
         judgement = judge_topic_end(state, lane, settings, is_settled=is_settled)
         if judgement is None or not judgement.is_costly:
             return judgement
@@ -167,7 +167,7 @@ def _apply_due_decisions(state: FoldState) -> bool:
     """Apply the stored decisions that take effect at the current seq, except those already applied.
     Returns False, or raises WorkDeferred, if some are left for later."""
     for decision in state.decisions_by_seq.get(state.current_seq, ()):
-        state.worker.require_time()
+        state.worker.require_seconds_left()
         if decision.kind == "reformed":
             _replay_stored_revision(state, decision)
             continue

@@ -86,7 +86,7 @@ def _record_topic_fallback_failure(state: FoldState) -> None:
     ]
     reason = next((candidate for candidate in reversed(reasons) if candidate), None)
     if reason is not None:
-        store_failures.record_failure(
+        store_failures.record_retryable_failure(
             state.access,
             kind=store_failures.CONTINUES_KIND,
             scope_id=state.scope.scope_id,

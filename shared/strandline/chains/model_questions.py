@@ -8,7 +8,7 @@ from uuid import UUID
 
 from strandline.aws.blobs import is_text
 from strandline.db.database import TenantDb
-from strandline.jobs.worker_resources import WorkerResources, read_text_head
+from strandline.jobs.worker_resources import WorkerResources, read_payload_text_head
 from strandline.llm.types import Continues, ModelResult, PromptEvent, TaskContext
 
 _MAX_TEXT_BYTES = 4000
@@ -132,7 +132,7 @@ def to_prompt_event(
     payload by its file name or MIME type."""
     body = row.content
     if body is None and row.blob_cid and is_text(row.mime_type):
-        body = read_text_head(worker, tenant, row.blob_cid, _MAX_TEXT_BYTES)
+        body = read_payload_text_head(worker, tenant, row.blob_cid, _MAX_TEXT_BYTES)
     return PromptEvent(
         seq=row.seq,
         speaker=row.speaker,
@@ -168,7 +168,7 @@ def ask_if_topic_continues(
         return None
     later_events = [prompt_events[event_id] for event_id in after if event_id in prompt_events]
     result = worker.llm.continues(task, earlier_events, prompt_events[message], later_events)
-    worker.require_final((result,), waits_for_model=waits_for_model)
+    worker.require_final_results((result,), waits_for_model=waits_for_model)
     return result
 
 

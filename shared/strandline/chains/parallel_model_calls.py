@@ -31,13 +31,13 @@ def describe_run_with_one_model(
 ) -> Description:
     """Ask for a run's summary, topic and entities in parallel. All of them come from the configured
     model, or all from the heuristic model. Raises WorkDeferred under the same conditions as
-    `WorkerResources.require_final`."""
+    `WorkerResources.require_final_results`."""
     llm = worker.llm
     summarise = partial(llm.summarise, task, events)
     name_topic = partial(llm.topic, task, events)
     list_entities = partial(llm.entities, task, events)
     results = run_three_calls_in_parallel(worker, summarise, name_topic, list_entities)
-    worker.require_final(results, waits_for_model=waits_for_model)
+    worker.require_final_results(results, waits_for_model=waits_for_model)
     if _are_results_from_both_models(worker, results) and any(
         r.fallback_reason == _BREAKER_OPEN for r in results
     ):
@@ -48,7 +48,7 @@ def describe_run_with_one_model(
             _keep_result_or_ask_again(results[1], name_topic),
             _keep_result_or_ask_again(results[2], list_entities),
         )
-        worker.require_final(results, waits_for_model=waits_for_model)
+        worker.require_final_results(results, waits_for_model=waits_for_model)
     reasons = [result.fallback_reason for result in results if result.fallback_reason]
     if _are_results_from_both_models(worker, results):
         return llm.describe_by_heuristic(task, events, reasons[0])

@@ -223,7 +223,7 @@ def _hash_and_store_version(
     listed_without_vector = enrichment.vector is None and hashed_version.status == "active"
     reason = enrichment.content.fallback_reason or ("no_vector" if listed_without_vector else None)
     if reason is not None and enrichment.is_new:
-        store_failures.record_failure(
+        store_failures.record_retryable_failure(
             state.access,
             kind="enrich",
             scope_id=hashed_version.scope_id,

@@ -106,7 +106,7 @@ class OperatorVerbs(VerbGroup):
         *,
         overlap_seconds: int | None = None,
         expires_at: Time | None = None,
-    ) -> answers.RotatedOut:
+    ) -> answers.RotatedKeys:
         """Make a key's successor; the key itself expires after the overlap."""
         ...
 

@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from strandline.admin.schemas import KeyOut as KeyOut
     from strandline.admin.schemas import KeyPage as KeyPage
     from strandline.admin.schemas import NewKeyOut as NewKeyOut
-    from strandline.admin.schemas import RotatedOut as RotatedOut
+    from strandline.admin.schemas import RotatedKeys as RotatedKeys
     from strandline.admin.schemas import TenantDetails as TenantDetails
     from strandline.admin.schemas import TenantOut as TenantOut
     from strandline.admin.schemas import TenantPage as TenantPage
-    from strandline.admin.schemas import Usage as Usage
+    from strandline.admin.schemas import TenantUsage as TenantUsage
     from strandline.context.schemas import ContextOut as ContextOut
     from strandline.context.schemas import ContextTextOut as ContextTextOut
     from strandline.context.schemas import SearchOut as SearchOut
@@ -66,11 +66,11 @@ if TYPE_CHECKING:
     from strandline.provenance.schemas import ProvenanceOut as ProvenanceOut
     from strandline.recall.schemas import InsertReceipt as InsertReceipt
     from strandline.recall.schemas import RecallAnswer as RecallAnswer
+    from strandline.sessions.schemas import ChainHeatOut as ChainHeatOut
+    from strandline.sessions.schemas import ChainHeatPage as ChainHeatPage
     from strandline.sessions.schemas import ChainOut as ChainOut
-    from strandline.sessions.schemas import EndedOut as EndedOut
-    from strandline.sessions.schemas import HeatOut as HeatOut
-    from strandline.sessions.schemas import HeatPage as HeatPage
-    from strandline.sessions.schemas import InteractionOut as InteractionOut
+    from strandline.sessions.schemas import EndedSession as EndedSession
+    from strandline.sessions.schemas import InteractionReceipts as InteractionReceipts
     from strandline.sessions.schemas import SegmentPage as SegmentPage
     from strandline.sessions.schemas import SessionOut as SessionOut
     from strandline.sessions.schemas import SessionPage as SessionPage
@@ -88,7 +88,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "admin.schemas": (
         "AuditEntry AuditPage CertificateOut CertificatePage KeyOut KeyPage NewKeyOut"
-        " RotatedOut TenantDetails TenantOut TenantPage Usage"
+        " RotatedKeys TenantDetails TenantOut TenantPage TenantUsage"
     ),
     "context.schemas": "ContextOut ContextTextOut SearchOut TopicsOut",
     "erasure.schemas": "ErasureFeed ErasureItem ErasureOut ErasurePage ErasurePreview",
@@ -115,7 +115,8 @@ _MODULES = {
     "provenance.schemas": "ProvenanceOut",
     "recall.schemas": "InsertReceipt RecallAnswer",
     "sessions.schemas": (
-        "ChainOut EndedOut HeatOut HeatPage InteractionOut SegmentPage SessionOut SessionPage"
+        "ChainHeatOut ChainHeatPage ChainOut EndedSession InteractionReceipts SegmentPage"
+        " SessionOut SessionPage"
     ),
     "status.schemas": "Health LanguageState Liveness MemoryState",
     "topics.schemas_admin": (

@@ -285,7 +285,7 @@ class ScopeAndPayloadVerbs(VerbGroup):
     # The service ----------------------------------------------------------------------------------
 
     @operation("GET /api/v1/usage")
-    def usage(self) -> answers.Usage:
+    def usage(self) -> answers.TenantUsage:
         """The tenant's use of its quotas and its model budget."""
         ...
 

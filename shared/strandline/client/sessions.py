@@ -54,7 +54,7 @@ class SessionVerbs(VerbGroup):
         occurred_at: datetime | float | str | None = None,
         metadata: Fields | None = None,
         idempotency_key: str | None = None,
-    ) -> answers.InteractionOut:
+    ) -> answers.InteractionReceipts:
         """Append a user's message and the agent's answer, both or none. `user` and `agent` say who
         speaks, where several could."""
         ...
@@ -118,8 +118,10 @@ class SessionVerbs(VerbGroup):
         """The recent topics of the session."""
         ...
 
-    @pages(f"GET {_SESSION}/analysis/heat", "HeatPage.chains", names={"page_size": "limit"})
-    def heat(self, *, page_size: int | None = None, cursor: str | None = None) -> answers.HeatOut:
+    @pages(f"GET {_SESSION}/analysis/heat", "ChainHeatPage.chains", names={"page_size": "limit"})
+    def heat(
+        self, *, page_size: int | None = None, cursor: str | None = None
+    ) -> answers.ChainHeatOut:
         """The heat of each chain, and the values that it is computed from."""
         ...
 
@@ -129,7 +131,7 @@ class SessionVerbs(VerbGroup):
         ...
 
     @operation(f"DELETE {_SESSION}", constants={"erase": False})
-    def end(self) -> answers.EndedOut:
+    def end(self) -> answers.EndedSession:
         """End the session: lists hide it and nothing can be appended. Its events stay."""
         ...
 

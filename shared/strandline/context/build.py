@@ -117,7 +117,7 @@ def _find_chains_and_knowledge(
     """Find the chains and events that answer the question, and what the graph holds about it;
     without a question, the latest chains."""
     if request.query is None:
-        latest = store_chains.list_latest(access, None, _LATEST_CHAINS)
+        latest = store_chains.list_latest_chains(access, None, _LATEST_CHAINS)
         return ChainSearchResult(latest.rows, None, make_read_token(access, latest, None)), ()
     result = search(
         access,

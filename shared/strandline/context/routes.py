@@ -25,7 +25,7 @@ from strandline.log.store_scopes import can_see_any_scope
 from strandline.schemas import ParticipantsQuery
 from strandline.sessions import sessions
 from strandline.sessions.chains_view import SessionReadContext
-from strandline.sessions.routes_read import make_session_view
+from strandline.sessions.routes_read import open_session_for_reading
 from strandline.sessions.routes_write import SESSION, find_named_session
 from strandline.sessions.schemas import ScopeIdQuery
 from strandline.sessions.store import Session
@@ -47,7 +47,8 @@ def post_context(request: Request) -> Response:
     session = _find_session(request, body)
     members = [*(body.participants or ()), *(query.participants or ())]
     access = request.connect_reader(
-        query, sessions.narrow_participants(session, members or None) if session else members
+        query,
+        sessions.choose_reading_participants(session, members or None) if session else members,
     )
     now, settings = datetime.now(UTC), get_settings()
     response, use = build_context_text(
@@ -81,7 +82,7 @@ def _find_session(request: Request, body: ContextTextRequest) -> Session | None:
                 field="scope_id",
             )
         return None
-    return sessions.require_open_to_read(
+    return sessions.require_readable_session(
         find_named_session(request, body.session_id, body.scope_id)
     )
 
@@ -96,7 +97,7 @@ def get_context(request: Request) -> Response:
     the answer is one block of text for a prompt, as from POST /api/v1/context. The chains that
     answer a query are warmed."""
     query = request.parse_query(SessionContextQuery)
-    view = make_session_view(request, query, query.participants, only_session=query.only_session)
+    view = open_session_for_reading(request, query, query.participants, only_session=query.only_session)
     embedder, timeout = request.resources.embedder, get_settings().query_vector_seconds
     if query.format == "text":
         text, use = build_session_context_text(view, embedder, query, timeout)
@@ -116,7 +117,7 @@ def search_context(request: Request) -> Response:
     warmed. `graph` contains what the knowledge graph holds about the things that the question
     names."""
     query, body = request.parse_query(ScopeIdQuery), request.parse_body(ChainSearchRequest)
-    view = make_session_view(request, query, body.participants, only_session=body.only_session)
+    view = open_session_for_reading(request, query, body.participants, only_session=body.only_session)
     embedder = request.resources.embedder
     response, chains = search_session_chains_and_graph(
         view, embedder, body, get_settings().query_vector_seconds
@@ -144,7 +145,7 @@ def record_chain_use_and_metrics(
 def get_topics(request: Request) -> Response:
     """Name the topics of a session's short-term memory. The answer states which model named
     each."""
-    view = make_session_view(request, request.parse_query(ScopeIdQuery))
+    view = open_session_for_reading(request, request.parse_query(ScopeIdQuery))
     llm = request.resources.llm
     # Not the scope's subject: these calls must not use up the rate of the scope's fold.
     subject = request.principal.user or f"key:{request.principal.key_id}"

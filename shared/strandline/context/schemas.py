@@ -19,7 +19,7 @@ from strandline.schemas import (
     ResponseModel,
     Switch,
 )
-from strandline.sessions.schemas import MAX_CHAINS, ChainOut, MadeBy, ScopeIdQuery
+from strandline.sessions.schemas import MAX_CHAINS, ChainOut, ModelAndPrompt, ScopeIdQuery
 
 MIN_BUDGET, MAX_BUDGET, DEFAULT_BUDGET = 100, 8000, 1000
 
@@ -250,7 +250,7 @@ class ShortTermTopicOut(ResponseModel):
     trust: Origin
     """The least trusted origin of the events behind the topic: all events of the chain, if it has
     one."""
-    made_by: MadeBy | None
+    made_by: ModelAndPrompt | None
     """The model that named it."""
 
 

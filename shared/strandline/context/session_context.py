@@ -59,7 +59,7 @@ def find_relevant_or_latest_chains(
     max_chains = view.tuning.context_chains
     max_chains = max_chains if limit is None else min(max_chains, limit)
     if query.query is None:
-        result = store_chains.list_latest(
+        result = store_chains.list_latest_chains(
             view.access, view.only_scope_id, max_chains, session_id=view.only_session_id
         )
         return ChainSearchResult(result.rows, None, make_read_token(view.access, result, None))
@@ -163,7 +163,7 @@ def list_relevant_chains(
     relevance = _map_relevance_by_event_id(search, min_relevance)
     if not relevance:
         return ()
-    rows = store_chains.list_relevant(
+    rows = store_chains.list_relevant_chains(
         access,
         scope_id,
         session_id=session_id,

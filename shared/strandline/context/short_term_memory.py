@@ -14,7 +14,7 @@ from strandline.llm.types import PromptEvent, TaskContext
 from strandline.log.trust_ranks import least_trusted
 from strandline.sessions import store
 from strandline.sessions.chains_view import SessionReadContext
-from strandline.sessions.store import EventExecution, Session, ShortTermEvent
+from strandline.sessions.store import RecentEventExecution, Session, ShortTermEvent
 from strandline.tuning import Tuning
 
 
@@ -26,7 +26,7 @@ class _ExecutionGroup:
     count: int = 0
 
 
-def coalesce_by_execution(newest_first: Sequence[EventExecution]) -> list[tuple[UUID, int]]:
+def coalesce_by_execution(newest_first: Sequence[RecentEventExecution]) -> list[tuple[UUID, int]]:
     """Coalesce recent events: of events with the same type and the same workflow_id or
     execution_id, only the newest is kept. Returns pairs of (event id, number of events it
     represents, including itself), newest first."""
@@ -51,7 +51,7 @@ def read_short_term_events(
     """The events of `list_short_term_event_counts`, each with the number of events it
     represents."""
     counts = list_short_term_event_counts(view, limit)
-    rows = store.read_short_term(view.access, list(counts)) if counts else ()
+    rows = store.read_short_term_events(view.access, list(counts)) if counts else ()
     return [(row, counts[row.event_id]) for row in rows]
 
 
@@ -82,9 +82,9 @@ def list_short_term_event_counts_of_session(
     the view is the whole tenant."""
     since = now - timedelta(seconds=tuning.window_seconds)
     recent_events = (
-        store.list_recent(access, session.session_id, session.scope_id, since)
+        store.list_recent_session_events(access, session.session_id, session.scope_id, since)
         if session
-        else store.list_recent_in_view(access, since)
+        else store.list_recent_visible_events(access, since)
     )
     return dict(
         coalesce_by_execution(recent_events)[

@@ -256,7 +256,7 @@ def _rebuild_chains(
 
 def _queue_promotion_retry(lease: Lease, chain: ChainToRebuild) -> None:
     """Make the promoter read a chain again, whatever its heat. In a transaction."""
-    job_id = store_failures.record_failure(
+    job_id = store_failures.record_retryable_failure(
         lease.access,
         kind=store_failures.PROMOTE_KIND,
         scope_id=chain.scope_id,

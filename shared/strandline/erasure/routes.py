@@ -37,7 +37,7 @@ from strandline.log.store_erasure_marks import has_unfinished_erasure
 from strandline.log.store_scopes import get_scope
 from strandline.schemas import ParticipantsQuery
 from strandline.sessions.routes_write import SESSION, end_session, find_session
-from strandline.sessions.schemas import EndedOut
+from strandline.sessions.schemas import EndedSession
 
 
 def delete_event(request: Request) -> Response:
@@ -287,7 +287,7 @@ ROUTES = {
     f"DELETE {SESSION}": Route(
         delete_session,
         "write",
-        {200: EndedOut, 202: ErasureOut},
+        {200: EndedSession, 202: ErasureOut},
         query=DeleteSessionQuery,
         response_headers=_REPLAY_HEADERS,
         errors=(Forbidden, StateConflict),

@@ -137,7 +137,7 @@ class Request:
         """Authenticate the caller and check the right that its route needs. Raises Unauthorized,
         Forbidden or Unavailable."""
         if right == "issued":
-            self.resources.authenticator.require_issued(self._auth_request)
+            self.resources.authenticator.require_issued_credential(self._auth_request)
             self._refuse_forgery()
         elif right is not None:
             principal = self.resources.authenticator.authenticate(self._auth_request, self.deadline)
@@ -152,7 +152,7 @@ class Request:
         whose content type needs no preflight. Raises Forbidden or UnsupportedMediaType."""
         if self._event.get("httpMethod") in ("GET", "HEAD"):
             return  # changes nothing, and no page may read its answer
-        if not self.resources.authenticator.is_ambient(self._auth_request):
+        if not self.resources.authenticator.uses_client_certificates_alone(self._auth_request):
             return
         origin = self.headers.get("origin")
         if origin is not None and origin not in get_settings().cors_origins:
@@ -175,8 +175,8 @@ class Request:
 
     def find_last_known_principal(self) -> Principal | None:
         """The caller as it was last known, while the database is away: see
-        `Authenticator.find_last_known`."""
-        return self.resources.authenticator.find_last_known(self._auth_request)
+        `Authenticator.get_last_known_principal`."""
+        return self.resources.authenticator.get_last_known_principal(self._auth_request)
 
     def authenticate(self) -> Principal:
         """The caller, whatever its rights, for a route that performs operations which check them.

@@ -38,11 +38,11 @@ def start_job(
     run_id = str(uuid.uuid4())
     with access.transaction():
         store_runs.fail_expired_jobs(access, kind, now)
-        job_id = store_runs.enqueue(access, kind, run_id, now)
+        job_id = store_runs.queue_job_for_run(access, kind, run_id, now)
         if job_id is None:
-            raise _make_conflict(access, kind)
+            raise _make_already_active_conflict(access, kind)
         store_audit.add_entry(access, audit_context, {"job": kind, "job_id": str(job_id)})
-    _start_run(access, job_queue, kind, kind, run_id, now)
+    _start_run_or_fail_job(access, job_queue, kind, kind, run_id, now)
     return get_job(access, job_id)
 
 
@@ -70,11 +70,11 @@ def retry_job(
         if job.ref is None:
             store_runs.fail_expired_jobs(access, job.kind, now)
             if store_runs.find_active_job_id(access, job.kind):
-                raise _make_conflict(access, job.kind)
-        store_runs.requeue(access, job_id, run_id, now)
+                raise _make_already_active_conflict(access, job.kind)
+        store_runs.requeue_failed_job(access, job_id, run_id, now)
         store_audit.add_entry(access, audit_context, {"job": job.kind, "job_id": str(job_id)})
     retry_job_name = job.kind if job.ref is None else _RETRY_JOBS.get(job.kind, _RETRY_JOB)
-    _start_run(access, job_queue, job.kind, retry_job_name, run_id, now)
+    _start_run_or_fail_job(access, job_queue, job.kind, retry_job_name, run_id, now)
     return get_job(access, job_id)
 
 
@@ -99,7 +99,7 @@ def list_jobs(access: TenantDb, query: JobsQuery) -> JobsPage:
     )
 
 
-def _start_run(
+def _start_run_or_fail_job(
     access: TenantDb, job_queue: JobQueue, kind: str, job_name: str, run_id: str, now: datetime
 ) -> None:
     """Ask for a run of the state machine. Where that fails, mark the job as failed and raise
@@ -108,11 +108,11 @@ def _start_run(
         job_queue.start_run(job_name, access.caller.tenant, run_id)
     except Unavailable:
         with access.transaction():
-            store_runs.fail_unstarted(access, kind, run_id, now)
+            store_runs.fail_job_of_unstarted_run(access, kind, run_id, now)
         raise
 
 
-def _make_conflict(access: TenantDb, kind: str) -> StateConflict:
+def _make_already_active_conflict(access: TenantDb, kind: str) -> StateConflict:
     active_job_id = store_runs.find_active_job_id(access, kind)
     return StateConflict(
         f"The {kind} is already queued or running in this tenant: see job_id, or wait for its end.",

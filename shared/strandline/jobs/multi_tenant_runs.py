@@ -34,7 +34,7 @@ class JobClaimsByTenant:
     """Why it could not begin in others."""
 
 
-def claim_tenants(
+def begin_run_in_tenants(
     database: Database,
     kind: str,
     run: str,
@@ -49,7 +49,7 @@ def claim_tenants(
     for batch in itertools.batched(sorted(shards), TENANTS_PER_CALL, strict=False):
         counts = {tenant: shards[tenant] for tenant in batch}
         common_error: Exception | None = None
-        for outcome in claim_run(database.connection(), kind, run, counts, now):
+        for outcome in begin_run_in_one_transaction(database.connection(), kind, run, counts, now):
             if outcome.error is None:
                 failures_in_a_row = 0
                 if outcome.is_claimed:
@@ -78,7 +78,9 @@ def fail_unfinished_jobs(
     failures: dict[str, Exception] = {}
     for batch in itertools.batched(sorted(reasons), TENANTS_PER_CALL, strict=False):
         part = {tenant: reasons[tenant] for tenant in batch}
-        outcomes = close_run(database.connection(), kind, run, part, now, create=create)
+        outcomes = fail_run_in_one_transaction(
+            database.connection(), kind, run, part, now, create=create
+        )
         failures |= {outcome.tenant: outcome.error for outcome in outcomes if outcome.error}
     return failures
 
@@ -104,7 +106,7 @@ class TenantCallOutcome:
     """What failed there, without the text of the driver's error."""
 
 
-def claim_run(
+def begin_run_in_one_transaction(
     connection: Connection, kind: str, run: str, shards: Mapping[str, int], now: datetime
 ) -> list[TenantCallOutcome]:
     """Begin the run's job of this kind in each tenant that `shards` names, with so many shards, in
@@ -126,7 +128,7 @@ def claim_run(
     )
 
 
-def close_run(
+def fail_run_in_one_transaction(
     connection: Connection,
     kind: str,
     run: str,

@@ -22,7 +22,7 @@ from strandline.errors import StrandlineError
 from strandline.jobs import store_runs
 from strandline.jobs.multi_tenant_runs import (
     JobClaimsByTenant,
-    claim_tenants,
+    begin_run_in_tenants,
     fail_unfinished_jobs,
     list_unfinished_tenants,
 )
@@ -122,7 +122,9 @@ class Lease:
         """Renew the lease if the last renewal is _RENEW_SECONDS ago; must not be called in a
         transaction. Returns whether the shard is still this worker's, as far as known."""
         if not self.is_lost and time.monotonic() > self.renewed_at + _RENEW_SECONDS:
-            self.is_lost = not store_runs.renew_lease(self.access, self.shard_lease, self.clock())
+            self.is_lost = not store_runs.renew_shard_lease(
+                self.access, self.shard_lease, self.clock()
+            )
             self.renewed_at = time.monotonic()
         return not self.is_lost
 
@@ -132,7 +134,9 @@ class Lease:
         LeaseLost."""
         is_ours = self.renew()
         with self.access.transaction():
-            self.is_lost = not (is_ours and store_runs.lock_shard(self.access, self.shard_lease))
+            self.is_lost = not (
+                is_ours and store_runs.lock_leased_shard(self.access, self.shard_lease)
+            )
             if self.is_lost:
                 raise LeaseLost
             yield
@@ -180,12 +184,13 @@ def plan_run(
     try:
         shards = job.plan(resources, now, tenant)
         counts = Counter(shard.tenant for shard in shards)
-        claim_tenants(resources.database, job.name, run_id, counts, now, claims)
+        begin_run_in_tenants(resources.database, job.name, run_id, counts, now, claims)
         claimed_shards = [shard for shard in shards if shard.tenant in claims.tenants]
         if not claimed_shards:
             return ShardListRef("", 0)
         items = [
-            {"job": job.name, "run": run_id, "shards": shards} for shards in pack(claimed_shards)
+            {"job": job.name, "run": run_id, "shards": shards}
+            for shards in pack_shards_into_items(claimed_shards)
         ]
         return ShardListRef(resources.blobs.put_shards(run_id, items), len(claimed_shards))
     except Exception as error:
@@ -196,20 +201,20 @@ def plan_run(
         _record_plan_failures(resources, job, run_id, now, claims.failures)
 
 
-def pack(shards: Sequence[Shard]) -> list[Sequence[Shard]]:
+def pack_shards_into_items(shards: Sequence[Shard]) -> list[Sequence[Shard]]:
     """Pack shards into the items of a run, in their order: one in each, while the state machine
     works on all at once, and then as few as keep it busy. Neighbours in an item share its time."""
     size = min(MAX_PACKED, max(1, -(-len(shards) // MAX_CONCURRENCY)))
     return [shards[start : start + size] for start in range(0, len(shards), size)]
 
 
-def list_shards(item: Mapping[str, Any]) -> list[Shard]:
+def parse_item_shards(item: Mapping[str, Any]) -> list[Shard]:
     """The shards of an item; one that an earlier release packed has a single one."""
     pairs: Sequence[Sequence[Any]] = item.get("shards") or [(item["tenant"], item["shard"])]
     return [Shard(str(tenant), int(number)) for tenant, number in pairs]
 
 
-def share_time(deadline: float, waiting_count: int) -> float:
+def compute_shard_deadline(deadline: float, waiting_count: int) -> float:
     """The deadline of a shard, in time.monotonic() seconds, while others wait behind it in its
     item: half of the time that is left, so that none takes all of it."""
     now = time.monotonic()
@@ -263,7 +268,7 @@ def run_shard(
         totals = job.shard(resources, lease, shard, now)
         ended_at = now + timedelta(seconds=time.monotonic() - start)
         with access.transaction():
-            if not store_runs.end_shard(access, shard_lease, totals, ended_at):
+            if not store_runs.mark_shard_done(access, shard_lease, totals, ended_at):
                 raise LeaseLost
     except LeaseLost:
         logger.info("shard lease lost", extra={"job": job.name, "tenant": shard.tenant})
@@ -271,19 +276,19 @@ def run_shard(
         tally.failures += 1
         log_fields = {"job": job.name, "tenant": shard.tenant, "reason": error_code(error)}
         logger.warning("shard failed", extra=log_fields)
-        _record_failure(resources, shard_lease, log_fields)
+        _record_shard_failure(resources, shard_lease, log_fields)
         # Not the error itself: the runtime would log its text, which may quote a row.
         raise ShardFailed(f"{job.name} failed: {log_fields['reason']}") from None
 
 
-def _record_failure(
+def _record_shard_failure(
     resources: JobResources, shard_lease: ShardLease, log_fields: Mapping[str, str]
 ) -> None:
     """Record why a shard failed. It opens its own connection: the shard's may be broken."""
     try:
         access = resources.database.connect_as(Caller.background(log_fields["tenant"]))
         with access.transaction():
-            store_runs.record_failed_attempt(access, shard_lease, log_fields["reason"])
+            store_runs.record_shard_failure_reason(access, shard_lease, log_fields["reason"])
     except Exception as record_error:  # `finish_run` fails the job then
         logger.warning(
             "shard failure not recorded", extra={**log_fields, "reason": error_code(record_error)}
@@ -301,7 +306,7 @@ def finish_run(resources: JobResources, job: Job, run_id: str, now: datetime) ->
         raise next(iter(failures.values()))
     job.finish(resources, now)
     resources.blobs.delete_shards(run_id)
-    return store_runs.read_totals(resources.database.connection(), run_id)
+    return store_runs.sum_run_counts(resources.database.connection(), run_id)
 
 
 def error_code(error: Exception) -> str:

@@ -28,7 +28,7 @@ PROMOTE_KIND = "promote"
 retries it."""
 
 
-def record_failure(
+def record_retryable_failure(
     access: TenantDb,
     *,
     kind: str,
@@ -54,10 +54,8 @@ def record_failure(
             %(ref)s, %(reason)s, %(advice)s, now(), now())
         on conflict (tenant_id, kind, ref) where ref is not null and state <> 'done'
         do update set state = 'failed', reason = excluded.reason, advice = excluded.advice,
-            attempts = jobs.attempts + (jobs.state <> 'queued')::int,  -- `requeue` counted it
-            finished_at = now()
-        returning job_id
-        """,
+            attempts = jobs.attempts + (jobs.state <> 'queued')::int,  -- `requeue_failed_job`
+            counted it finished_at = now() returning job_id """,
         {
             "job_id": uuid7(),
             "kind": kind,
@@ -82,7 +80,7 @@ class ScopeFailure:
 def record_scope_failures(
     access: TenantDb, kind: str, failures: Sequence[ScopeFailure], advice: str, now: datetime
 ) -> None:
-    """Record failures about scopes as `record_failure` does. In a transaction."""
+    """Record failures about scopes as `record_retryable_failure` does. In a transaction."""
     rows = [
         {
             "job_id": str(uuid7()),
@@ -103,9 +101,8 @@ def record_scope_failures(
         order by f.scope_id
         on conflict (tenant_id, kind, ref) where ref is not null and state <> 'done'
         do update set state = 'failed', reason = excluded.reason, advice = excluded.advice,
-            attempts = jobs.attempts + (jobs.state <> 'queued')::int,  -- `requeue` counted it
-            finished_at = excluded.finished_at
-        """,
+            attempts = jobs.attempts + (jobs.state <> 'queued')::int,  -- `requeue_failed_job`
+            counted it finished_at = excluded.finished_at """,
         {"kind": kind, "advice": advice, "now": now, "rows": json.dumps(rows)},
     )
 
@@ -115,7 +112,9 @@ class _Ref:
     ref: str
 
 
-def list_unresolved_refs(access: TenantDb, kind: str, refs: Sequence[object]) -> set[str]:
+def list_refs_with_unresolved_failure(
+    access: TenantDb, kind: str, refs: Sequence[object]
+) -> set[str]:
     """Which of these refs have an unresolved failure of this kind."""
     rows = access.fetch(
         _Ref,
@@ -126,7 +125,7 @@ def list_unresolved_refs(access: TenantDb, kind: str, refs: Sequence[object]) ->
 
 
 @dataclass(frozen=True)
-class PendingRetry:
+class FailureQueuedForRetry:
     """A failure that is queued for a retry."""
 
     job_id: UUID
@@ -135,18 +134,18 @@ class PendingRetry:
     ref: str
 
 
-def list_retries_to_sweep(access: TenantDb, limit: int) -> Sequence[PendingRetry]:
+def list_failures_queued_for_retry(access: TenantDb, limit: int) -> Sequence[FailureQueuedForRetry]:
     """Up to `limit` failures that an admin has asked to retry, oldest first; without those that
     other jobs retry."""
     return access.fetch(
-        PendingRetry,
+        FailureQueuedForRetry,
         "select job_id, kind, scope_id, ref from jobs where ref is not null and state = 'queued'"
         " and kind <> all (%(others)s) order by job_id limit %(limit)s",
         {"limit": limit, "others": [GROW_KIND, PROMOTE_KIND, ANALYZE_KIND]},
     )
 
 
-def complete_retry(access: TenantDb, job_id: UUID, now: datetime) -> None:
+def resolve_retried_failure(access: TenantDb, job_id: UUID, now: datetime) -> None:
     """Mark a failure as resolved by its retry."""
     access.fetch(
         JobId,
@@ -177,7 +176,7 @@ def resolve_failures(access: TenantDb, kind: str, refs: Sequence[object], now: d
     )
 
 
-def fail_retry(access: TenantDb, job_id: UUID, reason: str, now: datetime) -> None:
+def record_failed_retry(access: TenantDb, job_id: UUID, reason: str, now: datetime) -> None:
     """Mark a retry as failed, for now."""
     access.fetch(
         JobId,

@@ -41,7 +41,7 @@ def fail_expired_jobs(access: TenantDb, kind: str | None, now: datetime) -> int:
     return row.count
 
 
-def enqueue(access: TenantDb, kind: str, run: str, now: datetime) -> UUID | None:
+def queue_job_for_run(access: TenantDb, kind: str, run: str, now: datetime) -> UUID | None:
     """Queue a job for the run of this name. Returns its id; None where one of this kind is queued
     or running already. In a transaction, after `fail_expired_jobs`."""
     rows = access.fetch(
@@ -70,7 +70,7 @@ def find_active_job_id(access: TenantDb, kind: str) -> UUID | None:
     return rows[0].job_id if rows else None
 
 
-def requeue(access: TenantDb, job_id: UUID, run: str, now: datetime) -> bool:
+def requeue_failed_job(access: TenantDb, job_id: UUID, run: str, now: datetime) -> bool:
     """Queue a failed job again, for the run of this name. Returns False where it has not failed. A
     failure with a `ref` has no lease and may be retried by any sweep: it is due at once."""
     return bool(
@@ -119,7 +119,7 @@ def lease_shard(
     return rows[0] if rows else None
 
 
-def renew_lease(access: TenantDb, lease: ShardLease, now: datetime) -> bool:
+def renew_shard_lease(access: TenantDb, lease: ShardLease, now: datetime) -> bool:
     """Renew a lease. Returns False where the shard belongs to another worker. Must not run in a
     transaction that has a shard locked: everywhere, a job is locked before its shards."""
     return bool(
@@ -138,7 +138,7 @@ def renew_lease(access: TenantDb, lease: ShardLease, now: datetime) -> bool:
     )
 
 
-def lock_shard(access: TenantDb, lease: ShardLease) -> bool:
+def lock_leased_shard(access: TenantDb, lease: ShardLease) -> bool:
     """Lock a shard until the transaction ends, if it is still leased by this worker. Returns
     whether it is. It does not lock the job."""
     return bool(
@@ -155,7 +155,7 @@ def lock_shard(access: TenantDb, lease: ShardLease) -> bool:
     )
 
 
-def end_shard(
+def mark_shard_done(
     access: TenantDb, lease: ShardLease, totals: Mapping[str, int], now: datetime
 ) -> bool:
     """Mark a shard as done, if it is still leased by this worker. Returns whether it was. The
@@ -164,7 +164,7 @@ def end_shard(
     access.execute(
         "select from jobs where job_id = %(job_id)s for no key update", {"job_id": lease.job_id}
     )
-    if not lock_shard(access, lease):
+    if not lock_leased_shard(access, lease):
         return False
     access.execute(
         "update job_shards set state = 'done', reason = '', totals = %(totals)s"
@@ -186,7 +186,7 @@ def end_shard(
     return True
 
 
-def record_failed_attempt(access: TenantDb, lease: ShardLease, reason: str) -> None:
+def record_shard_failure_reason(access: TenantDb, lease: ShardLease, reason: str) -> None:
     """Record why the last attempt at a shard failed; it may be attempted again. In a
     transaction."""
     access.execute(
@@ -196,7 +196,7 @@ def record_failed_attempt(access: TenantDb, lease: ShardLease, reason: str) -> N
     )
 
 
-def fail_unstarted(access: TenantDb, kind: str, run: str, now: datetime) -> None:
+def fail_job_of_unstarted_run(access: TenantDb, kind: str, run: str, now: datetime) -> None:
     """Mark a job that was queued for a run that never began as failed. In a transaction."""
     access.execute(
         """
@@ -209,7 +209,7 @@ def fail_unstarted(access: TenantDb, kind: str, run: str, now: datetime) -> None
     )
 
 
-def read_totals(connection: Connection, run: str) -> dict[str, int]:
+def sum_run_counts(connection: Connection, run: str) -> dict[str, int]:
     """The counts of a run, summed over all tenants."""
     with translate_errors(connection):
         rows: list[tuple[Any, ...]] = connection.execute(
@@ -218,7 +218,7 @@ def read_totals(connection: Connection, run: str) -> dict[str, int]:
     return {str(name): int(total) for name, total in rows}
 
 
-def prune_finished(access: TenantDb, now: datetime, limit: int) -> int:
+def prune_finished_jobs(access: TenantDb, now: datetime, limit: int) -> int:
     """Delete up to `limit` jobs that finished RETENTION_DAYS ago. Returns how many. In a
     transaction."""
     return access.execute(

@@ -14,7 +14,7 @@ def list_tenants_to_sweep(connection: Connection, space: str, now: datetime) -> 
     return fetch_tenant_ids(connection, "select * from tenants_to_sweep(%s, %s)", (space, now))
 
 
-def list_tenants_with_times_ahead(connection: Connection, now: datetime) -> list[str]:
+def list_tenants_with_implausible_due_times(connection: Connection, now: datetime) -> list[str]:
     """Ids of the tenants in which work is due at a time that only a clock which was put back since
     can have stored."""
     return fetch_tenant_ids(connection, "select * from tenants_with_times_ahead(%s)", (now,))
@@ -25,7 +25,7 @@ class _Count:
     count: int
 
 
-def put_times_back(access: TenantDb, now: datetime) -> int:
+def reset_implausible_due_times(access: TenantDb, now: datetime) -> int:
     """Make due what such times hold up, and free what they lease. Returns how many rows had one.
     In a transaction."""
     (row,) = access.fetch(_Count, "select put_times_back(%(now)s) as count", {"now": now})
@@ -37,7 +37,7 @@ class _ScanDue:
     due: bool
 
 
-def is_scan_due(access: TenantDb, space: str, now: datetime) -> bool:
+def is_full_scan_due(access: TenantDb, space: str, now: datetime) -> bool:
     """Whether all of the tenant's scopes are due for a scan, to find work that no row names."""
     (row,) = access.fetch(
         _ScanDue,
@@ -49,7 +49,7 @@ def is_scan_due(access: TenantDb, space: str, now: datetime) -> bool:
     return row.due
 
 
-def record_scan(access: TenantDb, space: str, now: datetime) -> None:
+def record_full_scan(access: TenantDb, space: str, now: datetime) -> None:
     """Record that all of the tenant's scopes were scanned. In a transaction."""
     access.execute(
         "update tenants set swept_space = %(space)s, swept_at = %(now)s"

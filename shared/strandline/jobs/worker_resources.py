@@ -125,18 +125,22 @@ class WorkerResources:
         another worker. Call it between commits only, as it renews the lease."""
         return time.monotonic() > self.deadline - EMBED_SECONDS or not self.renew()
 
-    def require_time(self, seconds: float = EMBED_SECONDS) -> None:
+    def require_seconds_left(self, seconds: float = EMBED_SECONDS) -> None:
         """Raise WorkDeferred if less than `seconds` are left."""
         seconds_left = self.deadline - time.monotonic()
         if seconds_left < seconds:
             raise WorkDeferred(_OUT_OF_TIME, seconds_left)
 
-    def require_time_for_run(self) -> None:
+    def require_time_for_closed_run(self) -> None:
         """Raise WorkDeferred if a model might not finish a closed run in time."""
         if self.llm.has_model:
-            self.require_time(min(self.llm.max_run_seconds + EMBED_SECONDS, _MAX_RESERVED_SECONDS))
+            self.require_seconds_left(
+                min(self.llm.max_run_seconds + EMBED_SECONDS, _MAX_RESERVED_SECONDS)
+            )
 
-    def require_final(self, results: Iterable[ModelResult[Any]], *, waits_for_model: bool) -> None:
+    def require_final_results(
+        self, results: Iterable[ModelResult[Any]], *, waits_for_model: bool
+    ) -> None:
         """Raise WorkDeferred if one of the results is a fallback that need not stand: the heuristic
         model answered because the worker's time was up, or, with `waits_for_model`, because the
         model is expected back soon."""
@@ -165,7 +169,7 @@ def probe_embedding_model(worker: WorkerResources) -> None:
     raise EmbeddingUnavailable(f"The embedding model accepts no text at all: {fault}")
 
 
-def read_text_head(worker: WorkerResources, tenant: str, cid: str, size: int) -> str | None:
+def read_payload_text_head(worker: WorkerResources, tenant: str, cid: str, size: int) -> str | None:
     """The first `size` bytes of a text payload, as text. If the payload is missing in the store:
     None, and a warning in the log; its event is then represented by its file name. Raises
     Unavailable."""

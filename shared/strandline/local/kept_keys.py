@@ -55,7 +55,7 @@ class KeyKeeper(NamedTuple):
             parts = verify_token(self.deployment_secret, token)
         except Unauthorized:
             return "the stored one is not from this data directory"
-        row = store_tenants_and_keys.find_principal(
+        row = store_tenants_and_keys.find_key_principal(
             self.database.connection(None), parts.key_id, parts.secret_hash
         )
         if row is None:

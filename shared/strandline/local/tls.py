@@ -111,7 +111,7 @@ def register_client(access: TenantDb, tls: TlsFiles | None) -> None:
     """Register the client certificate that was issued here for the caller's tenant."""
     if tls is None or tls.client is None:
         return
-    info = x509_names.read_certificate(tls.client.read_text())
+    info = x509_names.parse_certificate_names(tls.client.read_text())
     try:
         certificates.add_certificate(
             access,
@@ -130,7 +130,7 @@ def to_client_cert(der: bytes) -> dict[str, Any]:
     from cryptography.x509 import load_der_x509_certificate
 
     certificate, pem = load_der_x509_certificate(der), ssl.DER_cert_to_PEM_cert(der)
-    info = x509_names.read_certificate(pem)
+    info = x509_names.parse_certificate_names(pem)
     digits = f"{certificate.serial_number:x}"
     serial = digits.zfill(len(digits) + len(digits) % 2)
     return {

@@ -12,10 +12,10 @@ from strandline.log.read import take_models_fitting_response
 from strandline.log.store_erasure_marks import decode_cursor_unless_erased_since
 from strandline.sessions import store_chains
 from strandline.sessions.schemas import (
+    ChainHeatOut,
+    ChainHeatPage,
     ChainOut,
     ChainsPageQuery,
-    HeatOut,
-    HeatPage,
     SegmentPage,
     SegmentsQuery,
 )
@@ -67,21 +67,21 @@ def to_chain_out(chain: ChainView, view: SessionReadContext) -> ChainOut:
         {
             **vars(chain),
             "session_id": chain.session_id or None,
-            "heat": compute_heat(_heat_state(chain), view.now, view.tuning),
+            "heat": compute_heat(_to_heat_state(chain), view.now, view.tuning),
             "made_by": chain.models,
         }
     )
 
 
-def _heat_state(chain: ChainView) -> HeatInputs:
+def _to_heat_state(chain: ChainView) -> HeatInputs:
     return HeatInputs(chain.importance, chain.density, chain.strength, chain.accessed_at)
 
 
-def list_segments(view: SessionReadContext, query: SegmentsQuery) -> SegmentPage:
+def list_chain_segments(view: SessionReadContext, query: SegmentsQuery) -> SegmentPage:
     """List a session's chains, newest first by their last event. Raises Malformed for an invalid
     cursor."""
     cursors = _make_cursors("segments", view, query.include)
-    result = _read_chains(view, query, _STATUSES[query.include], cursors)
+    result = _read_chains_page(view, query, _STATUSES[query.include], cursors)
     page = take_models_fitting_response(
         to_chain_out(row, view) for row in result.rows[: query.limit]
     )
@@ -92,21 +92,21 @@ def list_segments(view: SessionReadContext, query: SegmentsQuery) -> SegmentPage
     )
 
 
-def list_heat(view: SessionReadContext, query: ChainsPageQuery) -> HeatPage:
+def list_chain_heat(view: SessionReadContext, query: ChainsPageQuery) -> ChainHeatPage:
     """List the heat of each active chain of a session, with its factors. Raises Malformed for an
     invalid cursor."""
     cursors = _make_cursors("heat", view)
-    result = _read_chains(view, query, _STATUSES[None], cursors)
+    result = _read_chains_page(view, query, _STATUSES[None], cursors)
     page = [
-        HeatOut.model_validate(
+        ChainHeatOut.model_validate(
             {
                 **vars(row),
-                **compute_heat_with_factors(_heat_state(row), view.now, view.tuning)._asdict(),
+                **compute_heat_with_factors(_to_heat_state(row), view.now, view.tuning)._asdict(),
             }
         )
         for row in result.rows[: query.limit]
     ]
-    return HeatPage(
+    return ChainHeatPage(
         session_id=view.session.session_id,
         now=view.now.astimezone(UTC),
         chains=page,
@@ -127,7 +127,7 @@ def _make_cursors(name: str, view: SessionReadContext, *filters: object) -> Curs
     )
 
 
-def _read_chains(
+def _read_chains_page(
     view: SessionReadContext, query: ChainsPageQuery, statuses: list[str], cursors: Cursors
 ) -> SnapshotRead[SessionChain]:
     return store_chains.list_session_chains(

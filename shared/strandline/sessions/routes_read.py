@@ -15,8 +15,8 @@ from strandline.sessions import chains_view, sessions
 from strandline.sessions.chains_view import SessionReadContext
 from strandline.sessions.routes_write import SESSION, find_session
 from strandline.sessions.schemas import (
+    ChainHeatPage,
     ChainsPageQuery,
-    HeatPage,
     ScopeIdQuery,
     SegmentPage,
     SegmentsQuery,
@@ -36,7 +36,7 @@ def list_sessions(request: Request) -> Response:
 def get_session(request: Request) -> Response:
     """Get one session: its participants and when it began. An ended session is not found."""
     return json_response(
-        sessions.to_session_out(find_session(request, request.parse_query(ScopeIdQuery)))
+        sessions.to_open_session_out(find_session(request, request.parse_query(ScopeIdQuery)))
     )
 
 
@@ -44,16 +44,20 @@ def get_heat(request: Request) -> Response:
     """List the heat of a session's chains, newest first, with all factors: heat = base · e^(-hours
     since access / (tau · strength))."""
     query = request.parse_query(ChainsPageQuery)
-    return json_response(chains_view.list_heat(make_session_view(request, query), query))
+    return json_response(
+        chains_view.list_chain_heat(open_session_for_reading(request, query), query)
+    )
 
 
 def get_segments(request: Request) -> Response:
     """List the chains with events of a session, newest first by their last event."""
     query = request.parse_query(SegmentsQuery)
-    return json_response(chains_view.list_segments(make_session_view(request, query), query))
+    return json_response(
+        chains_view.list_chain_segments(open_session_for_reading(request, query), query)
+    )
 
 
-def make_session_view(
+def open_session_for_reading(
     request: Request,
     query: ScopeIdQuery,
     participants: Sequence[str] | None = None,
@@ -63,8 +67,10 @@ def make_session_view(
     """Open the session for reading on behalf of some of its participants, by default of all. Raises
     NotFound or StateConflict as `find_session`; Invalid for a participant who is not in the
     session."""
-    session = sessions.require_open_to_read(find_session(request, query))
-    access = request.connect_reader(None, sessions.narrow_participants(session, participants))
+    session = sessions.require_readable_session(find_session(request, query))
+    access = request.connect_reader(
+        None, sessions.choose_reading_participants(session, participants)
+    )
     tuning = get_settings().tuning.with_overrides(session.tuning)
     return SessionReadContext(access, session, tuning, datetime.now(UTC), only_session)
 
@@ -83,7 +89,7 @@ ROUTES = {
     f"GET {SESSION}/analysis/heat": Route(
         get_heat,
         "read",
-        {200: HeatPage},
+        {200: ChainHeatPage},
         query=ChainsPageQuery,
         errors=(StateConflict, Gone),
     ),

@@ -15,7 +15,7 @@ from strandline.schemas import ResponseModel
 from strandline.sessions import sessions
 from strandline.sessions.schemas import (
     InteractionIn,
-    InteractionOut,
+    InteractionReceipts,
     ScopeIdQuery,
     SessionEventIn,
     SessionIn,
@@ -40,7 +40,7 @@ def post_interaction(request: Request) -> Response:
     key = request.idempotency_key
     session = find_session(request, request.parse_query(ScopeIdQuery))  # append checks if it ended
     body = request.parse_body(InteractionIn)
-    bodies = sessions.split_interaction(session, body, key)
+    bodies = sessions.split_interaction_into_events(session, body, key)
     results = append(request.writer, bodies, atomic=True)
     request.metrics["EventsAppended"] = sum(result.is_new for result in results)
     error = sessions.find_interaction_error(results)
@@ -49,7 +49,7 @@ def post_interaction(request: Request) -> Response:
     user, agent = (result.receipt for result in results)
     assert user is not None
     assert agent is not None
-    response = InteractionOut(session_id=session.session_id, user=user, agent=agent)
+    response = InteractionReceipts(session_id=session.session_id, user=user, agent=agent)
     return _make_created_response(response, results)
 
 
@@ -106,7 +106,7 @@ ROUTES = {
     f"POST {SESSION}/interactions": Route(
         post_interaction,
         "write",
-        {201: InteractionOut},
+        {201: InteractionReceipts},
         query=ScopeIdQuery,
         body=InteractionIn,
         headers=IdempotencyHeaders,

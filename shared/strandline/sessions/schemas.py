@@ -99,7 +99,7 @@ class SessionPage(ResponseModel):
     next_cursor: str | None
 
 
-class EndedOut(ResponseModel):
+class EndedSession(ResponseModel):
     """The confirmation that a session has ended: no list returns it, and nothing can be appended to
     it. Its events are kept."""
 
@@ -107,7 +107,7 @@ class EndedOut(ResponseModel):
     events_kept: int
 
 
-class InteractionOut(ResponseModel):
+class InteractionReceipts(ResponseModel):
     """The receipts of both messages."""
 
     session_id: str
@@ -123,7 +123,7 @@ class MentionInChain(ResponseModel):
     """One of person, company, project, product, technology, place and other."""
 
 
-class MadeBy(ResponseModel):
+class ModelAndPrompt(ResponseModel):
     """The model and the prompt that produced a result."""
 
     model: str
@@ -177,11 +177,11 @@ class ChainOut(ResponseModel):
     accessed_at: datetime
     created_at: datetime
     archived_at: datetime | None
-    made_by: Mapping[str, MadeBy]
+    made_by: Mapping[str, ModelAndPrompt]
     """The model behind each field, by task."""
 
 
-class HeatOut(ResponseModel):
+class ChainHeatOut(ResponseModel):
     """A chain's heat and its factors: heat = base · retention."""
 
     chain_id: UUID
@@ -212,13 +212,13 @@ class HeatOut(ResponseModel):
     """Until when it is warm enough to be promoted."""
 
 
-class HeatPage(ResponseModel):
+class ChainHeatPage(ResponseModel):
     """The heat of a session's chains, newest first."""
 
     session_id: str
     now: datetime
     """The time for which the heat was computed."""
-    chains: list[HeatOut]
+    chains: list[ChainHeatOut]
     next_cursor: str | None
 
 

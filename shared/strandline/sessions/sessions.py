@@ -27,7 +27,13 @@ from strandline.log.read import take_models_fitting_response
 from strandline.log.refusals import SESSION_ENDED_MESSAGE
 from strandline.log.store_erasure_marks import decode_cursor_unless_erased_since
 from strandline.sessions import store
-from strandline.sessions.schemas import EndedOut, InteractionIn, SessionIn, SessionOut, SessionPage
+from strandline.sessions.schemas import (
+    EndedSession,
+    InteractionIn,
+    SessionIn,
+    SessionOut,
+    SessionPage,
+)
 from strandline.sessions.store import Session
 
 
@@ -44,7 +50,7 @@ def begin_session(
     scope_id = participants.derive_scope_id(principal.tenant, members)
     name = request.session_id or str(uuid7())
     with access.transaction():
-        existing_session = store.lock_name_and_find(access, name, scope_id)
+        existing_session = store.lock_name_and_find_collision(access, name, scope_id)
         if existing_session is None:
             metadata = json.dumps(request.metadata or {})
             session = store.insert_session_and_scope(access, name, scope_id, members, metadata)
@@ -55,7 +61,7 @@ def begin_session(
             "session's own participants",
             field="session_id",
         )
-    require_appendable(existing_session)
+    require_appendable_session(existing_session)
     if request.metadata is not None and request.metadata != existing_session.metadata:
         raise StateConflict(
             "session_id: this session already exists with other metadata; leave metadata out to "
@@ -104,7 +110,7 @@ def find_session(access: TenantDb, session_id: str, scope_id: UUID | None) -> Se
     """
     if not 1 <= len(session_id) <= 128 or "\0" in session_id:
         raise NotFound
-    rows = store.list_by_name(access, session_id, scope_id)
+    rows = store.list_sessions_by_name(access, session_id, scope_id)
     if not rows:
         raise NotFound
     own_rows = [row for row in rows if row.writer == access.caller.writer]
@@ -128,7 +134,7 @@ def find_session(access: TenantDb, session_id: str, scope_id: UUID | None) -> Se
     )
 
 
-def require_open_to_read(session: Session) -> Session:
+def require_readable_session(session: Session) -> Session:
     """Return the session for reading. Raises NotFound if it has ended or is being erased."""
     if session.is_marked:
         raise NotFound
@@ -140,14 +146,14 @@ def require_open_to_read(session: Session) -> Session:
     return session
 
 
-def require_appendable(session: Session) -> Session:
+def require_appendable_session(session: Session) -> Session:
     """Return the session. Raises StateConflict if it has ended: nothing can be appended to it."""
     if session.ended_at is not None:
         raise StateConflict(SESSION_ENDED_MESSAGE, field="session_id")
     return session
 
 
-def narrow_participants(session: Session, names: Sequence[str] | None) -> Sequence[str]:
+def choose_reading_participants(session: Session, names: Sequence[str] | None) -> Sequence[str]:
     """The participants on whose behalf to read a session: the named ones, or all. Raises Invalid
     for one who is not in the session, because the session itself would not be visible."""
     if names is None:
@@ -165,15 +171,15 @@ def _to_session_out(session: Session | store.ListedSession) -> SessionOut:
     return SessionOut.model_validate(vars(session))
 
 
-def to_session_out(session: Session) -> SessionOut:
+def to_open_session_out(session: Session) -> SessionOut:
     """Convert a session for a response. Raises NotFound if it has ended."""
-    return _to_session_out(require_open_to_read(session))
+    return _to_session_out(require_readable_session(session))
 
 
-def end_session(access: TenantDb, session: Session, now: datetime) -> EndedOut:
+def end_session(access: TenantDb, session: Session, now: datetime) -> EndedSession:
     """End a session, which hides it. Idempotent."""
     event_count = store.end_session(access, session.session_id, session.scope_id, now)
-    return EndedOut(events_kept=event_count)
+    return EndedSession(events_kept=event_count)
 
 
 def list_sessions(access: TenantDb, limit: int, cursor: str | None) -> SessionPage:
@@ -197,7 +203,7 @@ def list_sessions(access: TenantDb, limit: int, cursor: str | None) -> SessionPa
 # appending to them ------------------------------------------------------------------------------
 
 
-def split_interaction(
+def split_interaction_into_events(
     session: Session, request: InteractionIn, key: str | None
 ) -> list[tuple[dict[str, Any], str | None]]:
     """Split an interaction into its two events, each with its Idempotency-Key."""

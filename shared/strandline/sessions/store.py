@@ -33,7 +33,9 @@ class Session:
     """Whether all of its events are being erased, in which case nobody sees it."""
 
 
-def list_by_name(access: TenantDb, session_id: str, scope_id: UUID | None) -> Sequence[Session]:
+def list_sessions_by_name(
+    access: TenantDb, session_id: str, scope_id: UUID | None
+) -> Sequence[Session]:
     """The visible sessions with this name, in this scope if given: the caller's own first, then
     those that an unbound credential began, open ones before ended ones. At most MAX_SAME_NAME."""
     return access.fetch(
@@ -75,7 +77,9 @@ def list_by_name(access: TenantDb, session_id: str, scope_id: UUID | None) -> Se
     )
 
 
-def lock_name_and_find(access: TenantDb, session_id: str, scope_id: UUID) -> Session | None:
+def lock_name_and_find_collision(
+    access: TenantDb, session_id: str, scope_id: UUID
+) -> Session | None:
     """Lock a session name and find the session that a new one with this name and scope would
     collide with, preferring the same scope. Until the transaction ends, nobody else can begin a
     session with that name, because appends take the same lock. Must be called in a transaction."""
@@ -219,7 +223,7 @@ def list_newest(
 
 
 @dataclass(frozen=True)
-class EventExecution:
+class RecentEventExecution:
     """The fields of a recent event that decide whether a newer one replaces it."""
 
     event_id: UUID
@@ -228,13 +232,13 @@ class EventExecution:
     execution_id: str | None
 
 
-def list_recent(
+def list_recent_session_events(
     access: TenantDb, session_id: str, scope_id: UUID, since: datetime
-) -> Sequence[EventExecution]:
+) -> Sequence[RecentEventExecution]:
     """A session's newest events that were recorded after `since`, newest first; at most
     MAX_RECENT."""
     return access.fetch(
-        EventExecution,
+        RecentEventExecution,
         """
         select e.event_id, e.type, e.metadata ->> 'workflow_id' as workflow_id,
             e.metadata ->> 'execution_id' as execution_id
@@ -250,11 +254,11 @@ def list_recent(
     )
 
 
-def list_recent_in_view(access: TenantDb, since: datetime) -> Sequence[EventExecution]:
+def list_recent_visible_events(access: TenantDb, since: datetime) -> Sequence[RecentEventExecution]:
     """The newest events of all visible scopes that were recorded after `since`, newest first,
     without statements; at most MAX_RECENT. The caller's viewer must not be empty."""
     return access.fetch(
-        EventExecution,
+        RecentEventExecution,
         """
         select e.event_id, e.type, e.metadata ->> 'workflow_id' as workflow_id,
             e.metadata ->> 'execution_id' as execution_id
@@ -295,7 +299,7 @@ class ShortTermEvent(Event):
     """The least trusted origin of that chain's events."""
 
 
-def read_short_term(access: TenantDb, event_ids: Sequence[UUID]) -> Sequence[ShortTermEvent]:
+def read_short_term_events(access: TenantDb, event_ids: Sequence[UUID]) -> Sequence[ShortTermEvent]:
     """Read these events, newest first, with the chains that contain them."""
     return access.fetch(
         ShortTermEvent,

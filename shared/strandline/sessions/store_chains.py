@@ -61,7 +61,7 @@ _IN_VIEW: LiteralString = """
 or null for those of all sessions. It is part of larger statements."""
 
 
-def list_latest(
+def list_latest_chains(
     access: TenantDb, scope_id: UUID | None, limit: int, *, session_id: str | None = None
 ) -> SnapshotRead[MatchedChain]:
     """The active chains of a scope (None: of all visible scopes, with a viewer that is not empty),
@@ -104,7 +104,7 @@ def list_latest(
     )
 
 
-def list_relevant(
+def list_relevant_chains(
     access: TenantDb,
     scope_id: UUID | None,
     *,
@@ -116,7 +116,7 @@ def list_relevant(
 ) -> Sequence[MatchedChain]:
     """The active chains that contain events relevant to a question, best first: the relevance of a
     chain is that of its best event in `relevance`. `vector` is the question's; `scope_id` and
-    `session_id` as in `list_latest`."""
+    `session_id` as in `list_latest_chains`."""
     return access.fetch(
         MatchedChain,
         "with"  # noqa: S608

@@ -173,7 +173,7 @@ def collect_garbage(lease: Lease, now: datetime) -> Mapping[str, int]:
     access, run = lease.access, f"collect-{lease.shard_lease.job_id}"
     with lease.transaction():
         store_runs.fail_expired_jobs(access, "builder", now)
-        job_id = store_runs.enqueue(access, "builder", run, now)
+        job_id = store_runs.queue_job_for_run(access, "builder", run, now)
     if job_id is None:
         return {}
     try:

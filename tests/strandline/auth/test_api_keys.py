@@ -86,7 +86,9 @@ def test_api_key_has_one_valid_spelling(token: str) -> None:
     accepted = 0
     for spelling in [*same, token + "=", token + "==", token.upper()]:
         try:
-            checker_of(Database(NOWHERE)).require_issued(AuthRequest({"x-api-key": spelling}))
+            checker_of(Database(NOWHERE)).require_issued_credential(
+                AuthRequest({"x-api-key": spelling})
+            )
             accepted += 1
         except Unauthorized:
             pass

@@ -581,7 +581,7 @@ def _first_of_all(one: Principal, other: Principal) -> Principal:
 def test_authentication_require_all_fault_is_noticed(
     on: TurnOn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(authenticator, "_intersect", _first_of_all)
+    monkeypatch.setattr(authenticator, "_intersect_principals", _first_of_all)
     with pytest.raises(AssertionError):
         test_authentication_require_all_narrows_by_each(on)
 
@@ -594,7 +594,7 @@ def test_authentication_certificate_validity_fault_is_noticed(
     monkeypatch.setattr(
         authenticator.CertificateAuth,
         "check",
-        lambda _, pem: x509_names.read_certificate(pem),  # pyright: ignore
+        lambda _, pem: x509_names.parse_certificate_names(pem),  # pyright: ignore
     )
     with pytest.raises(AssertionError):
         test_authentication_certificate_out_of_validity_is_401(

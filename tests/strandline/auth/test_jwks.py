@@ -13,7 +13,7 @@ import trustme
 
 from strandline.auth import jwks as auth_jwks
 from strandline.auth.authenticator import Authenticator
-from strandline.auth.jwks import JwkSet, fetch_https
+from strandline.auth.jwks import JwkSet, fetch_https_document
 from strandline.auth.jwt import JwtAuth
 from strandline.config import ServiceSettings
 from strandline.db.database import Database
@@ -68,7 +68,7 @@ def test_jwks_known_key_does_not_wait_for_slow_issuer(seconds: float) -> None:
     """While another caller asks the issuer: for a key that nobody knows, or because it is time."""
     issuer, asked, answer = Issuer(), threading.Event(), threading.Event()
     keys = issuer.keys_of()
-    assert keys.find({"kid": "rsa"})
+    assert keys.find_key({"kid": "rsa"})
     fetch = issuer.fetch
 
     def fetch_slowly(address: str) -> bytes:
@@ -82,7 +82,7 @@ def test_jwks_known_key_does_not_wait_for_slow_issuer(seconds: float) -> None:
     caller.start()
     assert asked.wait(10)
     start = time.monotonic()
-    assert keys.find({"kid": "rsa"})
+    assert keys.find_key({"kid": "rsa"})
     waited = time.monotonic() - start
     answer.set()
     caller.join()
@@ -94,42 +94,42 @@ def test_jwks_unknown_kid_refetches_once_per_minute() -> None:
     issuer = Issuer()
     keys = issuer.keys_of()
     assert issuer.asked == 0, "nothing is fetched before it is needed"
-    assert keys.find({"kid": "rsa"})
+    assert keys.find_key({"kid": "rsa"})
     for second in range(180):
         issuer.now = 1000.0 + second
-        assert keys.find({"kid": f"made up {second}"}) is None
-        assert keys.find({"kid": "rsa"})
+        assert keys.find_key({"kid": f"made up {second}"}) is None
+        assert keys.find_key({"kid": "rsa"})
     assert issuer.asked == 3
     issuer.keys.append(jwk(rsa_key("next"), kid="next"))
-    assert keys.find({"kid": "next"}) is None
+    assert keys.find_key({"kid": "next"}) is None
     issuer.now += 61
-    assert keys.find({"kid": "next"}), "a new key is found a minute later at the latest"
+    assert keys.find_key({"kid": "next"}), "a new key is found a minute later at the latest"
 
 
 def test_jwks_drops_withdrawn_key_after_five_minutes() -> None:
     issuer = Issuer()
     keys = issuer.keys_of()
-    assert keys.find({"kid": "rsa"})
+    assert keys.find_key({"kid": "rsa"})
     issuer.keys = [jwk(rsa_key("next"), kid="next")]
     issuer.now += 299
-    assert keys.find({"kid": "rsa"})
+    assert keys.find_key({"kid": "rsa"})
     issuer.now += 2
-    assert keys.find({"kid": "rsa"}) is None
+    assert keys.find_key({"kid": "rsa"}) is None
 
 
 def test_jwks_keeps_keys_one_hour_without_issuer() -> None:
     issuer = Issuer()
     keys = issuer.keys_of()
-    assert keys.find({"kid": "rsa"})
+    assert keys.find_key({"kid": "rsa"})
     issuer.away = True
     issuer.now += 3599
-    assert keys.find({"kid": "rsa"})
+    assert keys.find_key({"kid": "rsa"})
     issuer.now += 2
     with pytest.raises(Unavailable):
-        keys.find({"kid": "rsa"})
+        keys.find_key({"kid": "rsa"})
     issuer.away = False
     issuer.now += 61
-    assert keys.find({"kid": "rsa"})
+    assert keys.find_key({"kid": "rsa"})
 
 
 def test_jwks_without_keys_retries_every_five_seconds() -> None:
@@ -139,7 +139,7 @@ def test_jwks_without_keys_retries_every_five_seconds() -> None:
     for second in range(20):
         issuer.now = 1000.0 + second
         with pytest.raises(Unavailable):
-            keys.find({"kid": "rsa"})
+            keys.find_key({"kid": "rsa"})
     assert issuer.asked == 4
 
 
@@ -166,7 +166,7 @@ def test_jwks_rejects_unsuitable_keys(entry: dict[str, object]) -> None:
         JwkSet(jwks(entry), ("RS256",))
     issuer = Issuer()
     issuer.keys = [entry, jwk(rsa_key("other"), kid="other")]
-    assert issuer.keys_of().find({"kid": "rsa"}) is None
+    assert issuer.keys_of().find_key({"kid": "rsa"}) is None
 
 
 @pytest.mark.parametrize("first", ["RS256", "PS256", "ES256"])
@@ -179,11 +179,11 @@ def test_jwks_same_kid_selects_key_by_algorithm(first: str) -> None:
     entries = {first: entries[first]} | entries
     jwk_set = JwkSet(jwks(*entries.values()), tuple(entries))
     for name in entries:
-        match = jwk_set.find({"kid": "k", "alg": name})
+        match = jwk_set.find_key({"kid": "k", "alg": name})
         assert match is not None
         assert match.algorithms == [name]
     for other in ("HS256", "RS384", None, ["RS256"]):  # whichever it is, it has not
-        match = jwk_set.find({"kid": "k", "alg": other})
+        match = jwk_set.find_key({"kid": "k", "alg": other})
         assert match is not None
         assert other not in match.algorithms
 
@@ -192,7 +192,7 @@ def test_jwks_same_kid_selects_key_by_algorithm(first: str) -> None:
 def test_jwks_invalid_document_keeps_previous_keys(document: bytes) -> None:
     issuer = Issuer()
     keys = issuer.keys_of()
-    assert keys.find({"kid": "rsa"})
+    assert keys.find_key({"kid": "rsa"})
 
     def fail(address: str) -> bytes:
         del address
@@ -200,7 +200,7 @@ def test_jwks_invalid_document_keeps_previous_keys(document: bytes) -> None:
 
     keys._fetch = fail  # pyright: ignore[reportPrivateUsage]
     issuer.now += 301
-    assert keys.find({"kid": "rsa"})
+    assert keys.find_key({"kid": "rsa"})
 
 
 class Https:
@@ -264,7 +264,9 @@ def test_jwks_fetches_keys_over_https(https: Https) -> None:
     checker = JwtAuth(NOWHERE, settings(jwt_jwks=url))
     for _ in range(3):
         assert (
-            checker.check(signed({"alg": "RS256", "kid": "rsa"}, claims(), rsa_by("rsa"))).tenant
+            checker.verify_offline(
+                signed({"alg": "RS256", "kid": "rsa"}, claims(), rsa_by("rsa"))
+            ).tenant
             == "acme"
         )
     assert https.asked == ["/keys?v=1"]
@@ -280,9 +282,9 @@ def test_jwks_fetch_refuses_redirect_and_flood(https: Https) -> None:
     }
     for path in ("/moved", "/flood", "/fails"):
         with pytest.raises(OSError, match=r"status|too large"):
-            fetch_https(f"https://localhost:{https.port}{path}")
+            fetch_https_document(f"https://localhost:{https.port}{path}")
     assert https.asked == ["/moved", "/flood", "/fails"]
-    assert fetch_https(f"https://localhost:{https.port}/keys") == document
+    assert fetch_https_document(f"https://localhost:{https.port}/keys") == document
 
 
 def test_jwks_fetch_gives_up_on_dripping_issuer(
@@ -291,16 +293,16 @@ def test_jwks_fetch_gives_up_on_dripping_issuer(
     """In its headers too, where every read by itself is in time."""
     monkeypatch.setattr(auth_jwks, "_FETCH_TIMEOUT_SECONDS", 0.3)
     https.answers = {"/keys": (200, {"Content-Length": "0"}, b"")}
-    assert fetch_https(f"https://localhost:{https.port}/keys") == b""
+    assert fetch_https_document(f"https://localhost:{https.port}/keys") == b""
     https.drips = 200
     with pytest.raises(OSError, match="slow"):
-        fetch_https(f"https://localhost:{https.port}/keys")
+        fetch_https_document(f"https://localhost:{https.port}/keys")
 
 
 def test_jwks_fetch_verifies_issuer_certificate(https: Https) -> None:
     https.answers = {"/keys": (200, {}, b"")}
     with pytest.raises(OSError, match="certificate verify failed"):  # it is localhost's
-        fetch_https(f"https://127.0.0.1:{https.port}/keys")
+        fetch_https_document(f"https://127.0.0.1:{https.port}/keys")
     assert https.asked == []
 
 

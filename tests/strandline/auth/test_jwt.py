@@ -58,7 +58,7 @@ def by_keys(**options: object) -> JwtAuth:
 def test_jwt_with_pinned_hmac_is_accepted(algorithm: str) -> None:
     sign = hmac_by(SECRET.encode(), f"sha{algorithm[2:]}")
     jwt_token = signed({"alg": algorithm}, claims(), sign)
-    results = by_secret(jwt_algorithms=algorithm).check(jwt_token)
+    results = by_secret(jwt_algorithms=algorithm).verify_offline(jwt_token)
     assert results == ("acme", "user:alice", {"read", "write"})
 
 
@@ -79,7 +79,7 @@ def test_jwt_with_pinned_signature_is_accepted(algorithm: str, key: Any, sign: A
     checker = JwtAuth(NOWHERE, settings(jwt_jwks=key_set, jwt_algorithms=algorithm))
     for kid in ({"kid": "k"}, {}):  # of one key none needs to be named
         jwt_token = signed({"alg": algorithm, **kid}, claims(), sign)
-        assert checker.check(jwt_token).user == "user:alice"
+        assert checker.verify_offline(jwt_token).user == "user:alice"
 
 
 @pytest.mark.parametrize(
@@ -96,19 +96,19 @@ def test_jwt_with_pinned_signature_is_accepted(algorithm: str, key: Any, sign: A
 def test_jwt_optional_claims_may_vary(other: dict[str, object]) -> None:
     now = time.time()
     results = {n: now + value if isinstance(value, int) else value for n, value in other.items()}
-    assert by_secret().check(token(**results)).user == "user:alice"
+    assert by_secret().verify_offline(token(**results)).user == "user:alice"
 
 
 @pytest.mark.parametrize("kind", ["JWT", "jwt", "at+jwt", "application/at+JWT", None])
 def test_jwt_type_header_is_optional(kind: str | None) -> None:
     header = HS if kind is None else {**HS, "typ": kind}
-    assert by_secret().check(signed(header, claims(), BY_SECRET))
+    assert by_secret().verify_offline(signed(header, claims(), BY_SECRET))
 
 
 def test_jwt_ignores_key_locations_in_header() -> None:
     """Nor is a token refused for it: some issuers say where their keys are."""
     elsewhere = {"jku": "https://127.0.0.1:1/keys", "x5u": "https://127.0.0.1:1/x", "x5c": ["x"]}
-    assert by_keys().check(signed({**RS, **elsewhere}, claims(), BY_RSA)).tenant == "acme"
+    assert by_keys().verify_offline(signed({**RS, **elsewhere}, claims(), BY_RSA)).tenant == "acme"
 
 
 @pytest.mark.parametrize(
@@ -133,16 +133,16 @@ def test_jwt_ignores_key_locations_in_header() -> None:
 def test_jwt_scopes_map_to_rights(
     values: dict[str, object], message: dict[str, object], rights: set[str]
 ) -> None:
-    assert by_secret(**values).check(token(**message)).rights == rights
+    assert by_secret(**values).verify_offline(token(**message)).rights == rights
 
 
 def test_jwt_user_ids_never_collide() -> None:
     """Whatever the issuer calls its users: the claim is a name, and no participant."""
     for name, user in (("user:alice", "user:user:alice"), ("Zo\u00eb", "user:Zo\u00eb")):
-        assert by_secret().check(token(user_id=name)).user == user
+        assert by_secret().verify_offline(token(user_id=name)).user == user
     for name in (" alice", "alice ", "alice\n", "\u00a0alice", "Zoe\u0308", "\u212bsa"):
         with pytest.raises(Unauthorized, match="user_id"):
-            by_secret().check(token(user_id=name))
+            by_secret().verify_offline(token(user_id=name))
 
 
 def test_jwt_is_distinguished_from_api_key_by_form() -> None:
@@ -201,7 +201,7 @@ def _any_hmac(patch: pytest.MonkeyPatch) -> None:
 
 
 def _any_key(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(JwkSet, "_select", lambda keys, _: keys._keys[0][1])  # pyright: ignore
+    patch.setattr(JwkSet, "_select_key", lambda keys, _: keys._keys[0][1])  # pyright: ignore
 
 
 def _no_audience(patch: pytest.MonkeyPatch) -> None:
@@ -213,7 +213,7 @@ def _no_end(patch: pytest.MonkeyPatch) -> None:
 
 
 def _last_member_counts(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(auth_jwt, "_reject_duplicates", dict)
+    patch.setattr(auth_jwt, "_reject_duplicate_members", dict)
 
 
 def _any_size(patch: pytest.MonkeyPatch) -> None:
@@ -266,8 +266,8 @@ def test_jwt_omitted_check_is_noticed(
 )
 def test_jwt_genuine_but_refused_says_why(other: dict[str, object], message: str) -> None:
     with pytest.raises(Unauthorized) as error:
-        by_secret().check(token(**other))
+        by_secret().verify_offline(token(**other))
     assert error.value.message == message
     with pytest.raises(Unauthorized) as error:  # and who forged one does not
-        by_secret().check(token(SECRET[::-1], **other))
+        by_secret().verify_offline(token(SECRET[::-1], **other))
     assert error.value.message == "The JWT is not one that is accepted here."

@@ -126,8 +126,8 @@ def test_sweeper_retries_model_failure_on_request(
         "advice": "Try it again.",
         "ref": chain_id,
     }
-    job_id = store_failures.record_failure(access, **about)
-    assert store_failures.record_failure(access, **about) == job_id
+    job_id = store_failures.record_retryable_failure(access, **about)
+    assert store_failures.record_retryable_failure(access, **about) == job_id
 
     admin: Any = importlib.import_module("functions.admin.handler")
     started: list[str] = []
@@ -157,23 +157,23 @@ def test_sweeper_lost_lease_commits_nothing(scratch_db: ScratchDatabase, gateway
         again = store_runs.lease_shard(access, "archiver", "r", 0, now)
         assert first is not None
         assert again is not None
-        assert not store_runs.lock_shard(access, first)
-        assert store_runs.lock_shard(access, again)
-        store_runs.end_shard(access, again, {"things": 2}, now)
+        assert not store_runs.lock_leased_shard(access, first)
+        assert store_runs.lock_leased_shard(access, again)
+        store_runs.mark_shard_done(access, again, {"things": 2}, now)
         assert store_runs.lease_shard(access, "archiver", "r", 0, now) is None
     assert not begin_run(gateway.database, "archiver", "another", 1, now)
     assert scratch_db.rows("select state from jobs") == [("running",)]
     with access.transaction():
         last = store_runs.lease_shard(access, "archiver", "r", 1, now)
         assert last is not None
-        store_runs.end_shard(access, last, {"things": 3}, now)
+        store_runs.mark_shard_done(access, last, {"things": 3}, now)
     assert scratch_db.rows("select state, totals from jobs") == [("done", {"things": 5})]
     assert begin_run(gateway.database, "archiver", "third", 1, now)
     with access.transaction():
         shard = store_runs.lease_shard(access, "archiver", "third", 0, now)
         assert shard is not None
         assert store_runs.fail_expired_jobs(access, None, now + timedelta(hours=1)) == 1
-        assert not store_runs.lock_shard(access, shard)
+        assert not store_runs.lock_leased_shard(access, shard)
 
 
 def test_sweeper_retry_failure_is_isolated(
@@ -238,7 +238,7 @@ def test_sweeper_is_due_at_once_for_requested_retry(
     access = gateway.database.connect_as(Caller.background("acme"))
     who = ["agent:helper", "user:alice"]
     ids = [
-        store_failures.record_failure(
+        store_failures.record_retryable_failure(
             access, kind="enrich", scope_id=receipt["scope_id"], participants=who,
             reason="unavailable", advice="Try it again.", ref=uuid4(),
         )

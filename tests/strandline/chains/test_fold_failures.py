@@ -398,7 +398,7 @@ def test_fold_retry_that_fails_counts_as_attempt(
     ((before, job_id, _, reason),) = scope.base.rows(attempts)
     access = worker.database.connect_as(Caller.background("acme"))
     with access.transaction():
-        assert store_runs.requeue(access, job_id, "run", START)
+        assert store_runs.requeue_failed_job(access, job_id, "run", START)
     with pytest.raises(Unavailable):
         process_events.embed_and_fold_scope_now(worker, "acme", scope.id).require_finished()
     assert scope.base.rows(attempts) == [(before + 1, job_id, "failed", reason)]

@@ -15,7 +15,7 @@ from strandline.context import session_context
 from strandline.context.short_term_memory import coalesce_by_execution
 from strandline.embeddings.embedder import Embedder
 from strandline.sessions.chains_view import SessionReadContext
-from strandline.sessions.store import EventExecution
+from strandline.sessions.store import RecentEventExecution
 from tests.chains import add_chain
 from tests.strandline.embeddings.fake_embedders import delay
 from tests.support import Gateway, ScratchDatabase, user_message
@@ -117,7 +117,7 @@ def test_context_equal_executions_are_counted_as_one(events: str, rest: str) -> 
     """Type, workflow_id and execution_id a letter each, newest first; a place and a count each."""
     ids = [uuid.UUID(int=n) for n in range(9)]
     glimpses = [
-        EventExecution(ids[n], kind, w.strip(".") or None, e.strip(".") or None)
+        RecentEventExecution(ids[n], kind, w.strip(".") or None, e.strip(".") or None)
         for n, (kind, w, e) in enumerate(map(tuple, events.split()))
     ]
     assert " ".join(f"{i.int}{count}" for i, count in coalesce_by_execution(glimpses)) == rest

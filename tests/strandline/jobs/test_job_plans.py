@@ -86,7 +86,7 @@ def test_job_plan_retry_resumes_its_job(
     """What somebody started and was given an id of is what then runs."""
     access = gateway.database.connect_as(Caller.background("acme"))
     with access.transaction():
-        job_id = store_runs.enqueue(access, "archiver", "r", NOW)
+        job_id = store_runs.queue_job_for_run(access, "archiver", "r", NOW)
     monkeypatch.setattr("strandline.aws.blobs.BlobStore.put_shards", away(1))
     with pytest.raises(Unavailable):
         plan(tools, run="r", tenant="acme")
@@ -102,7 +102,7 @@ def test_job_plan_failure_is_told_in_waiting_job(
 ) -> None:
     access = gateway.database.connect_as(Caller.background("acme"))
     with access.transaction():
-        store_runs.enqueue(access, "archiver", "r", NOW)
+        store_runs.queue_job_for_run(access, "archiver", "r", NOW)
 
     def fail(*_: object) -> Any:
         raise RuntimeError("the words of a memory")
@@ -161,7 +161,7 @@ def test_job_plan_waits_one_second_for_locked_job(scratch_db: ScratchDatabase, t
     begin = time.monotonic()
     with psycopg.connect(scratch_db.admin_url) as admin:
         admin.execute("select from jobs where tenant_id = 'acme' for update")
-        outcomes = multi_tenant_runs.claim_run(
+        outcomes = multi_tenant_runs.begin_run_in_one_transaction(
             tools.database.connection(), "archiver", "r", {"acme": 1, "globex": 1}, NOW
         )
     assert [(o.tenant, o.is_claimed, type(o.error)) for o in outcomes] == [
@@ -232,7 +232,7 @@ def test_job_shard_end_and_takeover_keep_lock_order(
     finds the other in its way."""
     plan(tools, run="r", tenant="acme")
     tally = JobMetrics()
-    real, matches, threads = store_runs.end_shard, list[Exception](), list[threading.Thread]()
+    real, matches, threads = store_runs.mark_shard_done, list[Exception](), list[threading.Thread]()
     other = Database(scratch_db.url)
 
     def take() -> None:
@@ -253,7 +253,7 @@ def test_job_shard_end_and_takeover_keep_lock_order(
             time.sleep(0.01)
         return real(*args)
 
-    monkeypatch.setattr(store_runs, "end_shard", end_shard)
+    monkeypatch.setattr(store_runs, "mark_shard_done", end_shard)
     try:
         with suppress(runner.ShardFailed):
             runner.run_shard(tools, archiver, "r", Shard("acme"), NOW, time.monotonic() + 60, tally)

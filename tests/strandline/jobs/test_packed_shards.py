@@ -10,7 +10,14 @@ import pytest
 
 from strandline.background import sweeper
 from strandline.jobs import runner
-from strandline.jobs.runner import MAX_CONCURRENCY, MAX_PACKED, Lease, Shard, ShardFailed, pack
+from strandline.jobs.runner import (
+    MAX_CONCURRENCY,
+    MAX_PACKED,
+    Lease,
+    Shard,
+    ShardFailed,
+    pack_shards_into_items,
+)
 from strandline.local.lambda_context import LambdaContext
 from tests.support import Gateway, ScratchDatabase, planned_items, user_message
 
@@ -31,7 +38,7 @@ def test_packed_shards_fill_machine_with_few_items(repository: Path) -> None:
         (1000, 20, 50),
         (100_000, 2000, MAX_PACKED),
     ):
-        packed = pack(shards(count))
+        packed = pack_shards_into_items(shards(count))
         assert (len(packed), max(map(len, packed))) == (items, most)
         assert [shard for item in packed for shard in item] == shards(count)
 
@@ -118,8 +125,8 @@ def test_packed_shards_retry_shards_not_begun(
 
 
 def test_packed_shards_read_item_of_older_release() -> None:
-    assert runner.list_shards({"tenant": "acme", "shard": 2}) == [Shard("acme", 2)]
-    assert runner.list_shards({"shards": [["acme", 0], ["globex", 1]]}) == [
+    assert runner.parse_item_shards({"tenant": "acme", "shard": 2}) == [Shard("acme", 2)]
+    assert runner.parse_item_shards({"shards": [["acme", 0], ["globex", 1]]}) == [
         Shard("acme"),
         Shard("globex", 1),
     ]

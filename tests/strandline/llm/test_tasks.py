@@ -72,7 +72,7 @@ def database(scratch_db: ScratchDatabase) -> Iterator[Database]:
         for tenant in ("acme", "globex"):
             access = database.connect_as(Caller.background(tenant))
             with access.transaction():
-                store_tenants_and_keys.add_tenant(access)
+                store_tenants_and_keys.insert_tenant(access)
         yield database
 
 

@@ -31,7 +31,7 @@ def database(scratch_db: ScratchDatabase) -> Iterator[Database]:
     with closing(Database(scratch_db.url)) as database:
         access = database.connect_as(Caller.background("acme"))
         with access.transaction():
-            store_tenants_and_keys.add_tenant(access)
+            store_tenants_and_keys.insert_tenant(access)
         yield database
 
 

@@ -233,7 +233,7 @@ def _record_analysis_failure(
     )
     if scope and is_refused:
         store_analytics.mark_scope_analysed(access, scope, None)
-    store_failures.record_failure(
+    store_failures.record_retryable_failure(
         access,
         kind=store_failures.ANALYZE_KIND,
         scope_id=scope and scope.scope_id,

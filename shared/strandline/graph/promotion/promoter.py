@@ -177,7 +177,7 @@ def _promote_and_record_outcome(
         log_fields = {"scopes": [chain.scope_id], "reason": reason}
         logger.warning("chain not promoted", extra=log_fields)
         with run.lease.transaction():
-            store_failures.record_failure(
+            store_failures.record_retryable_failure(
                 access,
                 kind=store_failures.PROMOTE_KIND,
                 scope_id=chain.scope_id,
@@ -265,7 +265,7 @@ def _write_chain_to_graph(
         store_extraction_decision(access, chain, extraction)
         store.mark_chain_promoted(access, chain.chain_id, chain.version)
         if extraction.fallback_reason is not None:
-            store_failures.record_failure(
+            store_failures.record_retryable_failure(
                 access,
                 kind=store_failures.PROMOTE_KIND,
                 scope_id=chain.scope_id,
