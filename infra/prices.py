@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from strandline.function_specs import FUNCTIONS
-from strandline.jobs.runner import Shard, pack
+from strandline.jobs.runner import Shard, pack_shards_into_items
 
 AS_OF = "November 2026"
 """Month in which the pages were read."""
@@ -170,7 +170,7 @@ RUNS = 8 * 12 * 31
 def count_run_transitions(tenants: int) -> int:
     """State transitions of a run with work in so many tenants: start, plan, choice, map, finish and
     end, and of each item its state and its end."""
-    return 6 + 2 * len(pack([Shard("", number) for number in range(tenants)]))
+    return 6 + 2 * len(pack_shards_into_items([Shard("", number) for number in range(tenants)]))
 
 
 SWEEPS: Sequence[Item] = (

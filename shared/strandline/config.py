@@ -137,7 +137,7 @@ class ServiceSettings(QuotaSettings):
 
     @field_validator("llm_base_url", "embedding_base_url")
     @classmethod
-    def _check_url(cls, value: str | None) -> str | None:
+    def _check_database_url(cls, value: str | None) -> str | None:
         if value is not None and not value.startswith(("https://", "http://")):
             raise ValueError("must be an https:// or http:// address")
         return value
@@ -156,7 +156,7 @@ class ServiceSettings(QuotaSettings):
 
     @field_validator("cors_origins", mode="before")
     @classmethod
-    def _split_words(cls, value: object) -> object:
+    def _split_origins_at_spaces(cls, value: object) -> object:
         return value.split() if isinstance(value, str) else value
 
     @field_validator("cors_origins")
@@ -169,7 +169,7 @@ class ServiceSettings(QuotaSettings):
 
     @field_validator("upload_grace_seconds")
     @classmethod
-    def _check_grace(cls, value: int, info: ValidationInfo) -> int:
+    def _check_upload_grace(cls, value: int, info: ValidationInfo) -> int:
         if value < 2 * info.data.get("upload_seconds", 0):
             raise ValueError(f"must be at least twice {PREFIX}UPLOAD_SECONDS")
         return value
@@ -183,7 +183,7 @@ class ServiceSettings(QuotaSettings):
         try:
             return cls.model_validate(values)
         except ValidationError as error:
-            problems = [f"{_variable(e['loc'])}: {e['msg']}" for e in error.errors()]
+            problems = [f"{_name_invalid_variable(e['loc'])}: {e['msg']}" for e in error.errors()]
         raise Misconfigured(
             f"Strandline does not start. {'; '.join(problems)}. There is no default secret, and no "
             "mode without authentication; `make run` creates all settings for one machine.",
@@ -191,7 +191,7 @@ class ServiceSettings(QuotaSettings):
         )
 
 
-def _variable(location: tuple[int | str, ...]) -> str:
+def _name_invalid_variable(location: tuple[int | str, ...]) -> str:
     """The name of the invalid variable, or of a member of its JSON."""
     variable, *within = (str(part) for part in location)
     return ".".join((PREFIX + variable.upper(), *within))

@@ -79,7 +79,7 @@ class AuthSettings(BaseModel):
 
     @field_validator("jwt_secret")
     @classmethod
-    def _check_length(cls, value: str | None) -> str | None:
+    def _check_jwt_secret_length(cls, value: str | None) -> str | None:
         if value is not None and len(value.encode()) < 32:
             raise ValueError("must have at least 32 bytes")
         return value
@@ -99,7 +99,7 @@ class AuthSettings(BaseModel):
 
     @field_validator("jwt_algorithms")
     @classmethod
-    def _check_algorithms(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+    def _check_jwt_algorithms(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         secret = info.data.get("jwt_secret")
         if not value:
             return ("HS256",) if secret else ("RS256", "ES256", "EdDSA")
@@ -112,14 +112,14 @@ class AuthSettings(BaseModel):
 
     @field_validator("jwt_issuer", "jwt_audience")
     @classmethod
-    def _check_required(cls, value: str, info: ValidationInfo) -> str:
+    def _require_if_jwt_enabled(cls, value: str, info: ValidationInfo) -> str:
         if not value and (info.data.get("jwt_secret") or info.data.get("jwt_jwks")):
             raise ValueError("is required when JWTs are enabled")
         return value
 
     @field_validator("key_secret")
     @classmethod
-    def _check_any_method(cls, value: str | None, info: ValidationInfo) -> str | None:
+    def _require_any_auth_method(cls, value: str | None, info: ValidationInfo) -> str | None:
         others = [
             info.data.get(name, True) for name in _OTHER_METHODS
         ]  # an invalid one has an error of its own

@@ -57,7 +57,7 @@ UNKNOWN = "und"
 """The code of ISO 639 for a language that is not determined."""
 
 
-def words_of(text: str) -> Iterator[str]:
+def split_into_lowercase_words(text: str) -> Iterator[str]:
     """The words of a text in lower case; digits and marks are none."""
     return iter(_WORD.findall(text.lower().replace("’", "'")))  # noqa: RUF001
 
@@ -74,7 +74,7 @@ def detect_language(text: str) -> str:
             return "ru" if 2 * len(_CYRILLIC.findall(head)) > len(letters) else UNKNOWN
         accent = int(any(char > "\x7f" for char in letters))
     signs = {language: accent * (language != "en") for language in STOP_WORDS}
-    for word in words_of(head):
+    for word in split_into_lowercase_words(head):
         for language in _LANGUAGES_OF.get(word, ()):
             signs[language] += 1
     best = max(signs, key=lambda language: (signs[language], language == "en"))

@@ -23,38 +23,38 @@ class UnusableAnswer(Exception):
     answer"."""
 
 
-class _Limits(NamedTuple):
+class _ExchangeLimits(NamedTuple):
     deadline: float
     """In time.monotonic() seconds."""
     max_bytes: int
 
 
 # A synchronous client waits in the calling thread, so a context variable reaches the transport.
-_limits: ContextVar[_Limits | None] = ContextVar("limits", default=None)
+_limits: ContextVar[_ExchangeLimits | None] = ContextVar("limits", default=None)
 
 
 @contextmanager
-def limit_exchange(seconds: float, max_bytes: int) -> Generator[None]:
+def limit_exchange_time_and_size(seconds: float, max_bytes: int) -> Generator[None]:
     """Limit the exchange in this block, from connecting to the last byte of the body.
 
     `seconds` bounds all of it but the look-up of the host's name; `max_bytes` bounds the body, an
     error's too. When the time is over the client raises its own time-out errors. Raises
     UnusableAnswer for an answer that is longer or compressed.
     """
-    token = _limits.set(_Limits(time.monotonic() + seconds, max_bytes))
+    token = _limits.set(_ExchangeLimits(time.monotonic() + seconds, max_bytes))
     try:
         yield
     finally:
         _limits.reset(token)
 
 
-def make_http_client() -> httpx2.Client:
-    """A client that obeys `limit_exchange` and follows no redirect, which could carry the request
-    to an address that the settings do not name."""
+def make_limited_http_client() -> httpx2.Client:
+    """A client that obeys `limit_exchange_time_and_size` and follows no redirect, which could carry
+    the request to an address that the settings do not name."""
     client = openai.DefaultHttpxClient(
         follow_redirects=False,
         headers={"Accept-Encoding": "identity"},
-        event_hooks={"response": [_limit_size]},
+        event_hooks={"response": [_limit_response_size]},
     )
     # Neither the client nor its transport accepts a network backend, and with a custom transport
     # the environment's proxies would be lost.
@@ -67,7 +67,7 @@ def make_http_client() -> httpx2.Client:
     return client
 
 
-class _Body(httpx2.SyncByteStream):
+class _SizeLimitedBody(httpx2.SyncByteStream):
     """A response body, an error's too, that ends at the size limit."""
 
     def __init__(self, stream: httpx2.SyncByteStream, max_bytes: int) -> None:
@@ -86,17 +86,19 @@ class _Body(httpx2.SyncByteStream):
         self._stream.close()
 
 
-def _limit_size(response: httpx2.Response) -> None:
+def _limit_response_size(response: httpx2.Response) -> None:
     """Check a response before its body is read. A body compressed without being asked for could
     expand to a thousand times its size."""
     if response.headers.get("content-encoding", "identity") != "identity":
         raise UnusableAnswer("is compressed, which was not requested.")
     assert isinstance(response.stream, httpx2.SyncByteStream), "the client is a synchronous one"
     if limits_in_force := _limits.get():
-        response.stream = _Body(response.stream, limits_in_force.max_bytes)
+        response.stream = _SizeLimitedBody(response.stream, limits_in_force.max_bytes)
 
 
-def _time_left(timeout: float | None, timeout_error: Callable[[str], Exception]) -> float | None:
+def _compute_wait_seconds_left(
+    timeout: float | None, timeout_error: Callable[[str], Exception]
+) -> float | None:
     """The seconds left for one wait. The transport limits each wait alone, and an answer that
     arrives byte by byte has many."""
     limits_in_force = _limits.get()
@@ -115,12 +117,14 @@ class _TimedNetworkStream(httpcore2.NetworkStream):
         self._stream = stream
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        return self._stream.read(max_bytes, _time_left(timeout, httpcore2.ReadTimeout))
+        return self._stream.read(
+            max_bytes, _compute_wait_seconds_left(timeout, httpcore2.ReadTimeout)
+        )
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         for start in range(0, len(buffer), _CHUNK_BYTES):
             chunk = buffer[start : start + _CHUNK_BYTES]
-            self._stream.write(chunk, _time_left(timeout, httpcore2.WriteTimeout))
+            self._stream.write(chunk, _compute_wait_seconds_left(timeout, httpcore2.WriteTimeout))
 
     def close(self) -> None:
         self._stream.close()
@@ -131,7 +135,7 @@ class _TimedNetworkStream(httpcore2.NetworkStream):
         server_hostname: str | None = None,
         timeout: float | None = None,
     ) -> httpcore2.NetworkStream:
-        seconds_left = _time_left(timeout, httpcore2.ConnectTimeout)
+        seconds_left = _compute_wait_seconds_left(timeout, httpcore2.ConnectTimeout)
         return _TimedNetworkStream(
             self._stream.start_tls(ssl_context, server_hostname, seconds_left)
         )
@@ -161,7 +165,7 @@ class _TimedNetworkBackend(httpcore2.NetworkBackend):
             raise httpcore2.ConnectError(str(error)) from error
         failure: Exception = httpcore2.ConnectError("The host has no address.")
         for address in dict.fromkeys(str(entry[4][0]) for entry in addresses):
-            seconds_left = _time_left(timeout, httpcore2.ConnectTimeout)
+            seconds_left = _compute_wait_seconds_left(timeout, httpcore2.ConnectTimeout)
             try:
                 return _TimedNetworkStream(
                     self._backend.connect_tcp(

@@ -26,12 +26,12 @@ def parse_moment(value: object) -> datetime:
     """Parse RFC 3339 with an offset, or Unix seconds, to a UTC datetime. Raises ValueError, which
     says what to send instead and does not repeat the value."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return _from_seconds(value)
+        return _parse_unix_seconds(value)
     if not isinstance(value, (str, datetime)):
         raise ValueError(_RULE)
     if isinstance(value, str) and _SECONDS.fullmatch(value):
-        return _from_seconds(float(value))
-    moment = value if isinstance(value, datetime) else _from_text(value)
+        return _parse_unix_seconds(float(value))
+    moment = value if isinstance(value, datetime) else _parse_rfc3339_text(value)
     offset = moment.utcoffset()
     if offset is None:
         raise ValueError(_NO_ZONE)
@@ -61,7 +61,7 @@ def format_moment(moment: datetime) -> str:
     return moment.astimezone(timezone.utc).isoformat().replace("+00:00", "Z")
 
 
-def _from_seconds(value: float) -> datetime:
+def _parse_unix_seconds(value: float) -> datetime:
     try:
         return datetime.fromtimestamp(value, timezone.utc)
     except (ValueError, OverflowError, OSError):
@@ -69,7 +69,7 @@ def _from_seconds(value: float) -> datetime:
         raise ValueError(_MILLISECONDS if is_too_fine else _OUT_OF_RANGE) from None
 
 
-def _from_text(value: str) -> datetime:
+def _parse_rfc3339_text(value: str) -> datetime:
     """A leap second is the first second of the next minute."""
     value = value.upper() if value.isascii() else value
     value, leap_count = _LEAP_SECOND.subn(":59", value)

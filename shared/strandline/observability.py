@@ -132,7 +132,7 @@ _MAX_VALUES = 100
 _TRACE_ROOT = re.compile(r"(?:^|;)\s*Root=(1-[0-9a-f]{8}-[0-9a-f]{24})\s*(?:;|$)")
 
 
-def emf_fields(
+def make_emf_fields(
     dimensions: Mapping[str, str], values: Mapping[str, float | Sequence[float]]
 ) -> dict[str, object]:
     """Metrics as members of a log line, in CloudWatch's embedded metric format (Amazon CloudWatch
@@ -148,15 +148,15 @@ def emf_fields(
         for name, value in values.items()
         if value != []
     }
-    directives = [_emf_directive(dimensions, metrics)]
+    directives = [_make_emf_directive(dimensions, metrics)]
     per_function = metrics.keys() & PER_FUNCTION_METRICS
     if per_function:
-        directives.append(_emf_directive(("function",), sorted(per_function)))
+        directives.append(_make_emf_directive(("function",), sorted(per_function)))
     metadata = {"Timestamp": time.time_ns() // 1_000_000, "CloudWatchMetrics": directives}
     return {"_aws": metadata, **dimensions, **metrics}
 
 
-def downsample(values: Sequence[float]) -> list[float]:
+def downsample_to_quantiles(values: Sequence[float]) -> list[float]:
     """At most as many values as a line accepts, with the same distribution: their quantiles, with
     the least and the greatest value."""
     by_size, last = sorted(values), _MAX_VALUES - 1
@@ -165,7 +165,7 @@ def downsample(values: Sequence[float]) -> list[float]:
     return [by_size[round(index * (len(by_size) - 1) / last)] for index in range(_MAX_VALUES)]
 
 
-def _emf_directive(dimensions: Iterable[str], names: Iterable[str]) -> dict[str, object]:
+def _make_emf_directive(dimensions: Iterable[str], names: Iterable[str]) -> dict[str, object]:
     metrics = [{"Name": name, "Unit": METRICS[name]} for name in names]
     return {"Namespace": METRIC_NAMESPACE, "Dimensions": [list(dimensions)], "Metrics": metrics}
 
@@ -191,7 +191,7 @@ def trace_context(trace: str) -> Generator[None]:
             logger.thread_safe_append_keys(trace=outer)
 
 
-def trace_header() -> str:
+def make_trace_header() -> str:
     """This thread's trace as an X-Amzn-Trace-Id header, to pass on; empty outside of a trace."""
     trace = logger.thread_safe_get_current_keys().get("trace")
     return f"Root={trace}" if trace else ""

@@ -19,9 +19,9 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 """Control characters, and lone surrogates, which UTF-8 cannot encode."""
 
 
-def normalize(name: str, field: str = "participants") -> str:
+def normalize_participant(name: str, field: str = "participants") -> str:
     """One participant in canonical form: NFC, trimmed, case kept. Raises Invalid naming `field`."""
-    text = unicodedata.normalize("NFC", name).strip()
+    text = unicodedata.normalize_participant("NFC", name).strip()
     if len(text) > MAX_LENGTH:
         raise Invalid(f"{field}: a participant is at most {MAX_LENGTH} characters", field=field)
     if _CONTROL.search(text) or not _PARTICIPANT.fullmatch(text):
@@ -33,10 +33,10 @@ def normalize(name: str, field: str = "participants") -> str:
     return text
 
 
-def normalize_set(names: Iterable[str], field: str = "participants") -> list[str]:
+def normalize_participant_set(names: Iterable[str], field: str = "participants") -> list[str]:
     """The canonical set: each participant normalised, duplicates removed, sorted by code point.
     Raises Invalid naming `field`."""
-    members = sorted({normalize(name, field) for name in names})
+    members = sorted({normalize_participant(name, field) for name in names})
     if not 1 <= len(members) <= MAX_PARTICIPANTS:
         raise Invalid(f"{field}: between 1 and {MAX_PARTICIPANTS} participants", field=field)
     return members

@@ -73,7 +73,7 @@ class Resources:
             if load_auth:
                 _ = self.authenticator
             if load_model:
-                self.warm_up()
+                self.warm_up_embedder()
 
     @lazy_property
     def database(self) -> Database:
@@ -102,7 +102,7 @@ class Resources:
     def embedder(self) -> Embedder:
         return make_embedder(get_settings())
 
-    def warm_up(self) -> None:
+    def warm_up_embedder(self) -> None:
         """Load the embedding model now, while no caller waits. If it is down the process starts
         nonetheless: recall answers without it."""
         try:

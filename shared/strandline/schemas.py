@@ -31,7 +31,7 @@ MAX_DEPTH = 32
 # JSON --------------------------------------------------------------------------------------------
 
 
-def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _reject_duplicate_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) != len(pairs):
         duplicate, _ = Counter(name for name, _ in pairs).most_common(1)[0]
@@ -47,7 +47,7 @@ def parse_json(text: str | bytes) -> Any:
     or Invalid."""
     try:
         text = text if isinstance(text, str) else text.decode("utf-8-sig")
-        return json.loads(text, object_pairs_hook=_reject_duplicates)
+        return json.loads(text, object_pairs_hook=_reject_duplicate_names)
     except RecursionError:
         raise Invalid(f"body: nested deeper than {MAX_DEPTH} levels", field="body") from None
     except (ValueError, UnicodeDecodeError) as error:
@@ -59,13 +59,13 @@ def check_storable(value: Any) -> Any:
     """Return the value if it can be stored: no NaN and no number beyond a double, no NUL and no
     lone surrogate in any string, at most 32 levels. Raises Invalid naming the path. Separate from
     `parse_json`, so that one item of a batch can fail alone."""
-    _check(value, "", 0)
+    _check_storable_at_path(value, "", 0)
     return value
 
 
-def _check(value: Any, path: str, depth: int) -> None:
+def _check_storable_at_path(value: Any, path: str, depth: int) -> None:
     if isinstance(value, str):
-        _check_text(value, path)
+        _check_storable_text(value, path)
     elif isinstance(value, (int, float)):
         if not -sys.float_info.max <= value <= sys.float_info.max:  # also true for NaN
             raise Invalid(
@@ -79,18 +79,18 @@ def _check(value: Any, path: str, depth: int) -> None:
             )
         if isinstance(value, dict):
             for name, item in cast("dict[str, Any]", value).items():
-                _check_text(name, f"{path}.(name)")
-                _check(
+                _check_storable_text(name, f"{path}.(name)")
+                _check_storable_at_path(
                     item,
                     f"{path}.{name}"[:_MAX_PATH_CHARS] if path else name[:_MAX_PATH_CHARS],
                     depth + 1,
                 )
         else:
             for i, item in enumerate(cast("list[Any]", value)):
-                _check(item, f"{path}[{i}]"[:_MAX_PATH_CHARS], depth + 1)
+                _check_storable_at_path(item, f"{path}[{i}]"[:_MAX_PATH_CHARS], depth + 1)
 
 
-def _check_text(text: str, path: str) -> None:
+def _check_storable_text(text: str, path: str) -> None:
     is_plain = text.isascii() and "\x00" not in text
     match = None if is_plain else _UNSTORABLE.search(text)
     if match is not None:
@@ -136,10 +136,12 @@ def validate(model: type[Model], value: object) -> Model:
         return model.model_validate(value)
     except ValidationError as error:
         errors = error.errors(include_url=False, include_input=False)
-    paths = [_locate(error, value)[:_MAX_PATH_CHARS] or "body" for error in errors[:20]]
+    paths = [
+        _locate_invalid_field(error, value)[:_MAX_PATH_CHARS] or "body" for error in errors[:20]
+    ]
     known_fields = model.model_fields.keys()
     messages = (
-        _rephrase(path, _describe(error), known_fields)
+        _rephrase_validation_message(path, _describe_validation_error(error), known_fields)
         for path, error in zip(paths, errors, strict=False)
     )
     fields = list(zip(paths, messages, strict=False))
@@ -150,7 +152,7 @@ def validate(model: type[Model], value: object) -> Model:
     )
 
 
-def _locate(error: ErrorDetails, value: object) -> str:
+def _locate_invalid_field(error: ErrorDetails, value: object) -> str:
     """The path of a field in the body, as in `events.0.content`. pydantic's path also names which
     member of a union was tried, which is not part of the body."""
     *_, last = error["loc"] or ("",)
@@ -168,7 +170,7 @@ def _locate(error: ErrorDetails, value: object) -> str:
     return ".".join(path)
 
 
-def _describe(error: ErrorDetails) -> str:
+def _describe_validation_error(error: ErrorDetails) -> str:
     """pydantic's message, without the value that the caller sent."""
     context = error.get("ctx", {})
     if error["type"] == "union_tag_invalid":
@@ -178,7 +180,7 @@ def _describe(error: ErrorDetails) -> str:
     return error["msg"]
 
 
-def _rephrase(path: str, message: str, known_fields: Collection[str]) -> str:
+def _rephrase_validation_message(path: str, message: str, known_fields: Collection[str]) -> str:
     """pydantic's message in plain words, with advice where the mistake comes from the conventions
     of other APIs."""
     text = message.removeprefix("Value error, ")
@@ -222,7 +224,7 @@ _PARTICIPANT_SCHEMA = {
     "maxLength": participants.MAX_LENGTH,
     "pattern": r"^\s*[a-z][a-z0-9_-]{0,31}:[^\s\x00-\x1f\x7f-\x9f][^\x00-\x1f\x7f-\x9f]*$",
 }
-"""A first check; `participants.normalize` decides."""
+"""A first check; `participants.normalize_participant` decides."""
 _MOMENT_FORMS = [
     {"type": "string", "format": "date-time"},
     {"type": "number", "minimum": moments.MIN_SECONDS, "maximum": moments.MAX_SECONDS},
@@ -302,7 +304,7 @@ class ParticipantsQuery(RequestModel):
     Only for an admin's credential that is not bound to a user."""
 
 
-class ParticipantsPagingQuery(ParticipantsQuery):
+class PagedReadQuery(ParticipantsQuery):
     """Query string of a list."""
 
     limit: Count = Field(default=50, ge=1, le=500)

@@ -57,17 +57,17 @@ class Sealer:
     def hash_key(self, *parts: str) -> str:
         """An HMAC-SHA256 of a caller's own key, in hex. It reveals nothing about the key to anyone
         without the deployment's secret. No part may contain NUL."""
-        return hmac.digest(self._mac_key, "\0".join(parts).encode(), "sha256").hex()
+        return hmac.digest(self._derive_mac_key, "\0".join(parts).encode(), "sha256").hex()
 
     @property
-    def mac_pads(self) -> tuple[bytes, bytes]:
+    def compute_hmac_pads(self) -> tuple[bytes, bytes]:
         """The inner and the outer half of the key of `hash_key` (RFC 2104), for the database, which
         has SHA-256 and no HMAC."""
-        block = self._mac_key.ljust(64, b"\0")
+        block = self._derive_mac_key.ljust(64, b"\0")
         return bytes(byte ^ 0x36 for byte in block), bytes(byte ^ 0x5C for byte in block)
 
     @property
-    def _mac_key(self) -> bytes:
+    def _derive_mac_key(self) -> bytes:
         return hmac.digest(self._key, b"strandline erased keys 1", "sha256")
 
     def _load_cipher(self) -> "AESSIV":

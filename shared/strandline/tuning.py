@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field
 
 
-class Contradiction(NamedTuple):
+class ThresholdContradiction(NamedTuple):
     """Thresholds that contradict each other, and why."""
 
     fields: tuple[str, ...]
@@ -105,16 +105,16 @@ class Tuning(BaseModel):
         """The thresholds that determine when chains are due for promotion."""
         return self.model_dump(include={"ltm_enabled", "promote_at_once"})
 
-    def find_contradictions(self) -> Iterator[Contradiction]:
+    def find_contradictions(self) -> Iterator[ThresholdContradiction]:
         """Thresholds that contradict each other: each is valid alone, but not together."""
         for lower, upper, consequence in _ORDERED_PAIRS:
             low, high = getattr(self, lower), getattr(self, upper)
             if low is not None and high is not None and low > high:
                 message = f"{lower} ({low:g}) must be at most {upper} ({high:g}), or {consequence}"
-                yield Contradiction((lower, upper), message)
+                yield ThresholdContradiction((lower, upper), message)
         max_heat = min(1.0, self.heat_importance + self.heat_density)
         if max_heat < self.freezing:
-            yield Contradiction(
+            yield ThresholdContradiction(
                 ("heat_importance", "heat_density", "freezing"),
                 f"heat_importance and heat_density (together {max_heat:g}) must reach freezing "
                 f"({self.freezing:g}), or every chain is cold from its beginning",
@@ -125,12 +125,14 @@ class Tuning(BaseModel):
         so do stored names that this release does not know. Contradictions are refused when a
         tenant's thresholds are set, and not here, because the deployment's may change later."""
         values = {
-            name: value for name, value in select_known(overrides).items() if value is not None
+            name: value
+            for name, value in select_known_thresholds(overrides).items()
+            if value is not None
         }
         return type(self).model_validate({**self.model_dump(), **values})
 
 
-def select_known(overrides: Mapping[str, Any]) -> dict[str, Any]:
+def select_known_thresholds(overrides: Mapping[str, Any]) -> dict[str, Any]:
     """A tenant's stored thresholds that this release knows."""
     return {name: value for name, value in overrides.items() if name in Tuning.model_fields}
 

@@ -580,7 +580,7 @@ def test_leak_canary_check_finds_error_that_quotes_value(
             raise Invalid(f"{field}: {name!r} is no participant", field=field)
         return name
 
-    monkeypatch.setattr(participants, "normalize", quoting)
+    monkeypatch.setattr(participants, "normalize_participant", quoting)
     hunt.send("POST", PATH, _event(hunt, participants=[f"wrong {hunt.value('participants')}"]))
     assert hunt.leaks_in_errors() == {f"participants in POST {PATH}"}
 

@@ -24,10 +24,10 @@ from strandline.local.lambda_context import LambdaContext
 from strandline.observability import (
     METRIC_NAMESPACE,
     METRICS,
-    downsample,
-    emf_fields,
+    downsample_to_quantiles,
     ensure_trace_id,
     logger,
+    make_emf_fields,
     trace_context,
 )
 from strandline.resources import Resources
@@ -142,7 +142,7 @@ def test_observability_trace_breaks_without_message_id(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The planted fault of the test above."""
-    monkeypatch.setattr(work_queue, "trace_header", str)
+    monkeypatch.setattr(work_queue, "make_trace_header", str)
     assert follow(gateway, queue, lines, monkeypatch)[0] == ["request"]
     assert len(words.embedded_texts) == 1
 
@@ -308,22 +308,22 @@ def test_observability_dimensions_are_bounded(
 
 
 def test_observability_metric_takes_100_values_per_line() -> None:
-    line = emf_fields({"function": "worker"}, {"EmbeddingMilliseconds": [1.0] * 101})
+    line = make_emf_fields({"function": "worker"}, {"EmbeddingMilliseconds": [1.0] * 101})
     assert line["EmbeddingMilliseconds"] == [1.0] * 100
 
 
 def test_observability_downsampling_keeps_distribution() -> None:
     """A hundred quantiles; CloudWatch's percentiles are those of the thousands."""
     few = [0.3, 0.1, 0.2]
-    assert downsample(few) == sorted(few)
+    assert downsample_to_quantiles(few) == sorted(few)
     many = [(n * 7919 % 10_000) / 10_000 for n in range(10_000)]
-    quantiles = downsample(many)
+    quantiles = downsample_to_quantiles(many)
     assert (len(quantiles), quantiles[0], quantiles[-1]) == (100, 0.0, 0.9999)
     assert quantiles == sorted(quantiles)
     for place in (10, 50, 90):
         assert quantiles[place] == pytest.approx(place / 99, abs=0.001)
     rare = [0.5] * 9_000 + [0.9] * 1_000
-    assert downsample(rare).count(0.9) == 10
+    assert downsample_to_quantiles(rare).count(0.9) == 10
 
 
 def test_observability_fold_reports_cosines(gateway: Gateway, tell: Tell, lines: Lines) -> None:
@@ -353,7 +353,7 @@ def test_observability_cost_per_line_is_printed(lines: Lines) -> None:
 
     def measuring() -> None:
         with trace_context(ensure_trace_id(HEADERS["X-Amzn-Trace-Id"])):
-            logger.info("request", extra={"status": 200, **emf_fields(dimensions, metrics)})
+            logger.info("request", extra={"status": 200, **make_emf_fields(dimensions, metrics)})
 
     best = {plain: 1.0, measuring: 1.0}
     for _ in range(50):

@@ -147,7 +147,7 @@ def forget_sessions(patch: pytest.MonkeyPatch) -> None:
     def list_recent(access: TenantDb, _: str, __: UUID, since: datetime) -> Any:
         return session_store.list_recent_visible_events(access, since)
 
-    patch.setattr(session_store, "list_recent", list_recent)
+    patch.setattr(session_store, "list_recent_session_events", list_recent)
 
 
 def join_threads(patch: pytest.MonkeyPatch) -> None:

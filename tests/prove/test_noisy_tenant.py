@@ -60,7 +60,7 @@ class Sides:
         self._noisy, self._quiet = gateway.key(NOISY), gateway.key(QUIET)
         access = gateway.database.connect_as(Caller.background(NOISY))
         with access.transaction():
-            store_quotas.set_limits(access, {"requests_per_minute": limit})
+            store_quotas.set_quota_limits(access, {"requests_per_minute": limit})
         self._noise(1, 0.1)  # what is done once, on both sides
         quiet(gateway, self._quiet, 0.5)
 

@@ -320,8 +320,8 @@ def around_requests(crowd: LargeTenant) -> dict[str, Hot]:
         "tenant names": Hot(
             ("*",), lambda a: store_tenants_and_keys.list_tenants(a, "tenant-2", PAGE), PAGE
         ),
-        "quota": Hot((), lambda a: store_quotas.lease_units(a, "requests", 1, 600, 10), 6),
-        "usage": Hot((), lambda a: store_quotas.read_usage(a, defaults, 10), 6),
+        "quota": Hot((), lambda a: store_quotas.lease_quota_units(a, "requests", 1, 600, 10), 6),
+        "usage": Hot((), lambda a: store_quotas.read_quota_usage(a, defaults, 10), 6),
         "cite": Hot(
             (WIDE,),
             lambda a: store_uploads.look_up_cited_payloads(a, requests),
@@ -459,7 +459,7 @@ def in_the_background(crowd: LargeTenant) -> dict[str, Hot]:
         **around_recalls(crowd),
         "measure": Hot(
             (),
-            inside(store_quotas.recount_usage),
+            inside(store_quotas.recount_stored_usage),
             of_all + (2 * crowd.events // 10 + crowd.scopes // 2) * 11 // 10,
             frozenset({"scopes", "uploads", "blobs"}),
         ),

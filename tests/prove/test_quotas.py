@@ -241,7 +241,7 @@ def test_quota_refusals_need_no_database(
     key = gateway.key()
     access = gateway.database.connect_as(Caller.background("acme"))
     with access.transaction():
-        store_quotas.set_limits(access, {"requests_per_minute": 0})
+        store_quotas.set_quota_limits(access, {"requests_per_minute": 0})
     connections = count_connections()
     assert gateway.call("GET", "/memories/list", key=key).status == 429
     assert connections, "the first one has to ask: or nothing is counted here"
@@ -303,7 +303,7 @@ def stored_past(base: ScratchDatabase) -> int:
             while not stop.is_set():
                 access = database.connect_as(caller)
                 with access.transaction():
-                    store_quotas.recount_usage(access)
+                    store_quotas.recount_stored_usage(access)
 
     with ThreadPoolExecutor(INSTANCES + 1) as pool:
         counting = pool.submit(count)
@@ -328,7 +328,7 @@ def test_quota_counting_under_writers_keeps_level(
     with closing(Database(scratch_db.url)) as database:
         access = database.connect_as(Caller.background("acme"))
         with access.transaction():
-            store_quotas.recount_usage(access)
+            store_quotas.recount_stored_usage(access)
     assert scratch_db.rows("select level - %s from quotas", LEVEL) == [(past,)]
 
 

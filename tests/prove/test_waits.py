@@ -33,7 +33,7 @@ from strandline.tenants.waits import WaitLimits
 def grant(*_):
     yield True
 
-WaitLimits.lease = grant
+WaitLimits.lease_wait = grant
 sys.exit(run.main([]))
 """
 """The planted fault: `make run` where every request may wait."""

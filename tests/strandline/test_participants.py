@@ -14,8 +14,8 @@ from strandline.participants import (
     derive_scope_id,
     display_name,
     drop_agents,
-    normalize,
-    normalize_set,
+    normalize_participant,
+    normalize_participant_set,
 )
 
 NAMES = st.builds(
@@ -28,28 +28,28 @@ NAMES = st.builds(
 def test_participant_spellings_of_one_name_are_one() -> None:
     composed, decomposed = "user:Zo\u00eb", "user:Zoe\u0308"
     assert composed != decomposed
-    assert normalize(decomposed) == normalize(composed) == composed
+    assert normalize_participant(decomposed) == normalize_participant(composed) == composed
 
 
 @pytest.mark.parametrize("around", [" ", "\t", "\n", "\u00a0", "\u2003", " \r\n "])
 def test_participant_name_is_trimmed(around: str) -> None:
-    assert normalize(f"{around}user:alice{around}") == "user:alice"
+    assert normalize_participant(f"{around}user:alice{around}") == "user:alice"
 
 
 def test_participant_name_keeps_inner_white_space() -> None:
-    assert normalize("user:Alice  of the Hill") == "user:Alice  of the Hill"
+    assert normalize_participant("user:Alice  of the Hill") == "user:Alice  of the Hill"
 
 
 def test_participant_name_is_case_sensitive() -> None:
-    assert normalize("user:Alice") == "user:Alice"
-    assert normalize_set(["user:Alice", "user:alice"]) == ["user:Alice", "user:alice"]
+    assert normalize_participant("user:Alice") == "user:Alice"
+    assert normalize_participant_set(["user:Alice", "user:alice"]) == ["user:Alice", "user:alice"]
     assert derive_scope_id("acme", ["user:Alice"]) != derive_scope_id("acme", ["user:alice"])
 
 
 @given(name=NAMES)
 def test_participant_canonical_name_is_stable(name: str) -> None:
-    once = normalize(name)
-    assert normalize(once) == once
+    once = normalize_participant(name)
+    assert normalize_participant(once) == once
     assert unicodedata.is_normalized("NFC", once)
 
 
@@ -58,19 +58,21 @@ def test_participants_scope_ignores_order_and_doubles(names: list[str], seed: in
     shuffled = [*names, *names]
     random.Random(seed).shuffle(shuffled)
     respelled = [f" {unicodedata.normalize('NFD', name)}\n" for name in shuffled]
-    members = normalize_set(names)
-    assert normalize_set(respelled) == members == sorted(set(members))
-    assert derive_scope_id("acme", normalize_set(respelled)) == derive_scope_id("acme", members)
+    members = normalize_participant_set(names)
+    assert normalize_participant_set(respelled) == members == sorted(set(members))
+    assert derive_scope_id("acme", normalize_participant_set(respelled)) == derive_scope_id(
+        "acme", members
+    )
 
 
 @given(names=st.lists(NAMES, min_size=1, max_size=5), more=NAMES)
 def test_participants_scope_differs_by_member_and_tenant(names: list[str], more: str) -> None:
-    members = normalize_set(names)
+    members = normalize_participant_set(names)
     assert derive_scope_id("acme", members) != derive_scope_id("other", members)
-    if normalize(more) not in members:
-        assert derive_scope_id("acme", normalize_set([*names, more])) != derive_scope_id(
-            "acme", members
-        )
+    if normalize_participant(more) not in members:
+        assert derive_scope_id(
+            "acme", normalize_participant_set([*names, more])
+        ) != derive_scope_id("acme", members)
 
 
 def test_participants_scope_id_resists_moved_borders() -> None:
@@ -109,7 +111,7 @@ def test_participants_scope_id_is_stable_uuid_8() -> None:
 )
 def test_participant_invalid_name_is_refused_by_field(name: str) -> None:
     with pytest.raises(Invalid) as error:
-        normalize(name, "speaker")
+        normalize_participant(name, "speaker")
     assert error.value.details["field"] == "speaker"
     assert error.value.message.startswith("speaker: ")
 
@@ -117,27 +119,27 @@ def test_participant_invalid_name_is_refused_by_field(name: str) -> None:
 @pytest.mark.parametrize("point", [0, 0x01, 0x09, 0x0A, 0x1F, 0x7F, 0x85, 0x9F, 0xD800, 0xDFFF])
 def test_participant_control_character_is_refused(point: int) -> None:
     with pytest.raises(Invalid, match="control"):
-        normalize(f"user:al{chr(point)}ice")
+        normalize_participant(f"user:al{chr(point)}ice")
 
 
 def test_participant_name_length_is_limited() -> None:
     longest = "user:" + "é" * (MAX_LENGTH - 5)
-    assert normalize(unicodedata.normalize("NFD", longest)) == longest
+    assert normalize_participant(unicodedata.normalize("NFD", longest)) == longest
     with pytest.raises(Invalid, match=str(MAX_LENGTH)) as error:
-        normalize(longest + "é")
+        normalize_participant(longest + "é")
     assert error.value.details["field"] == "participants"
 
 
 def test_participants_count_is_limited_without_doubles() -> None:
     most = [f"user:{n}" for n in range(MAX_PARTICIPANTS)]
-    assert len(normalize_set(most + most)) == MAX_PARTICIPANTS
+    assert len(normalize_participant_set(most + most)) == MAX_PARTICIPANTS
     with pytest.raises(Invalid, match=str(MAX_PARTICIPANTS)):
-        normalize_set([*most, "user:one-more"])
+        normalize_participant_set([*most, "user:one-more"])
 
 
 def test_participants_empty_set_is_refused() -> None:
     with pytest.raises(Invalid) as error:
-        normalize_set([], "participants")
+        normalize_participant_set([], "participants")
     assert error.value.details["field"] == "participants"
 
 

@@ -88,11 +88,11 @@ settings = ServiceSettings.from_env({"STRANDLINE_DATABASE_URL": "d", "STRANDLINE
     "STRANDLINE_KEY_SECRET": "k" * 32})
 access = MagicMock()
 access.execute.return_value = 1
-store_quotas.set_limits(access, {"planted_units": 3})
+store_quotas.set_quota_limits(access, {"planted_units": 3})
 old, new = draft_of(BODY), draft_of({**BODY, "planted_field": "low"})
 row = {**row_of(new), "seq": 1, "recorded_at": now, "scope_id": new.scope_id}
 names = [column.name for column in dataclasses.fields(Event)]
-spent = quotas._quota_error(quotas._LocalBalance(limit=5, at_once=5), "planted", 1)
+spent = quotas._make_quota_error(quotas._LocalBalance(limit=5, at_once=5), "planted", 1)
 print(json.dumps({
     "functions": [fn.name for fn in FUNCTIONS],
     "spacing": {job: spacing.total_seconds() for job, spacing in MIN_SPACING.items()},

@@ -62,7 +62,7 @@ def add_certificate(
             )
         certificate = store_certificates.get_certificate(access, certificate_id)
         assert certificate is not None, "this transaction wrote it"
-        store_audit.add_entry(
+        store_audit.add_audit_entry(
             access,
             audit_context,
             {"certificate_id": str(certificate_id)},
@@ -80,7 +80,7 @@ def revoke_certificate(
         certificate = store_certificates.revoke_certificate(access, certificate_id)
         if certificate is None:
             raise NotFound
-        store_audit.add_entry(access, audit_context, {"certificate_id": str(certificate_id)})
+        store_audit.add_audit_entry(access, audit_context, {"certificate_id": str(certificate_id)})
     return _to_certificate_out(certificate)
 
 

@@ -13,7 +13,7 @@ from strandline.auth.principals import RIGHTS
 from strandline.cursors import Cursors, Position
 from strandline.db.database import TenantDb
 from strandline.errors import Invalid, NotFound, StateConflict
-from strandline.participants import normalize
+from strandline.participants import normalize_participant
 from strandline.tenants import store_audit
 from strandline.tenants.store_audit import AuditContext
 
@@ -68,7 +68,7 @@ def make_key(
         new_key = _generate_and_insert_key(
             access, deployment_secret, user, rights, label, expires_at
         )
-        store_audit.add_entry(
+        store_audit.add_audit_entry(
             access, audit_context, {"key_id": new_key.key_id}, _make_audit_details(new_key.key)
         )
     return new_key
@@ -89,7 +89,7 @@ def store_key_with_token(
         if store_tenants_and_keys.get_key(access, key_token.key_id) is not None:
             return False
         new_key = _insert_key(access, key_token, None, rights, label, None)
-        store_audit.add_entry(
+        store_audit.add_audit_entry(
             access, audit_context, {"key_id": new_key.key_id}, _make_audit_details(new_key.key)
         )
     return True
@@ -132,7 +132,7 @@ def rotate_key(
             access, key_id, successor.key_id, now + overlap
         )
         audit_target = {"key_id": key_id, "rotated_to": successor.key_id}
-        store_audit.add_entry(
+        store_audit.add_audit_entry(
             access,
             audit_context,
             audit_target,
@@ -150,7 +150,7 @@ def revoke_key(
         key = store_tenants_and_keys.revoke_key(access, key_id)
         if key is None:
             raise NotFound
-        store_audit.add_entry(access, audit_context, {"key_id": key_id})
+        store_audit.add_audit_entry(access, audit_context, {"key_id": key_id})
     return key
 
 
@@ -244,7 +244,7 @@ def require_known_rights(rights: Sequence[str]) -> None:
 def normalize_bound_user(user: str | None) -> str | None:
     """The participant that a credential is bound to, normalised; None if unbound. Raises Invalid
     for anything but a user."""
-    user = user if user is None else normalize(user, "user")
+    user = user if user is None else normalize_participant(user, "user")
     if user is not None and not user.startswith("user:"):
         raise Invalid("user: must be `user:NAME`", field="user")
     return user

@@ -21,7 +21,12 @@ from strandline.aws import client_factory, secrets
 from strandline.config import PREFIX, ServiceSettings
 from strandline.db.connection import AuthMode, Connection, connect
 from strandline.db.database import Caller, Database, TenantDb
-from strandline.db.migrate import list_newer, list_pending, migrate, prepare_roles
+from strandline.db.migrate import (
+    list_newer_applied_migrations,
+    list_pending_migrations,
+    migrate,
+    prepare_roles,
+)
 from strandline.embeddings.factory import require_valid_embedding_settings
 from strandline.errors import (
     LoginRefused,
@@ -31,7 +36,7 @@ from strandline.errors import (
     Unavailable,
 )
 from strandline.llm.factory import require_complete_provider
-from strandline.observability import logger, trace_header
+from strandline.observability import logger, make_trace_header
 from strandline.tenants.store_audit import AuditContext
 
 OPERATOR_TENANT = "ops"
@@ -104,13 +109,13 @@ def _migrate_schema(owner: Connection, deadline: float) -> tuple[list[str], list
     """Migrate, and return the names of applied and of pending migrations. Does nothing where the
     database is of a later release: then this one is a rollback, and later migrations only added to
     the schema. Newer functions alone are left by `migrate` itself."""
-    if newer_migrations := list_newer(owner):
+    if newer_migrations := list_newer_applied_migrations(owner):
         logger.warning(
             "the schema is newer than this release", extra={"migrations": newer_migrations}
         )
         return [], []
     names = migrate(owner, deadline=deadline)
-    return names, [file.name for file in list_pending(owner)]
+    return names, [file.name for file in list_pending_migrations(owner)]
 
 
 def _prepare_roles(url: str, secret: str, deadline: float) -> None:
@@ -173,7 +178,7 @@ def _ensure_operator_key(owner: Connection, secret: str, key_secret: str) -> Non
 def _request_migration_run(env: Mapping[str, str]) -> None:
     """Request another run of this function by the state machine: a long migration is not done."""
     sqs = client_factory.retrying_client("sqs")
-    body = json.dumps({"job": "migrate", "run": str(uuid4()), "trace": trace_header()})
+    body = json.dumps({"job": "migrate", "run": str(uuid4()), "trace": make_trace_header()})
     try:
         sqs.send_message(QueueUrl=_require_setting(env, "JOB_QUEUE_URL"), MessageBody=body)
     except client_factory.all_errors() as error:

@@ -60,11 +60,11 @@ def make_tenant(
                 field="tenant_id",
             )
         if limits:
-            store_quotas.set_limits(access, limits)
+            store_quotas.set_quota_limits(access, limits)
         changes = _make_limit_audit_details(NO_LIMITS, limits)
         changes |= _set_agents_share(access, agents_share) | _set_time_zone(access, time_zone)
         changes |= _set_tuning(access, tuning)
-        store_audit.add_entry(access, audit_context, {}, changes)
+        store_audit.add_audit_entry(access, audit_context, {}, changes)
 
 
 def change_tenant(
@@ -82,13 +82,13 @@ def change_tenant(
     with access.transaction():
         if not store_tenants_and_keys.lock_tenant(access):  # else concurrent changes could be lost
             raise NotFound
-        old_limits = store_quotas.read_limits(access)
+        old_limits = store_quotas.read_quota_limits(access)
         assert old_limits is not None, "the tenant is locked"
-        store_quotas.set_limits(access, {**old_limits, **limits})
+        store_quotas.set_quota_limits(access, {**old_limits, **limits})
         changes = _make_limit_audit_details(old_limits, limits)
         changes |= _set_agents_share(access, agents_share) | _set_time_zone(access, time_zone)
         changes |= _set_tuning(access, tuning)
-        store_audit.add_entry(access, audit_context, {}, changes)
+        store_audit.add_audit_entry(access, audit_context, {}, changes)
 
 
 def _make_limit_audit_details(old_limits: Limits, limits: Mapping[str, Any]) -> dict[str, object]:
@@ -165,7 +165,10 @@ def require_existing_tenant(access: TenantDb) -> None:
 
 def get_tenant(access: TenantDb, quota_service: QuotaManager) -> TenantDetails:
     """The tenant of `access` with its limits, thresholds and usage. Raises NotFound."""
-    tenant, limits = store_tenants_and_keys.get_tenant(access), store_quotas.read_limits(access)
+    tenant, limits = (
+        store_tenants_and_keys.get_tenant(access),
+        store_quotas.read_quota_limits(access),
+    )
     if tenant is None or limits is None:
         raise NotFound
     return TenantDetails(

@@ -29,7 +29,7 @@ def require_unbound_or_admin(principal: Principal) -> None:
 def read_tenant_usage(access: TenantDb, quota_service: QuotaManager) -> TenantUsage:
     """Read each quota's limit and current use, what was stored at the last count, and the cost of
     models this month in USD."""
-    quota_uses = store_quotas.read_usage(
+    quota_uses = store_quotas.read_quota_usage(
         access, quota_service.defaults, quota_service.burst_seconds
     )
     stored_bytes = next(use for use in quota_uses if use.quota == "stored_bytes")

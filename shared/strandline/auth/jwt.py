@@ -221,7 +221,7 @@ def _to_user_participant(name: str) -> str:
     another user."""
     participant = f"user:{name}"
     try:
-        if participants.normalize(participant, "user_id") == participant:
+        if participants.normalize_participant(participant, "user_id") == participant:
             return participant
     except Invalid:
         pass

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from strandline.errors import Forbidden, Invalid
-from strandline.participants import drop_agents, normalize_set
+from strandline.participants import drop_agents, normalize_participant_set
 
 type Right = Literal["read", "write", "admin", "operator", "erase"]
 RIGHTS: tuple[Right, ...] = ("read", "write", "admin", "operator", "erase")
@@ -58,7 +58,7 @@ class Principal:
         if everybody:
             self._require_everybody(participants)
             return ()
-        viewers = set(normalize_set(participants)) if participants else set[str]()
+        viewers = set(normalize_participant_set(participants)) if participants else set[str]()
         if self.user:
             viewers.add(self.user)
         if not viewers:

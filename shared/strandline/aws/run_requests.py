@@ -13,7 +13,7 @@ from typing import Any
 from strandline.aws import client_factory
 from strandline.errors import Unavailable
 from strandline.function_specs import JOBS
-from strandline.observability import logger, trace_header
+from strandline.observability import logger, make_trace_header
 
 _DELIVERY_TIME = timedelta(seconds=60)
 """The longest that a request is under way, or a whole spacing if that is less. A run in a slot this
@@ -81,5 +81,5 @@ class JobQueue:
         return (job, next_slot(now, now, self.spacing[job])) in self._requests_sent
 
     def _send(self, request: Mapping[str, str]) -> None:
-        body = json.dumps({**request, "trace": trace_header()})
+        body = json.dumps({**request, "trace": make_trace_header()})
         self._sqs.send_message(QueueUrl=self._url, MessageBody=body)

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from strandline.aws import client_factory
 from strandline.errors import Unavailable
-from strandline.observability import logger, trace_header
+from strandline.observability import logger, make_trace_header
 
 _BATCH_SIZE = 10  # the most that SQS accepts in a call; several workers share a large batch
 _MAX_DELAY_SECONDS = 900  # the longest that SQS delays a message
@@ -126,7 +126,7 @@ class WorkQueue:
 
 
 def _entry(tenant: str, scopes: Sequence[str], turns: Sequence[str] = ()) -> dict[str, object]:
-    body = {"tenant": tenant, "trace": trace_header(), "scopes": scopes}
+    body = {"tenant": tenant, "trace": make_trace_header(), "scopes": scopes}
     body |= {"turns": turns} if turns else {}
     return {
         "MessageBody": json.dumps(body),

@@ -198,9 +198,9 @@ def _remove_expired_uploads(resources: JobResources, lease: Lease, now: datetime
     )
 
 
-def _recount_usage(resources: JobResources, lease: Lease, now: datetime) -> int:
+def _recount_stored_usage(resources: JobResources, lease: Lease, now: datetime) -> int:
     del resources, now
-    return quotas.recount_usage(lease.access)
+    return quotas.recount_stored_usage_if_due(lease.access)
 
 
 def _prune_recalls(resources: JobResources, lease: Lease, now: datetime) -> int:
@@ -265,7 +265,7 @@ _STEPS: Mapping[str, _Step] = {
     "recalls_folded": _fold_recalls_into_heat,
     "uses_folded": _fold_uses_into_importance,
     "uploads_removed": _remove_expired_uploads,
-    "bytes_counted": _recount_usage,
+    "bytes_counted": _recount_stored_usage,
     "recalls_pruned": _prune_recalls,
     "uses_pruned": _prune_memory_uses,
     "calls_pruned": _prune_model_calls,

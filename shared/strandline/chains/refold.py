@@ -88,7 +88,7 @@ def drop_chains_to_refold(
     missing. Nothing is lost, even if this is interrupted. Raises NotFound for an unknown scope."""
     if scope_id is not None and store_scopes.get_scope(access, scope_id) is None:
         raise NotFound("There is no scope with this scope_id in this tenant.")
-    store_audit.add_entry(
+    store_audit.add_audit_entry(
         access, audit_context, {} if scope_id is None else {"scope_id": str(scope_id)}
     )
     dropped_count = 0

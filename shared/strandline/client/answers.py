@@ -75,7 +75,7 @@ if TYPE_CHECKING:
     from strandline.sessions.schemas import SessionOut as SessionOut
     from strandline.sessions.schemas import SessionPage as SessionPage
     from strandline.status.schemas import Health as Health
-    from strandline.status.schemas import LanguageState as LanguageState
+    from strandline.status.schemas import LanguageModelState as LanguageModelState
     from strandline.status.schemas import Liveness as Liveness
     from strandline.status.schemas import MemoryState as MemoryState
     from strandline.topics.schemas_admin import DifferencePage as DifferencePage
@@ -118,7 +118,7 @@ _MODULES = {
         "ChainHeatOut ChainHeatPage ChainOut EndedSession InteractionReceipts SegmentPage"
         " SessionOut SessionPage"
     ),
-    "status.schemas": "Health LanguageState Liveness MemoryState",
+    "status.schemas": "Health LanguageModelState Liveness MemoryState",
     "topics.schemas_admin": (
         "DifferencePage SnapshotDetail SnapshotOut SnapshotsPage TopicIndexState"
     ),

@@ -244,7 +244,7 @@ def _print_quota_usage(run: Invocation) -> None:
     )
 
 
-def _describe_model_state(language: answers.LanguageState) -> str:
+def _describe_model_state(language: answers.LanguageModelState) -> str:
     if language.provider is None:
         return "none; the heuristic model does its tasks"
     rest = language.resting_until

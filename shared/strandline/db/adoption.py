@@ -14,8 +14,8 @@ import psycopg
 from strandline.db.schema_files import (
     BASELINE,
     Migration,
-    execute_file,
-    list_bridge,
+    execute_sql_text,
+    list_bridge_migrations,
     read_baseline_catalogue,
 )
 from strandline.errors import Misconfigured
@@ -83,7 +83,7 @@ where p.pronamespace = 'public'::regnamespace and p.proname = any (%s)
 _FUNCTION_PARTS = ("definition", "rights")
 
 
-def adopt(
+def bring_database_to_baseline(
     owner: psycopg.Connection[Any], baseline: Migration, history: Mapping[int, tuple[str, str]]
 ) -> None:
     """Bring a database from before the baseline to it, all or nothing; does nothing to another one.
@@ -91,13 +91,13 @@ def adopt(
     Raises Misconfigured, with the way out, where none leads to the baseline: it is too old, or its
     tables are not those that the files of its history made.
     """
-    require_same_history(history)
+    require_history_leading_to_baseline(history)
     if not history or max(history) >= BASELINE:
         return
     with owner.transaction():
-        for file in list_bridge():
+        for file in list_bridge_migrations():
             if file.number not in history:
-                execute_file(owner, file.text)
+                execute_sql_text(owner, file.text)
         differences = compare_catalogues(
             read_baseline_catalogue(), describe_catalogue(owner, baseline)
         )
@@ -114,7 +114,7 @@ def adopt(
         )
 
 
-def require_same_history(history: Mapping[int, tuple[str, str]]) -> None:
+def require_history_leading_to_baseline(history: Mapping[int, tuple[str, str]]) -> None:
     """Raise Misconfigured for a database from which no way leads to the baseline."""
     first = history.get(1)
     if first is not None and first[0] != _FIRST:
@@ -141,13 +141,13 @@ def describe_catalogue(owner: psycopg.Connection[Any], baseline: Migration) -> s
     with owner.transaction():
         owner.execute("set local search_path = pg_catalog, public")
         for name, parts in [*owner.execute(_TABLES), *owner.execute(_FUNCTIONS, (names,))]:
-            lines.append(" ".join([name, *(_hash(part) for part in parts)]))
+            lines.append(" ".join([name, *(_short_hash(part) for part in parts)]))
     return "".join(f"{line}\n" for line in sorted(lines))
 
 
 def compare_catalogues(expected: str, actual: str) -> list[str]:
     """What of `actual` is not as in `expected`, in words: `policies of table events differ`."""
-    before, now = _parse(expected), _parse(actual)
+    before, now = _parse_catalogue_hashes(expected), _parse_catalogue_hashes(actual)
     differences = [f"{name} is missing" for name in before.keys() - now.keys()]
     differences += [f"{name} is unknown" for name in now.keys() - before.keys()]
     for name in before.keys() & now.keys():
@@ -160,11 +160,11 @@ def compare_catalogues(expected: str, actual: str) -> list[str]:
     return sorted(differences)
 
 
-def _parse(catalogue: str) -> dict[str, list[str]]:
+def _parse_catalogue_hashes(catalogue: str) -> dict[str, list[str]]:
     """The hashes of each object's parts."""
     words = [line.split() for line in catalogue.splitlines()]
     return {" ".join(line[:2]): line[2:] for line in words}
 
 
-def _hash(text: str | None) -> str:
+def _short_hash(text: str | None) -> str:
     return hashlib.sha256((text or "").encode()).hexdigest()[:8]

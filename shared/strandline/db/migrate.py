@@ -9,18 +9,25 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from strandline.db.adoption import adopt, require_same_history
+from strandline.db.adoption import bring_database_to_baseline, require_history_leading_to_baseline
 from strandline.db.schema_files import (
     FunctionFile,
     Migration,
-    execute_file,
+    execute_sql_text,
     list_function_files,
     list_migrations,
-    read_roles,
+    read_roles_sql,
 )
 from strandline.errors import Misconfigured
 
-__all__ = ["Migration", "list_migrations", "list_newer", "list_pending", "migrate", "prepare_roles"]
+__all__ = [
+    "Migration",
+    "list_migrations",
+    "list_newer_applied_migrations",
+    "list_pending_migrations",
+    "migrate",
+    "prepare_roles",
+]
 
 _LOCK = 7_265_310_482_119_847  # any constant: the holder migrates, others wait
 
@@ -51,7 +58,7 @@ def prepare_roles(administrator: psycopg.Connection[Any], passwords: dict[str, s
     Idempotent. Needs an administrator: CREATEROLE and the right to create the vector extension."""
     with administrator.transaction():
         administrator.execute("select pg_advisory_xact_lock(%s)", (_LOCK,))
-        execute_file(administrator, read_roles())
+        execute_sql_text(administrator, read_roles_sql())
         for role, password in passwords.items():
             administrator.execute(
                 sql.SQL("alter role {} password {}").format(
@@ -70,75 +77,82 @@ def migrate(
     these: no functions.
 
     A long migration stops at `deadline`, in time.monotonic() seconds, and those after it wait: see
-    `list_pending`. Safe on every start and from several processes at once. Raises Misconfigured
-    when an applied file was altered or is missing here, and for a database that cannot be adopted:
-    see `adopt`.
-    """
+    `list_pending_migrations`. Safe on every start and from several processes at once. Raises
+    Misconfigured when an applied file was altered or is missing here, and for a database that
+    cannot be adopted: see `bring_database_to_baseline`."""
     applied_names: list[str] = []
-    with _migration_lock(owner):
+    with _hold_migration_lock(owner):
         owner.execute(_CREATE_BOOKKEEPING)
         if files is None:
-            adopt(owner, list_migrations()[0], _read_applied(owner))
-        pending = list_pending(owner, files)
+            bring_database_to_baseline(owner, list_migrations()[0], _read_applied_migrations(owner))
+        pending = list_pending_migrations(owner, files)
         while pending and not pending[0].is_long:
-            _apply(owner, pending[0])
+            _apply_and_record_migration(owner, pending[0])
             applied_names.append(pending.pop(0).name)
         # They come before a long migration, as the code that calls them does; but after all tables.
         if files is None and all(file.is_long for file in pending):
-            applied_names += apply_functions(owner, list_function_files())
+            applied_names += apply_newer_function_files(owner, list_function_files())
     if not pending:
         return applied_names
     # Another process may run between its batches: a newer release, or a second run of this one.
     if not _run_long_migration(owner, pending[0], deadline):
         return applied_names
-    with _migration_lock(owner):
-        if pending[0].number not in _read_applied(owner):  # unless another run finished it
-            _record(owner, pending[0])
+    with _hold_migration_lock(owner):
+        if pending[0].number not in _read_applied_migrations(
+            owner
+        ):  # unless another run finished it
+            _record_migration(owner, pending[0])
             applied_names.append(pending[0].name)
     return [*applied_names, *migrate(owner, files, deadline)]
 
 
-def list_pending(
+def list_pending_migrations(
     owner: psycopg.Connection[Any], migration_files: list[Migration] | None = None
 ) -> list[Migration]:
     """The migrations that are not applied yet, in order. Raises Misconfigured as `migrate`."""
     files = list_migrations() if migration_files is None else migration_files
     owner.execute(_CREATE_BOOKKEEPING)
-    history = _read_applied(owner)
+    history = _read_applied_migrations(owner)
     if migration_files is None:
-        require_same_history(history)
-    _require_unaltered(files, history)
+        require_history_leading_to_baseline(history)
+    _require_unaltered_files(files, history)
     return [file for file in files if file.number not in history]
 
 
-def list_newer(owner: psycopg.Connection[Any]) -> list[str]:
+def list_newer_applied_migrations(owner: psycopg.Connection[Any]) -> list[str]:
     """Names of applied migrations that are newer than the last one of this release: the database is
     of a later release. Raises Misconfigured for a database with another history."""
-    with _migration_lock(owner):  # concurrent `create … if not exists` can still collide
+    with _hold_migration_lock(owner):  # concurrent `create … if not exists` can still collide
         owner.execute(_CREATE_BOOKKEEPING)
-    files, history = list_migrations(), _read_applied(owner)
-    require_same_history(history)
+    files, history = list_migrations(), _read_applied_migrations(owner)
+    require_history_leading_to_baseline(history)
     return [name for number, (name, _) in sorted(history.items()) if number > files[-1].number]
 
 
-def apply_functions(owner: psycopg.Connection[Any], files: Iterable[FunctionFile]) -> list[str]:
+def apply_newer_function_files(
+    owner: psycopg.Connection[Any], files: Iterable[FunctionFile]
+) -> list[str]:
     """Apply the files whose revision is higher than the one that the database has, in one
     transaction; a later release's functions stay. Returns their names. Raises Misconfigured where a
     text was altered and its revision was not."""
     with owner.transaction():
         rows = owner.execute("select room, revision, checksum from schema_functions").fetchall()
         record_by_room = {room: (revision, checksum) for room, revision, checksum in rows}
-        newer = [file for file in files if _is_newer(file, *record_by_room.get(file.room, (0, "")))]
-        with _function_owners(owner, {role for file in newer for role in file.owners}):
+        newer = [
+            file
+            for file in files
+            if _has_newer_revision(file, *record_by_room.get(file.room, (0, "")))
+        ]
+        with _let_function_owners_create(owner, {role for file in newer for role in file.owners}):
             for file in newer:
-                with _note(file.name):
-                    execute_file(owner, file.text)
+                with _note_file_name_on_error(file.name):
+                    execute_sql_text(owner, file.text)
                     row = file.room, file.revision, file.checksum
                     owner.execute(_RECORD_FUNCTIONS, row)
     return [file.name for file in newer]
 
 
-def _is_newer(file: FunctionFile, revision: int, checksum: str) -> bool:
+def _has_newer_revision(file: FunctionFile, revision: int, checksum: str) -> bool:
     if file.revision == revision and file.checksum != checksum:
         raise Misconfigured(
             f"{file.name} was altered after its revision {revision} was applied: restore the file, "
@@ -148,7 +162,7 @@ def _is_newer(file: FunctionFile, revision: int, checksum: str) -> bool:
 
 
 @contextmanager
-def _function_owners(owner: psycopg.Connection[Any], roles: set[str]) -> Generator[None]:
+def _let_function_owners_create(owner: psycopg.Connection[Any], roles: set[str]) -> Generator[None]:
     """Let these roles create in the schema, as the owner of a new function must: only here."""
     names = sql.SQL(", ").join(map(sql.Identifier, sorted(roles)))
     if roles:
@@ -159,7 +173,7 @@ def _function_owners(owner: psycopg.Connection[Any], roles: set[str]) -> Generat
 
 
 @contextmanager
-def _migration_lock(owner: psycopg.Connection[Any]) -> Generator[None]:
+def _hold_migration_lock(owner: psycopg.Connection[Any]) -> Generator[None]:
     """Hold the lock that lets only one process migrate this database."""
     owner.execute("select pg_advisory_lock(%s)", (_LOCK,))
     try:
@@ -179,7 +193,7 @@ def _run_long_migration(owner: psycopg.Connection[Any], file: Migration, deadlin
             while True:
                 if time.monotonic() > deadline:
                     return False
-                if not _run_batch(owner, file, tenant):
+                if not _run_migration_batch(owner, file, tenant):
                     break
             finished_tenants.add(tenant)
     return True
@@ -193,7 +207,7 @@ def _list_tenants(owner: psycopg.Connection[Any]) -> list[str]:
     return [tenant for (tenant,) in rows]
 
 
-def _run_batch(owner: psycopg.Connection[Any], file: Migration, tenant: str) -> int:
+def _run_migration_batch(owner: psycopg.Connection[Any], file: Migration, tenant: str) -> int:
     """Run one batch of a long migration in one tenant. Returns the number of rows changed. Raises
     Misconfigured where that number is meaningless: row-level security hides rows silently."""
     with owner.transaction():
@@ -205,7 +219,7 @@ def _run_batch(owner: psycopg.Connection[Any], file: Migration, tenant: str) -> 
             (tenant, f"{BATCH_SECONDS}s"),
         )
         visible_tenants = owner.execute("select tenant_id from tenants").fetchall()
-        cursor = execute_file(owner, file.text)
+        cursor = execute_sql_text(owner, file.text)
         if visible_tenants != [(tenant,)] or cursor.nextset() or cursor.rowcount < 0:
             raise Misconfigured(
                 f"Migration {file.name} is long: it must be one statement that reports how many of "
@@ -214,12 +228,12 @@ def _run_batch(owner: psycopg.Connection[Any], file: Migration, tenant: str) -> 
         return cursor.rowcount
 
 
-def _read_applied(owner: psycopg.Connection[Any]) -> dict[int, tuple[str, str]]:
+def _read_applied_migrations(owner: psycopg.Connection[Any]) -> dict[int, tuple[str, str]]:
     rows = owner.execute("select number, name, checksum from schema_migrations").fetchall()
     return {number: (name, checksum) for number, name, checksum in rows}
 
 
-def _require_unaltered(files: list[Migration], history: dict[int, tuple[str, str]]) -> None:
+def _require_unaltered_files(files: list[Migration], history: dict[int, tuple[str, str]]) -> None:
     file_by_number = {file.number: file for file in files}
     for number, (name, checksum) in sorted(history.items()):
         if number < files[0].number:
@@ -237,14 +251,14 @@ def _require_unaltered(files: list[Migration], history: dict[int, tuple[str, str
             )
 
 
-def _apply(owner: psycopg.Connection[Any], file: Migration) -> None:
-    with _note(file.name), owner.transaction():
-        execute_file(owner, file.text)
-        _record(owner, file)
+def _apply_and_record_migration(owner: psycopg.Connection[Any], file: Migration) -> None:
+    with _note_file_name_on_error(file.name), owner.transaction():
+        execute_sql_text(owner, file.text)
+        _record_migration(owner, file)
 
 
 @contextmanager
-def _note(name: str) -> Generator[None]:
+def _note_file_name_on_error(name: str) -> Generator[None]:
     """Tell of which file an error is."""
     try:
         yield
@@ -253,7 +267,7 @@ def _note(name: str) -> Generator[None]:
         raise
 
 
-def _record(owner: psycopg.Connection[Any], file: Migration) -> None:
+def _record_migration(owner: psycopg.Connection[Any], file: Migration) -> None:
     owner.execute(
         "insert into schema_migrations (number, name, checksum) values (%s, %s, %s)",
         (file.number, file.name, file.checksum),

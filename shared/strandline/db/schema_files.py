@@ -69,29 +69,37 @@ class FunctionFile(NamedTuple):
 
 def list_migrations() -> list[Migration]:
     """The baseline and the numbered files after it, in order."""
-    subjects = "".join(file.read_text("utf-8") for file in list_subject_files())
-    return [Migration(BASELINE, BASELINE_NAME, subjects), *_list_numbered(_schema())]
+    subjects = "".join(file.read_text("utf-8") for file in list_baseline_files())
+    return [
+        Migration(BASELINE, BASELINE_NAME, subjects),
+        *_list_numbered_migrations(_schema_folder()),
+    ]
 
 
-def list_subject_files() -> list[Traversable]:
+def list_baseline_files() -> list[Traversable]:
     """The files of the baseline, in order."""
-    files = [file for file in _schema().iterdir() if re.fullmatch(r"\d\d_\w+\.sql", file.name)]
+    files = [
+        file for file in _schema_folder().iterdir() if re.fullmatch(r"\d\d_\w+\.sql", file.name)
+    ]
     return sorted(files, key=lambda file: file.name)
 
 
-def list_bridge() -> list[Migration]:
+def list_bridge_migrations() -> list[Migration]:
     """What changed tables and rows between the oldest database that can be adopted and the
     baseline, in order."""
-    return list(_list_numbered(_schema() / "bridge"))
+    return list(_list_numbered_migrations(_schema_folder() / "bridge"))
 
 
 def list_function_files() -> list[FunctionFile]:
     """The rooms' functions, in the order in which they are applied. Raises ValueError where a file
     has no revision."""
-    return [parse_functions(room, _read(_package() / room)) for room in FUNCTION_ROOMS]
+    return [
+        parse_function_file(room, _read_functions_sql(_package_folder() / room))
+        for room in FUNCTION_ROOMS
+    ]
 
 
-def parse_functions(room: str, text: str) -> FunctionFile:
+def parse_function_file(room: str, text: str) -> FunctionFile:
     """A room's functions, out of the file's text. Raises ValueError."""
     match = re.match(r"-- revision: ([1-9]\d*)\n", text)
     if match is None:
@@ -99,17 +107,17 @@ def parse_functions(room: str, text: str) -> FunctionFile:
     return FunctionFile(room, int(match[1]), text)
 
 
-def read_roles() -> str:
+def read_roles_sql() -> str:
     """What an administrator runs before all others: roles and extensions."""
-    return (_schema() / "roles.sql").read_text("utf-8")
+    return (_schema_folder() / "roles.sql").read_text("utf-8")
 
 
 def read_baseline_catalogue() -> str:
     """The catalogue of a database at the baseline, as `adoption.describe_catalogue` gives it."""
-    return (_schema() / "catalogue.txt").read_text("utf-8")
+    return (_schema_folder() / "catalogue.txt").read_text("utf-8")
 
 
-def execute_file(connection: psycopg.Connection[Any], text: str) -> psycopg.Cursor[Any]:
+def execute_sql_text(connection: psycopg.Connection[Any], text: str) -> psycopg.Cursor[Any]:
     """Execute all statements of a file's text."""
     return connection.execute(cast(LiteralString, text))
 
@@ -119,19 +127,19 @@ def hash_text(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _list_numbered(folder: Traversable) -> Iterator[Migration]:
+def _list_numbered_migrations(folder: Traversable) -> Iterator[Migration]:
     for file in sorted(folder.iterdir(), key=lambda file: file.name):
         if match := re.fullmatch(r"(\d{4})_(\w+)\.sql", file.name):
             yield Migration(int(match[1]), file.name, file.read_text("utf-8"))
 
 
-def _read(room: Traversable) -> str:
+def _read_functions_sql(room: Traversable) -> str:
     return (room / "functions.sql").read_text("utf-8")
 
 
-def _package() -> Traversable:
+def _package_folder() -> Traversable:
     return importlib.resources.files("strandline")
 
 
-def _schema() -> Traversable:
-    return _package() / "db" / "schema"
+def _schema_folder() -> Traversable:
+    return _package_folder() / "db" / "schema"

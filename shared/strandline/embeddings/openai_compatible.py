@@ -12,7 +12,11 @@ from pydantic import BaseModel, ConfigDict, FailFast, FiniteFloat, ValidationErr
 
 from strandline.embeddings.embedder import Purpose, require_utf8_encodable, to_unit_length
 from strandline.errors import EmbeddingRefused, EmbeddingUnavailable
-from strandline.model_transport import UnusableAnswer, limit_exchange, make_http_client
+from strandline.model_transport import (
+    UnusableAnswer,
+    limit_exchange_time_and_size,
+    make_limited_http_client,
+)
 
 OPENAI_URL = "https://api.openai.com/v1"
 
@@ -78,7 +82,7 @@ class OpenAICompatibleEmbedder:
             api_key=api_key or "none",
             # The caller retries: it knows its deadline and the circuit breaker.
             max_retries=0,
-            http_client=make_http_client(),
+            http_client=make_limited_http_client(),
         )
 
     def close(self) -> None:
@@ -114,7 +118,7 @@ class OpenAICompatibleEmbedder:
         )
         try:
             with (
-                limit_exchange(seconds, max_bytes),
+                limit_exchange_time_and_size(seconds, max_bytes),
                 self._client.embeddings.with_streaming_response.create(
                     model=self._model,
                     input=batch,

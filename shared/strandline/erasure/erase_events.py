@@ -158,7 +158,7 @@ def erase_selection(
             now,
             key,
         )
-        store_audit.add_entry(
+        store_audit.add_audit_entry(
             eraser, audit_context, {"erasure_id": str(erasure_id)}, {"kind": selection.kind}
         )
         if not _clear_or_mark_events(eraser, erasure_id, selection, event_ids, now):

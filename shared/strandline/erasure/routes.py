@@ -200,7 +200,7 @@ def _parse_erasure_request(request: Request) -> ErasureRequest:
     Raises Invalid."""
     body = request.parse_body(ErasureRequest)
     if body.participant is not None:
-        name = participants.normalize(body.participant, "participant")
+        name = participants.normalize_participant(body.participant, "participant")
         body = body.model_copy(update={"participant": name})
     if body.event_ids is not None:
         body = body.model_copy(update={"event_ids": list(dict.fromkeys(body.event_ids))})

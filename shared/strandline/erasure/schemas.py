@@ -12,8 +12,8 @@ from strandline.http.schemas_idempotency import IdempotencyKey
 from strandline.log.schemas_fields import SessionId
 from strandline.schemas import (
     Count,
+    PagedReadQuery,
     Participant,
-    ParticipantsPagingQuery,
     ParticipantsQuery,
     RequestModel,
     ResponseModel,
@@ -114,7 +114,7 @@ class ErasureOut(ResponseModel):
     """The deployment's public key that verifies the signature, in hex."""
 
 
-class ErasuresQuery(ParticipantsPagingQuery):
+class ErasuresQuery(PagedReadQuery):
     """The query string of the list of erasures."""
 
     state: ErasureState | None = None

@@ -24,7 +24,7 @@ def erase_events(
 ) -> dict[str, int]:
     """Turn these events into tombstones and clear the log's tables and indexes. Returns the number
     of rows in each table. In a transaction, with the scopes locked."""
-    inner, outer = access.sealer.mac_pads
+    inner, outer = access.sealer.compute_hmac_pads
     rows = access.fetch(
         _NamedTotal,
         "select name, total from erase_events(%(erasure_id)s, %(event_ids)s::uuid[], %(now)s,"

@@ -32,7 +32,7 @@ from strandline.errors import (
 from strandline.http import gateway_generated_responses
 from strandline.http.request import Request
 from strandline.http.routes_and_responses import Response, Route, json_response
-from strandline.observability import emf_fields, logger, trace_context
+from strandline.observability import logger, make_emf_fields, trace_context
 from strandline.resources import Resources
 from strandline.schemas import NoBody, NoQuery
 from strandline.tenants import store_audit
@@ -128,7 +128,7 @@ def _log_request(
     }
     metrics = {"Requests": 1, "DurationMilliseconds": milliseconds, **request.metrics}
     ids = {"status": status, "request_id": request.id}
-    logger.info("request", extra=ids | emf_fields(dimensions, metrics))
+    logger.info("request", extra=ids | make_emf_fields(dimensions, metrics))
 
 
 def _dispatch(routes: Mapping[str, Route], request: Request) -> Response:
@@ -259,7 +259,7 @@ def record_call(
             return  # no row; the answer stays as it is
     tenant = call.target_tenant if call.target_tenant and error is None else call.caller_tenant
     access = resources.database.connect_as(Caller(tenant, (NOBODY,)), deadline)
-    store_audit.add_entry(
+    store_audit.add_audit_entry(
         access, call.context, _target_ids(call), outcome=error.code if error else "done"
     )
 

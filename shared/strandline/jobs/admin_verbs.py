@@ -41,7 +41,7 @@ def start_job(
         job_id = store_runs.queue_job_for_run(access, kind, run_id, now)
         if job_id is None:
             raise _make_already_active_conflict(access, kind)
-        store_audit.add_entry(access, audit_context, {"job": kind, "job_id": str(job_id)})
+        store_audit.add_audit_entry(access, audit_context, {"job": kind, "job_id": str(job_id)})
     _start_run_or_fail_job(access, job_queue, kind, kind, run_id, now)
     return get_job(access, job_id)
 
@@ -72,7 +72,7 @@ def retry_job(
             if store_runs.find_active_job_id(access, job.kind):
                 raise _make_already_active_conflict(access, job.kind)
         store_runs.requeue_failed_job(access, job_id, run_id, now)
-        store_audit.add_entry(access, audit_context, {"job": job.kind, "job_id": str(job_id)})
+        store_audit.add_audit_entry(access, audit_context, {"job": job.kind, "job_id": str(job_id)})
     retry_job_name = job.kind if job.ref is None else _RETRY_JOBS.get(job.kind, _RETRY_JOB)
     _start_run_or_fail_job(access, job_queue, job.kind, retry_job_name, run_id, now)
     return get_job(access, job_id)

@@ -21,7 +21,7 @@ from strandline.errors import (
 from strandline.llm.tasks import LlmTasks
 from strandline.llm.types import ModelResult
 from strandline.log import store_tenant_counts
-from strandline.observability import downsample, emf_fields, logger, trace_context
+from strandline.observability import downsample_to_quantiles, logger, make_emf_fields, trace_context
 from strandline.permanent_failures import is_permanent_failure
 from strandline.tuning import DEFAULTS, Tuning
 
@@ -205,8 +205,8 @@ def job_log_context(tally: JobMetrics, function: str, kind: str, trace: str) -> 
                 "EmbeddingMilliseconds": tally.embedding_ms,
                 "WorkFailures": tally.failures,
                 "FoldMilliseconds": tally.fold_ms,
-                "SimilarityCosine": downsample(tally.cosines),
-                **{name: downsample(values) for name, values in tally.samples.items()},
+                "SimilarityCosine": downsample_to_quantiles(tally.cosines),
+                **{name: downsample_to_quantiles(values) for name, values in tally.samples.items()},
                 **tally.counters,
             }
             if tally.due_work:
@@ -220,4 +220,4 @@ def job_log_context(tally: JobMetrics, function: str, kind: str, trace: str) -> 
             swept_seconds = [due.erasure_seconds for due in tally.due_work]
             if erasure_seconds := [*swept_seconds, *tally.erasure_seconds]:
                 metrics["OldestErasureSeconds"] = round(max(erasure_seconds), 1)
-            logger.info("job", extra=emf_fields({"function": function, "job": kind}, metrics))
+            logger.info("job", extra=make_emf_fields({"function": function, "job": kind}, metrics))

@@ -20,7 +20,11 @@ from strandline.errors import (
     StrandlineError,
 )
 from strandline.llm.provider import ModelReply, ModelRequest
-from strandline.model_transport import UnusableAnswer, limit_exchange, make_http_client
+from strandline.model_transport import (
+    UnusableAnswer,
+    limit_exchange_time_and_size,
+    make_limited_http_client,
+)
 
 if TYPE_CHECKING:
     from openai.types.chat import ChatCompletionMessageParam
@@ -146,7 +150,7 @@ class ChatModel:
             _OutputMode("json_schema", "max_completion_tokens" if is_official else "max_tokens")
         )
         self._model = model
-        http_client = make_http_client()
+        http_client = make_limited_http_client()
         # None would let the clients read either from the environment. Endpoints without keys ignore
         # "none". Retries are left to the caller, which knows the deadline, budget and breaker.
         key, url = api_key or "none", base_url or OPENAI_URL
@@ -176,7 +180,7 @@ class ChatModel:
         output_mode = _OutputMode.parse(mode)
         try:
             with (
-                limit_exchange(timeout, MAX_BYTES),
+                limit_exchange_time_and_size(timeout, MAX_BYTES),
                 self._client.chat.completions.with_streaming_response.create(
                     model=self._model,
                     messages=_build_messages(request, output_mode),

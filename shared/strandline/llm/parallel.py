@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from strandline.llm.tasks import LlmTasks
-from strandline.observability import ensure_trace_id, trace_context, trace_header
+from strandline.observability import ensure_trace_id, make_trace_header, trace_context
 
 MAX_PARALLEL = 3
 """How many tasks of a process run at once."""
@@ -22,7 +22,7 @@ def submit_returning_metrics[Value](
 ) -> Future[tuple[Value, Mapping[str, int]]]:
     """Begin a call of a task in a thread of the pool, with the trace of this one. Its result comes
     with the metrics of the call."""
-    trace = ensure_trace_id(trace_header())
+    trace = ensure_trace_id(make_trace_header())
 
     def traced_call() -> tuple[Value, Mapping[str, int]]:
         with trace_context(trace):

@@ -293,7 +293,9 @@ def _load_handler(stack: ExitStack, fn: FunctionSpec, resources: Resources) -> H
     vars(module)["resources"] = resources
     stack.callback(resources.database.close)
     if "model" in fn.needs:
-        threading.Thread(target=resources.warm_up, name=f"warm-{fn.name}", daemon=True).start()
+        threading.Thread(
+            target=resources.warm_up_embedder, name=f"warm-{fn.name}", daemon=True
+        ).start()
     return module.lambda_handler
 
 

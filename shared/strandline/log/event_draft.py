@@ -20,7 +20,11 @@ from strandline.log.cid import (
     compute_blob_cid,
 )
 from strandline.log.schemas_append import AppendRequest, EdgeIn, PartIn
-from strandline.participants import derive_scope_id, normalize, normalize_set
+from strandline.participants import (
+    derive_scope_id,
+    normalize_participant,
+    normalize_participant_set,
+)
 
 HTTP_CHANNEL = "http"
 """The channel in which an Idempotency-Key counts as a source event key."""
@@ -179,7 +183,7 @@ def build_draft(
     Raises Invalid, which names the field, or Forbidden.
     """
     principal.require_own_ids(request.tenant_id, request.user_id)
-    members = normalize_set(request.participants)
+    members = normalize_participant_set(request.participants)
     if principal.user and principal.user not in members:
         raise Forbidden(
             "participants: must include this credential's own user",
@@ -254,7 +258,7 @@ def _resolve_speaker(
     role, agents = request.role, [m for m in members if m.startswith("agent:")]
     users = [principal.user] if principal.user else [m for m in members if m.startswith("user:")]
     if request.speaker is not None:
-        speaker = normalize(request.speaker, "speaker")
+        speaker = normalize_participant(request.speaker, "speaker")
         if speaker not in members:
             raise Invalid("speaker: must be one of the participants", field="speaker")
     else:

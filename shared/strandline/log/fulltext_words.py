@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Protocol, cast
 
-from strandline.languages import STOP_WORDS, detect_language, words_of
+from strandline.languages import STOP_WORDS, detect_language, split_into_lowercase_words
 from strandline.log.fulltext_input import sanitize_for_parser
 
 _STEMMERS = {
@@ -66,7 +66,7 @@ def prepare_question_for_search(question: str) -> str:
     language = detect_language(question)
     stop_words = STOP_WORDS.get(language, frozenset()) if language != "en" else frozenset[str]()
     informative = question
-    if stop_words and any(word not in stop_words for word in words_of(question)):
+    if stop_words and any(word not in stop_words for word in split_into_lowercase_words(question)):
         informative = _blank_words(question, stop_words)
     return _append_extra_words(
         sanitize_for_parser(informative), find_words_parser_misses(question, language)
@@ -90,7 +90,7 @@ def find_words_parser_misses(text: str, language: str) -> Iterator[str]:
         yield from (run[n : n + 2] for n in range(max(len(run) - 1, 1)))
     if language in _STEMMERS:
         stem = _get_stemmer(language).stemWord
-        words = dict.fromkeys(words_of(text[:_MAX_STEMMED_CHARS]))
+        words = dict.fromkeys(split_into_lowercase_words(text[:_MAX_STEMMED_CHARS]))
         yield from (stem(word) for word in words if word not in STOP_WORDS.get(language, ()))
 
 

@@ -40,7 +40,7 @@ from strandline.log.schemas_read import (
     ScopePage,
 )
 from strandline.log.store import Payload
-from strandline.schemas import Error, ParticipantsPagingQuery, ParticipantsQuery
+from strandline.schemas import Error, PagedReadQuery, ParticipantsQuery
 
 _MAX_LOCATION_CHARS = 2048
 _IMMUTABLE = {"Cache-Control": "private, max-age=300, immutable", "Vary": "Accept"}
@@ -64,13 +64,13 @@ def query_events(request: Request) -> Response:
 
 def list_events(request: Request) -> Response:
     """List all visible events, newest first."""
-    page = request.parse_query(ParticipantsPagingQuery)
+    page = request.parse_query(PagedReadQuery)
     return json_response(read.list_events(request.connect_reader(page), page.limit, page.cursor))
 
 
 def list_scopes(request: Request) -> Response:
     """List the visible scopes, newest first by creation time."""
-    page = request.parse_query(ParticipantsPagingQuery)
+    page = request.parse_query(PagedReadQuery)
     return json_response(read.list_scopes(request.connect_reader(page), page.limit, page.cursor))
 
 
@@ -250,15 +250,13 @@ ROUTES = {
         body=EventQuery,
         errors=(Gone,),
     ),
-    "GET /api/v1/scopes": Route(
-        list_scopes, "read", {200: ScopePage}, query=ParticipantsPagingQuery
-    ),
+    "GET /api/v1/scopes": Route(list_scopes, "read", {200: ScopePage}, query=PagedReadQuery),
     "GET /api/v1/scopes/{scope_id}": Route(
         get_scope, "read", {200: ScopeOut}, query=ParticipantsQuery
     ),
     "GET /api/v1/scopes/{scope_id}/events": Route(feed, "read", {200: FeedPage}, query=FeedQuery),
     "GET /memories/list": Route(
-        list_events, "read", {200: EventPage}, query=ParticipantsPagingQuery, errors=(Gone,)
+        list_events, "read", {200: EventPage}, query=PagedReadQuery, errors=(Gone,)
     ),
     "GET /memory/{cid}": Route(get_memory, "read", {200: EventOut}, query=ParticipantsQuery),
     "GET /file/{cid}": Route(

@@ -38,7 +38,7 @@ PAGE_BYTES = 4 * 1024 * 1024
 
 def _normalize_speaker(value: str) -> str:
     try:
-        return participants.normalize(value, "speaker")
+        return participants.normalize_participant(value, "speaker")
     except Invalid as error:
         raise ValueError(error.message.removeprefix("speaker: ")) from None
 

@@ -100,14 +100,14 @@ def make_chat_parameters(
 ) -> ChatParameters:
     """The chat of a request. Raises Invalid if it is not clear which agent replies, and Forbidden
     if the credential's own user is not a participant."""
-    members = participants.normalize_set(request.participants)
+    members = participants.normalize_participant_set(request.participants)
     if principal.user and principal.user not in members:  # it would read on behalf of others
         raise Forbidden(
             "participants: must include this credential's own user", field="participants"
         )
     agents = [name for name in members if name.startswith("agent:")]
     if request.reply_as is not None:
-        agent = participants.normalize(request.reply_as, "reply_as")
+        agent = participants.normalize_participant(request.reply_as, "reply_as")
         agents = [name for name in agents if name == agent]
     if len(agents) != 1:
         raise Invalid(

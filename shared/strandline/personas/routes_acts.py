@@ -130,7 +130,7 @@ def read_acts_or_wait(
     thread, acts = _read_acts_after(access, sona_id, step, limit)
     retry_after = None
     if not acts and (seconds := end - time.monotonic()) > 0:
-        with wait.limits.lease(access, wait.function, seconds) as may_wait:
+        with wait.limits.lease_wait(access, wait.function, seconds) as may_wait:
             if may_wait:
                 thread, acts = _wait_for_acts(access, sona_id, step, limit, end)
             else:
@@ -157,7 +157,7 @@ def _wait_for_acts(
     """Read again and again until an act comes, at the latest until `end`."""
     pause = _FIRST_PAUSE_SECONDS
     while True:
-        waits.sleep(min(pause, max(0.0, end - time.monotonic())))
+        waits.sleep_without_wait_lease(min(pause, max(0.0, end - time.monotonic())))
         pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
         thread, acts = _read_acts_after(access, sona_id, step, limit)
         if acts or time.monotonic() >= end:

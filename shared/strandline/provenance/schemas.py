@@ -6,10 +6,10 @@ from uuid import UUID
 
 from pydantic import Field
 
-from strandline.schemas import Count, ParticipantsPagingQuery, ResponseModel
+from strandline.schemas import Count, PagedReadQuery, ResponseModel
 
 
-class ProvenanceQuery(ParticipantsPagingQuery):
+class ProvenanceQuery(PagedReadQuery):
     """Query parameters of provenance."""
 
     limit: Count = Field(default=100, ge=1, le=500)

@@ -10,7 +10,7 @@ from strandline.config import get_settings
 from strandline.errors import Gone, StateConflict
 from strandline.http.request import Request
 from strandline.http.routes_and_responses import Response, Route, json_response
-from strandline.schemas import ParticipantsPagingQuery
+from strandline.schemas import PagedReadQuery
 from strandline.sessions import chains_view, sessions
 from strandline.sessions.chains_view import SessionReadContext
 from strandline.sessions.routes_write import SESSION, find_session
@@ -27,7 +27,7 @@ from strandline.sessions.schemas import (
 
 def list_sessions(request: Request) -> Response:
     """List the visible sessions that have not ended, newest first by when they began."""
-    page = request.parse_query(ParticipantsPagingQuery)
+    page = request.parse_query(PagedReadQuery)
     return json_response(
         sessions.list_sessions(request.connect_reader(page), page.limit, page.cursor)
     )
@@ -77,7 +77,7 @@ def open_session_for_reading(
 
 ROUTES = {
     "GET /api/v1/sessions": Route(
-        list_sessions, "read", {200: SessionPage}, query=ParticipantsPagingQuery, errors=(Gone,)
+        list_sessions, "read", {200: SessionPage}, query=PagedReadQuery, errors=(Gone,)
     ),
     f"GET {SESSION}": Route(
         get_session,

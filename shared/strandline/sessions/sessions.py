@@ -80,7 +80,7 @@ def _resolve_participants(principal: Principal, request: SessionIn) -> list[str]
             raise Invalid(
                 "user_id: send user_id and agent_id, or participants, not both", field="user_id"
             )
-        members = participants.normalize_set(request.participants)
+        members = participants.normalize_participant_set(request.participants)
     else:
         user, agent = (
             _to_participant("user", request.user_id or ""),
@@ -98,7 +98,7 @@ def _resolve_participants(principal: Principal, request: SessionIn) -> list[str]
 def _to_participant(kind: str, name: str) -> str:
     """A participant of this kind, given as `NAME` or `KIND:NAME`. Raises Invalid."""
     full = name if name.strip().startswith(f"{kind}:") else f"{kind}:{name.strip()}"
-    return participants.normalize(full, f"{kind}_id")
+    return participants.normalize_participant(full, f"{kind}_id")
 
 
 def find_session(access: TenantDb, session_id: str, scope_id: UUID | None) -> Session:
@@ -158,7 +158,7 @@ def choose_reading_participants(session: Session, names: Sequence[str] | None) -
     for one who is not in the session, because the session itself would not be visible."""
     if names is None:
         return session.participants
-    members = participants.normalize_set(names)
+    members = participants.normalize_participant_set(names)
     if not set(members) <= set(session.participants):
         raise Invalid(
             "participants: name some of the session's own participants, or leave them out",

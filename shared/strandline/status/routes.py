@@ -20,7 +20,7 @@ from strandline.status import store
 from strandline.status.schemas import (
     BackgroundState,
     Health,
-    LanguageState,
+    LanguageModelState,
     Liveness,
     MemoryState,
 )
@@ -116,7 +116,7 @@ def render_tenant_metrics(access: TenantDb, space: str) -> str:
     )
     values: dict[str, float] = {
         **vars(store_tenant_counts.read_tenant_counters(access, space)),
-        **vars(store.read_topic_index(access)),
+        **vars(store.read_topic_index_counts(access)),
         "scopes_due": due_work.scopes,
         "scopes_stuck": due_work.stuck_scopes,
         "oldest_due_seconds": due_work.seconds,
@@ -171,7 +171,7 @@ def health(request: Request) -> Response:
     body = Health(
         status=status,
         dependencies=statuses,
-        language=LanguageState(
+        language=LanguageModelState(
             provider=name,
             failure=model.failure_text,
             failed_at=model.failed_at,
@@ -208,7 +208,7 @@ def _read_tenant_state(request: Request) -> _TenantState:
         return _TenantState(
             BackgroundState(**vars(store_tenant_counts.count_background_failures(access))),
             _NOTHING_KNOWN.model if name is None else read_state(access, name),
-            store.count_memory(access) if principal.has_right("admin") else None,
+            store.count_tenant_memory(access) if principal.has_right("admin") else None,
         )
     except StrandlineError:
         return _NOTHING_KNOWN

@@ -12,7 +12,7 @@ class Liveness(ResponseModel):
     status: Literal["ok"] = "ok"
 
 
-class LanguageState(ResponseModel):
+class LanguageModelState(ResponseModel):
     """The configured language model. The health check does not call it."""
 
     provider: str | None
@@ -67,7 +67,7 @@ class Health(ResponseModel):
     status: Literal["ok", "degraded", "unavailable"]
     dependencies: dict[str, str]
     """`ok` or an error code, for each of database, blobs, queue and embedding."""
-    language: LanguageState
+    language: LanguageModelState
     background: BackgroundState | None
     """Null while the database is unavailable, and for a credential that is not valid."""
     memory: MemoryState | None

@@ -6,7 +6,7 @@ from strandline.db.database import TenantDb
 from strandline.status.schemas import MemoryState
 
 
-def count_memory(access: TenantDb) -> MemoryState:
+def count_tenant_memory(access: TenantDb) -> MemoryState:
     """Count what the caller's tenant has. No content is read."""
     (counts,) = access.fetch(
         MemoryState,
@@ -40,7 +40,7 @@ class TopicIndexCounts:
     """How long the oldest of them has been waiting."""
 
 
-def read_topic_index(access: TenantDb) -> TopicIndexCounts:
+def read_topic_index_counts(access: TenantDb) -> TopicIndexCounts:
     """Read the state of the topic index of the caller's tenant."""
     (counts,) = access.fetch(
         TopicIndexCounts,

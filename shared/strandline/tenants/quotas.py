@@ -73,16 +73,16 @@ class QuotaManager:
         Unavailable."""
         if units <= 0:
             return
-        balance = self._balance_of(tenant, quota)
-        _acquire(balance.lock, deadline)
+        balance = self._get_local_balance(tenant, quota)
+        _acquire_lock_until(balance.lock, deadline)
         try:
             # Once: units that expire after this check are spent nonetheless.
             available = balance.remaining_units()
             need = units - available
             if need > 0 and not balance.is_refused(need):
-                available += self._lease(balance, tenant, quota, need, deadline)
+                available += self._lease_units(balance, tenant, quota, need, deadline)
             if units > available:
-                raise _quota_error(balance, quota, units)
+                raise _make_quota_error(balance, quota, units)
             balance.units = available - units
         finally:
             balance.lock.release()
@@ -90,12 +90,12 @@ class QuotaManager:
     def refund(self, tenant: str, quota: Quota, units: int) -> None:
         """Return the units of a spend whose work was not done. If their slice has expired, they are
         lost, which is harmless: a rate refills, and a level is recounted."""
-        balance = self._balance_of(tenant, quota)
+        balance = self._get_local_balance(tenant, quota)
         with balance.lock:
             if time.monotonic() < balance.expires_at:
                 balance.units += max(0, units)
 
-    def _balance_of(self, tenant: str, quota: Quota) -> _LocalBalance:
+    def _get_local_balance(self, tenant: str, quota: Quota) -> _LocalBalance:
         if balance := self._balances.get((tenant, quota)):
             return balance
         with self._lock:
@@ -103,13 +103,13 @@ class QuotaManager:
                 self._balances.clear()
             return self._balances.setdefault((tenant, quota), _LocalBalance())
 
-    def _lease(
+    def _lease_units(
         self, balance: _LocalBalance, tenant: str, quota: Quota, need: int, deadline: float | None
     ) -> int:
         requested_at = time.monotonic()
         access = self._database.connect_as(Caller.background(tenant), deadline)
         try:
-            grant = store_quotas.lease_units(
+            grant = store_quotas.lease_quota_units(
                 access, quota, need, self.defaults[quota], self.burst_seconds
             )
         except OutcomeUnknown as error:  # whatever became of the lease, the request stored nothing
@@ -125,7 +125,7 @@ class QuotaManager:
         return grant.granted
 
 
-def _acquire(lock: threading.Lock, deadline: float | None) -> None:
+def _acquire_lock_until(lock: threading.Lock, deadline: float | None) -> None:
     """Acquire the lock, so that one thread leases while the others wait for its slice, until
     `deadline` at the latest. Raises Unavailable."""
     timeout = -1.0 if deadline is None else max(0.0, deadline - time.monotonic())
@@ -133,7 +133,7 @@ def _acquire(lock: threading.Lock, deadline: float | None) -> None:
         raise Unavailable
 
 
-def _quota_error(balance: _LocalBalance, quota: Quota, units: int) -> StrandlineError:
+def _make_quota_error(balance: _LocalBalance, quota: Quota, units: int) -> StrandlineError:
     retry_after = max(1, math.ceil(balance.refused_until - time.monotonic()))
     spec = QUOTA_BY_NAME[quota]
     limit_text = spec.refusal.format(limit=balance.limit, at_once=balance.at_once)
@@ -175,11 +175,11 @@ def list_tenants_to_recount(connection: Connection) -> list[str]:
     return store_quotas.list_tenants_to_recount(connection, RECOUNT_SECONDS, _MAX_RECOUNTS)
 
 
-def recount_usage(access: TenantDb) -> int:
+def recount_stored_usage_if_due(access: TenantDb) -> int:
     """Recount the caller's tenant if it is due: a sum over its scopes. Returns 1 if it was counted,
     else 0."""
     if not store_quotas.is_recount_due(access, RECOUNT_SECONDS):
         return 0
     with access.transaction():
-        store_quotas.recount_usage(access)
+        store_quotas.recount_stored_usage(access)
     return 1

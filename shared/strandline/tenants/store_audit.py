@@ -31,7 +31,7 @@ class _AuditId:
     audit_id: UUID
 
 
-def add_entry(
+def add_audit_entry(
     access: TenantDb,
     context: AuditContext,
     target: Mapping[str, str],

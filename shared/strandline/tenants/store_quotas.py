@@ -23,7 +23,7 @@ NO_LIMITS: Limits = dict.fromkeys(_COLUMNS)
 """No limits are set: the deployment's defaults apply."""
 
 
-def read_limits(access: TenantDb) -> Limits | None:
+def read_quota_limits(access: TenantDb) -> Limits | None:
     """All limits of the caller's tenant; None if the tenant does not exist."""
     columns = ", ".join([f"{column} as {name}" for name, column in _COLUMNS.items()])
     rows = access.fetch(
@@ -34,7 +34,7 @@ def read_limits(access: TenantDb) -> Limits | None:
     return rows[0] if rows else None
 
 
-def set_limits(access: TenantDb, limits: Limits) -> bool:
+def set_quota_limits(access: TenantDb, limits: Limits) -> bool:
     """Set all limits of the caller's tenant; omitted limits are set to None. They are in force
     everywhere after a minute. Needs a `transaction`. Returns False if the tenant does not exist.
     Each limit is None or at least 0; rates and USD are at most 10^9."""
@@ -62,7 +62,7 @@ class QuotaLease:
     """Seconds after which a retry can succeed; 0 if units were granted."""
 
 
-def lease_units(
+def lease_quota_units(
     access: TenantDb, quota: Quota, units: int, default: int, burst_seconds: float
 ) -> QuotaLease:
     """Lease at least `units` of the caller's tenant's quota, up to a slice, or nothing. Runs in its
@@ -95,7 +95,7 @@ class QuotaUsage:
     measured_at: datetime | None
 
 
-def read_usage(
+def read_quota_usage(
     access: TenantDb, defaults: Mapping[Quota, int], burst_seconds: float
 ) -> list[QuotaUsage]:
     """Read the quotas of the caller's tenant, in the order of `defaults`."""
@@ -161,7 +161,7 @@ def is_recount_due(access: TenantDb, seconds: int) -> bool:
     )
 
 
-def recount_usage(access: TenantDb) -> None:
+def recount_stored_usage(access: TenantDb) -> None:
     """Count what the caller's tenant stores, and set the level of its quota to that sum plus the
     units that instances may still hold; needs a `transaction`. It counts before it locks the row,
     so that no lease waits for the count; units leased meanwhile are among the recent units.

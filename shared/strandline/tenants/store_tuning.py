@@ -10,7 +10,7 @@ from psycopg.rows import class_row
 
 from strandline.db.connection import Connection, translate_errors
 from strandline.db.database import TenantDb
-from strandline.tuning import Tuning, select_known
+from strandline.tuning import Tuning, select_known_thresholds
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ def read_tuning_overrides(access: TenantDb) -> dict[str, Any]:
     rows = access.fetch(
         _TuningRow, "select tuning from tenants where tenant_id = current_tenant()", {}
     )
-    return select_known(rows[0].tuning) if rows else {}
+    return select_known_thresholds(rows[0].tuning) if rows else {}
 
 
 def read_tuning(access: TenantDb, deployment: Tuning) -> Tuning:

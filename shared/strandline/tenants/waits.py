@@ -26,7 +26,7 @@ leave_worker: ContextVar[Callable[[], AbstractContextManager[object]]] = Context
 context lasts. A Lambda instance has no other request; the one-machine runtime sets it."""
 
 
-def sleep(seconds: float) -> None:
+def sleep_without_wait_lease(seconds: float) -> None:
     """Sleep without a place among those who serve requests."""
     with leave_worker.get()():
         time.sleep(seconds)
@@ -40,7 +40,7 @@ class WaitLimits:
         self._function_limit = settings.function_waits
 
     @contextmanager
-    def lease(self, access: TenantDb, function: str, seconds: float) -> Generator[bool]:
+    def lease_wait(self, access: TenantDb, function: str, seconds: float) -> Generator[bool]:
         """Whether a request of the caller's tenant that this function serves may wait for up to
         `seconds`; the lease is given back at the end of the context. No transaction is open
         meanwhile. A lease that cannot be given back expires."""
@@ -62,12 +62,12 @@ class WaitLimits:
 
 
 @dataclass(frozen=True)
-class _Lease:
+class _WaitLeaseRow:
     wait_id: UUID | None
 
 
 @dataclass(frozen=True)
-class _Ended:
+class _WaitEndedRow:
     is_ended: bool
 
 
@@ -77,7 +77,7 @@ def begin_wait(
     """Lease a wait of at most `seconds` for the caller's tenant. None if as many requests of the
     tenant, or of the function, wait already as the limits allow."""
     (lease,) = access.fetch(
-        _Lease,
+        _WaitLeaseRow,
         "select begin_wait(%(function)s, %(tenant_limit)s, %(function_limit)s, %(seconds)s::float8)"
         " as wait_id",
         {
@@ -92,4 +92,4 @@ def begin_wait(
 
 def end_wait(access: TenantDb, wait_id: UUID) -> None:
     """Give a lease back. One that has expired may be gone already."""
-    access.fetch(_Ended, "select end_wait(%(wait_id)s) as is_ended", {"wait_id": wait_id})
+    access.fetch(_WaitEndedRow, "select end_wait(%(wait_id)s) as is_ended", {"wait_id": wait_id})

@@ -90,7 +90,7 @@ def republish_old_snapshot(
         )
         store_publish.insert_snapshot(access, new_snapshot)
         target = {"version": str(version), "new_version": str(new_version)}
-        store_audit.add_entry(access, audit_context, target)
+        store_audit.add_audit_entry(access, audit_context, target)
     return _to_snapshot_out(_require_snapshot(access, new_version), now)
 
 

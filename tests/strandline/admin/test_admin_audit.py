@@ -265,7 +265,7 @@ def test_audit_skips_reads_with_named_participants(
         (gateway.key(rights=["admin"]), {"participants": "user:alice"}),
         (gateway.key(user="user:alice", rights=["admin"]), {}),
     ]
-    monkeypatch.setattr(store_audit, "add_entry", lambda *_: pytest.fail("asked"))  # pyright: ignore
+    monkeypatch.setattr(store_audit, "add_audit_entry", lambda *_: pytest.fail("asked"))  # pyright: ignore
     for key, query in readers:
         for method, path, body in reads(receipt):
             status = gateway.call(method, path, body, key=key, query=query).status

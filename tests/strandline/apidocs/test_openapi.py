@@ -19,7 +19,7 @@ from strandline.http.app import STATUS
 from strandline.http.request import Request
 from strandline.http.routes_and_responses import AnswerMediaType, Route, json_response
 from strandline.http.schemas_idempotency import IdempotencyHeaders
-from strandline.schemas import ParticipantsPagingQuery, ParticipantsQuery
+from strandline.schemas import PagedReadQuery, ParticipantsQuery
 from strandline.status.schemas import Liveness
 from tests.contract import document, operations
 from tests.support import KEY_SECRET
@@ -174,7 +174,7 @@ def _serve(request: Request) -> Any:
         ("GET /x/{x_id}", Route(_serve, None, {200: Liveness}), "404"),
         ("GET /x/{cid}", Route(_serve, None, {200: Liveness}), "404 422"),
         ("GET /x", Route(_serve, None, {200: Liveness}, query=ParticipantsQuery), "422"),
-        ("GET /x", Route(_serve, None, {200: Liveness}, query=ParticipantsPagingQuery), "400 422"),
+        ("GET /x", Route(_serve, None, {200: Liveness}, query=PagedReadQuery), "400 422"),
         (
             "GET /x",
             Route(_serve, None, {200: AnswerMediaType("a/b")}, headers=IdempotencyHeaders),

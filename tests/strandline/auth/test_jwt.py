@@ -189,15 +189,15 @@ def _algorithms_of_the_header(patch: pytest.MonkeyPatch) -> None:
         result = find_key(keys, header)
         return result and VerificationKey(result.material, [str(header.get("alg"))])
 
-    find_key = JwkSet.find
-    patch.setattr(JwkSet, "find", find)
+    find_key = JwkSet.find_key
+    patch.setattr(JwkSet, "find_key", find)
 
 
 def _any_hmac(patch: pytest.MonkeyPatch) -> None:
     def find(_: HmacSecret, header: Mapping[str, object]) -> VerificationKey:
         return VerificationKey(SECRET, [str(header.get("alg"))])
 
-    patch.setattr(HmacSecret, "find", find)
+    patch.setattr(HmacSecret, "find_key", find)
 
 
 def _any_key(patch: pytest.MonkeyPatch) -> None:
@@ -229,8 +229,8 @@ def _embedded_keys(patch: pytest.MonkeyPatch) -> None:
             else find_key(keys, header)
         )
 
-    find_key = JwkSet.find
-    patch.setattr(JwkSet, "find", find)
+    find_key = JwkSet.find_key
+    patch.setattr(JwkSet, "find_key", find)
 
 
 @pytest.mark.parametrize(

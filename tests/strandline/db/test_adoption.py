@@ -7,11 +7,16 @@ import psycopg
 import pytest
 
 from strandline.db.adoption import OLDEST, describe_catalogue
-from strandline.db.migrate import list_migrations, list_newer, list_pending, migrate
+from strandline.db.migrate import (
+    list_migrations,
+    list_newer_applied_migrations,
+    list_pending_migrations,
+    migrate,
+)
 from strandline.db.schema_files import (
     BASELINE,
-    execute_file,
-    list_bridge,
+    execute_sql_text,
+    list_bridge_migrations,
     list_function_files,
     read_baseline_catalogue,
 )
@@ -55,9 +60,9 @@ def describe(base: ScratchDatabase) -> str:
 def go_to(base: ScratchDatabase, last: int) -> None:
     """Bring an older database to the release whose last migration this was."""
     with psycopg.connect(base.owner_url, autocommit=True) as owner, owner.transaction():
-        for file in list_bridge():
+        for file in list_bridge_migrations():
             if file.number <= last:
-                execute_file(owner, file.text)
+                execute_sql_text(owner, file.text)
     for number in range(OLDEST + 1, last + 1):
         base.rows("insert into schema_migrations values (%s, %s, '')", number, f"{number:04}_x.sql")
 
@@ -136,7 +141,7 @@ def test_adoption_of_too_old_database_names_way_out(older: ScratchDatabase) -> N
         rf" to 00{BASELINE - 1}, then this one"
     )
     with psycopg.connect(older.owner_url, autocommit=True) as owner:
-        for look in (migrate, list_pending, list_newer):
+        for look in (migrate, list_pending_migrations, list_newer_applied_migrations):
             with pytest.raises(Misconfigured, match=way):
                 look(owner)
     assert older.rows(NUMBERS) == numbers

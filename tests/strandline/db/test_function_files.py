@@ -11,13 +11,13 @@ import psycopg
 import pytest
 
 from strandline.db import migrate as db_migrate
-from strandline.db.migrate import apply_functions, list_migrations, migrate
+from strandline.db.migrate import apply_newer_function_files, list_migrations, migrate
 from strandline.db.schema_files import (
     FUNCTION_ROOMS,
     FunctionFile,
     hash_text,
     list_function_files,
-    parse_functions,
+    parse_function_file,
 )
 from strandline.errors import Misconfigured
 from tests.support import OWNER, ScratchDatabase
@@ -230,7 +230,7 @@ def test_sql_function_change_has_new_revision() -> None:
 def test_sql_function_change_in_old_revision_is_noticed(revision: int) -> None:
     text = "-- revision: 1\nselect 1;\n"
     line = f"{hash_text(text)}  log/functions.sql 1"
-    assert find_unrecorded([parse_functions("log", text)], [line]) == []
+    assert find_unrecorded([parse_function_file("log", text)], [line]) == []
     altered = FunctionFile("log", revision, text + "select 2;\n")
     assert find_unrecorded([altered], [line])
 
@@ -238,7 +238,7 @@ def test_sql_function_change_in_old_revision_is_noticed(revision: int) -> None:
 @pytest.mark.parametrize("text", ["", "select 1;", "-- revision: 0\n", "-- revision: one\n"])
 def test_sql_function_file_without_revision_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"log/functions\.sql: its first line is"):
-        parse_functions("log", text)
+        parse_function_file("log", text)
 
 
 # applying -----------------------------------------------------------------------------------------
@@ -253,12 +253,12 @@ reset role;
 
 
 def answering(revision: int) -> FunctionFile:
-    return parse_functions("answers", ANSWER.format(revision))
+    return parse_function_file("answers", ANSWER.format(revision))
 
 
 def apply(base: ScratchDatabase, *files: FunctionFile) -> list[str]:
     with psycopg.connect(base.owner_url, autocommit=True) as owner:
-        return apply_functions(owner, files)
+        return apply_newer_function_files(owner, files)
 
 
 def giving[File](*files: File) -> Callable[[], list[File]]:
@@ -301,7 +301,7 @@ def test_sql_function_altered_in_same_revision_is_refused(scratch_db: ScratchDat
 
 def test_sql_function_files_apply_all_or_none(scratch_db: ScratchDatabase) -> None:
     """A file that fails is named, and leaves neither functions nor rights of others behind."""
-    faulty = parse_functions("faults", "-- revision: 1\nselect 1 / 0;\n")
+    faulty = parse_function_file("faults", "-- revision: 1\nselect 1 / 0;\n")
     with pytest.raises(psycopg.errors.DivisionByZero) as error:
         apply(scratch_db, answering(1), faulty)
     assert error.value.__notes__ == ["faults/functions.sql"]

@@ -13,8 +13,8 @@ from strandline.db import migrate as db_migrate
 from strandline.db.migrate import (
     Migration,
     list_migrations,
-    list_newer,
-    list_pending,
+    list_newer_applied_migrations,
+    list_pending_migrations,
     migrate,
     prepare_roles,
 )
@@ -100,7 +100,10 @@ def test_migrate_refuses_database_of_other_history(
     with pytest.raises(Misconfigured, match=r"before .* history.*0001_create_log.*empty database"):
         run(empty)
     with psycopg.connect(empty.owner_url, autocommit=True) as owner:
-        for look in (list_pending, list_newer):  # it has higher numbers, but it is not newer
+        for look in (
+            list_pending_migrations,
+            list_newer_applied_migrations,
+        ):  # it has higher numbers, but it is not newer
             with pytest.raises(Misconfigured, match="delete the data directory"):
                 look(owner)
     assert tables(empty) == there == {"log", "schema_migrations", "schema_functions"}
@@ -212,7 +215,7 @@ def batches(
     monkeypatch: pytest.MonkeyPatch, then: Callable[[psycopg.Connection[Any], int], None]
 ) -> None:
     """Let `then` happen in the midst of each batch, told its number."""
-    batch, count = db_migrate._run_batch, itertools.count(1)  # pyright: ignore[reportPrivateUsage]
+    batch, count = db_migrate._run_migration_batch, itertools.count(1)  # pyright: ignore[reportPrivateUsage]
 
     def counting(owner: psycopg.Connection[Any], file: Migration, tenant: str) -> int:
         with owner.transaction():
@@ -220,7 +223,7 @@ def batches(
             then(owner, next(count))
         return touched
 
-    monkeypatch.setattr(db_migrate, "_run_batch", counting)
+    monkeypatch.setattr(db_migrate, "_run_migration_batch", counting)
 
 
 def test_migrate_long_migration_covers_every_tenant(
@@ -245,7 +248,10 @@ def test_migrate_long_migration_stops_at_deadline(
         batches(clock, at_its_end)
         with psycopg.connect(scratch_db.owner_url, autocommit=True) as owner:
             assert migrate(owner, rows, deadline=over) == []
-            assert [file.name for file in list_pending(owner, rows)] == [LONG.name, TWO.name]
+            assert [file.name for file in list_pending_migrations(owner, rows)] == [
+                LONG.name,
+                TWO.name,
+            ]
         clock.undo()
     assert count_duplicates(scratch_db) == 5 * BATCH
     assert "two" not in tables(scratch_db)
@@ -313,7 +319,7 @@ def test_migrate_waits_no_longer_than_one_batch(
 ) -> None:
     """While one run is at a long file another applies what is short and before it."""
     with psycopg.connect(scratch_db.owner_url, autocommit=True) as slow, slow.transaction():
-        db_migrate._run_batch(slow, rows[-2], "acme")  # pyright: ignore[reportPrivateUsage]
+        db_migrate._run_migration_batch(slow, rows[-2], "acme")  # pyright: ignore[reportPrivateUsage]
         results = list[list[str]]()
         other = threading.Thread(target=lambda: results.append(run(scratch_db, rows)))
         other.start()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from strandline.db.schema_files import BASELINE, hash_text, list_migrations, list_subject_files
+from strandline.db.schema_files import BASELINE, hash_text, list_baseline_files, list_migrations
 
 CHECKSUMS = Path(__file__).with_name("migrations.sha256")
 """A line for each file of tables, as `sha256sum` prints it. A new one adds its own, printed by
@@ -58,7 +58,7 @@ def test_migration_removes_nothing_former_code_needs() -> None:
 
 def test_migration_files_are_never_edited_or_removed() -> None:
     """Databases recorded the checksums of what they applied, and refuse any other file."""
-    files = {file.name: file.read_text() for file in list_subject_files()}
+    files = {file.name: file.read_text() for file in list_baseline_files()}
     files |= {file.name: file.text for file in list_migrations()[1:]}
     checksums = [f"{hash_text(text)}  {name}" for name, text in files.items()]
     assert sorted(checksums) == sorted(CHECKSUMS.read_text().splitlines())
@@ -66,7 +66,7 @@ def test_migration_files_are_never_edited_or_removed() -> None:
 
 def test_migration_baseline_changes_no_data() -> None:
     """It runs on an empty database only: whatever it would change is not there."""
-    for file in list_subject_files():
+    for file in list_baseline_files():
         outside = re.sub(r"\$\$.*?\$\$|--[^\n]*", "", file.read_text(), flags=re.DOTALL)
         wrong = re.findall(
             r"^(?:update|insert|delete|drop|truncate|alter type)\b.*", outside, re.MULTILINE

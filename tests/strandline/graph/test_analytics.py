@@ -341,7 +341,7 @@ def test_analytics_run_reports_metrics(gateway: Gateway, monkeypatch: pytest.Mon
         lines.append({**dimensions, **values})
         return {}
 
-    monkeypatch.setattr(worker_resources, "emf_fields", note)
+    monkeypatch.setattr(worker_resources, "make_emf_fields", note)
     state(gateway, TWO_CREWS, ADA)
     gateway.run_job("analytics", "acme")
     (line,) = lines

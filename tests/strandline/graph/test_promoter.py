@@ -325,7 +325,7 @@ def test_promoter_counts_metrics(
         visible.update(metrics)
         return {}
 
-    monkeypatch.setattr(handler, "emf_fields", record)
+    monkeypatch.setattr(handler, "make_emf_fields", record)
     gateway.run_job("promoter")
     assert visible["ChainsPromoted"] == visible["ChainsEvaluated"] == len(visible["ChainHeat"])
     assert visible["NodesWritten"] >= len(FACTS)

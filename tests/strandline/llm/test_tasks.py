@@ -803,7 +803,7 @@ def test_llm_tasks_budget_of_tenant_beats_default(
 ) -> None:
     access = database.connect_as(Caller.background("acme"))
     with access.transaction():
-        store_quotas.set_limits(access, {"model_usd_per_month": 0})
+        store_quotas.set_quota_limits(access, {"model_usd_per_month": 0})
     assert fell(make().topic(task(), TALK)) == "budget_spent"
     free = {"llm_usd_per_million_in": 0, "llm_usd_per_million_out": 0}
     assert fell(make(**free).topic(task(), TALK)) == "budget_spent", "0 allows nothing"
@@ -853,7 +853,7 @@ def test_llm_tasks_test_detects_shared_account(
     monkeypatch.setattr(meter, "_account", shared)
     access = database.connect_as(Caller.background("acme"))
     with access.transaction():
-        store_quotas.set_limits(access, {"model_usd_per_month": 0})
+        store_quotas.set_quota_limits(access, {"model_usd_per_month": 0})
     one = make()
     assert fell(one.topic(task("acme"), TALK)) == "budget_spent"
     assert fell(one.topic(task("globex"), TALK)) == "budget_spent"

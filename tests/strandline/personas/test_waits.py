@@ -127,7 +127,7 @@ def test_wait_failure_returns_lease(
     def fail(_seconds: float) -> None:
         raise RuntimeError
 
-    monkeypatch.setattr(waits, "sleep", fail)
+    monkeypatch.setattr(waits, "sleep_without_wait_lease", fail)
     reply = gateway.call(
         "GET", f"{SONAS}/{sona}/acts", key=key, query={"wait": "1", "participants": ALICE}
     )

@@ -125,7 +125,7 @@ def test_quota_counts_bytes_after_clock_is_set_back(
     scratch_db.rows("update quotas set recent_since = recent_since - interval '1 hour'")
     access = database.connect_as(Caller.background("acme"))
     with access.transaction():
-        store_quotas.recount_usage(access)
+        store_quotas.recount_stored_usage(access)
     assert scratch_db.rows("select level from quotas where quota = 'stored_bytes'") == [(0,)]
 
 
@@ -140,7 +140,7 @@ def test_quota_unspent_slice_lapses(
     instance.spend("acme", "appends", 1)
     access = database.connect_as(Caller.background("acme"))
     with access.transaction():
-        store_quotas.set_limits(access, {"appends_per_minute": 0})
+        store_quotas.set_quota_limits(access, {"appends_per_minute": 0})
     instance.spend("acme", "appends", 999)
     instance.refund("acme", "appends", 999)
     later(monkeypatch, 61)
@@ -161,15 +161,15 @@ def test_quota_refusal_is_forgotten_in_time(
 
 def test_quota_limits_are_set_and_read(database: Database) -> None:
     access = database.connect_as(Caller.background("acme"))
-    assert store_quotas.read_limits(access) == NO_LIMITS
+    assert store_quotas.read_quota_limits(access) == NO_LIMITS
     limits = {**NO_LIMITS, "requests_per_minute": 0, "stored_bytes": 2**40}
     with access.transaction():
-        assert store_quotas.set_limits(access, limits)
-    assert store_quotas.read_limits(access) == limits
+        assert store_quotas.set_quota_limits(access, limits)
+    assert store_quotas.read_quota_limits(access) == limits
     nobody = database.connect_as(Caller.background("nobody"))
-    assert store_quotas.read_limits(nobody) is None
+    assert store_quotas.read_quota_limits(nobody) is None
     with nobody.transaction():
-        assert not store_quotas.set_limits(nobody, limits)
+        assert not store_quotas.set_quota_limits(nobody, limits)
 
 
 def test_quota_lease_waits_for_no_disk(
@@ -235,8 +235,8 @@ def level(database: Database) -> int:
     """Of the stored bytes, after they were counted."""
     access = database.connect_as(Caller.background("acme"))
     with access.transaction():
-        store_quotas.recount_usage(access)
-    (use,) = store_quotas.read_usage(access, {"stored_bytes": 0}, 0.0)
+        store_quotas.recount_stored_usage(access)
+    (use,) = store_quotas.read_quota_usage(access, {"stored_bytes": 0}, 0.0)
     return use.used
 
 

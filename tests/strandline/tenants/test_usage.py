@@ -31,7 +31,7 @@ def limit(gateway: Gateway, tenant: str = "acme", **limits: int) -> None:
     """As an operator does, before the tenant was leased anything."""
     access = gateway.database.connect_as(Caller.background(tenant))
     with access.transaction():
-        assert store_quotas.set_limits(access, limits)
+        assert store_quotas.set_quota_limits(access, limits)
 
 
 def use(gateway: Gateway, key: str) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from strandline.log.statement_events import (
     build_statement_events,
     charge_and_store_statements,
 )
-from strandline.participants import derive_scope_id, normalize_set
+from strandline.participants import derive_scope_id, normalize_participant_set
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def require_writable_scope(writer: Writer, participants: Sequence[str]) -> Scope
     """The scope of exactly these participants, if the writer may write into it. Raises Invalid or
     Forbidden, which name `participants`."""
     principal = writer.principal
-    members = normalize_set(participants)
+    members = normalize_participant_set(participants)
     if principal.user and principal.user not in members:
         raise Forbidden(
             "participants: must include this credential's own user", field="participants"

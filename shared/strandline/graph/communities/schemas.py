@@ -6,10 +6,10 @@ from uuid import UUID
 from pydantic import Field
 
 from strandline.graph.nodes.node_types import NodeType
-from strandline.schemas import PagingQuery, ParticipantsPagingQuery, ResponseModel
+from strandline.schemas import PagedReadQuery, PagingQuery, ResponseModel
 
 
-class CommunitiesQuery(ParticipantsPagingQuery):
+class CommunitiesQuery(PagedReadQuery):
     """Query string of the list of communities."""
 
     node_id: str | None = Field(default=None, max_length=100)
@@ -17,7 +17,7 @@ class CommunitiesQuery(ParticipantsPagingQuery):
     `ent:018f…`."""
 
 
-class CommunityQuery(ParticipantsPagingQuery):
+class CommunityQuery(PagedReadQuery):
     """Query string of a community, whose nodes are paged."""
 
 

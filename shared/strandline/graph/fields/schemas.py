@@ -14,9 +14,9 @@ from strandline.graph.nodes.schemas import NodeRef, StatementRole
 from strandline.schemas import (
     Count,
     Moment,
+    PagedReadQuery,
     Participant,
     Participants,
-    ParticipantsPagingQuery,
     ParticipantsQuery,
     RequestModel,
     ResponseModel,
@@ -80,7 +80,7 @@ class FieldsQuery(ParticipantsQuery):
     """`next_after_field` of the previous page."""
 
 
-class FieldQuery(ParticipantsPagingQuery):
+class FieldQuery(PagedReadQuery):
     """Query string of a field. All pages together have at most the newest 500 revisions."""
 
     as_of: Moment | None = None

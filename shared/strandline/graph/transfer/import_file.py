@@ -27,7 +27,7 @@ from strandline.graph.transfer.schemas_file import (
     ScopeLine,
     StatementLine,
 )
-from strandline.participants import normalize, normalize_set
+from strandline.participants import normalize_participant, normalize_participant_set
 from strandline.schemas import validate
 
 _TYPES_WITH: Mapping[str, Sequence[NodeType]] = {
@@ -99,7 +99,7 @@ class GraphFileReader:
         scope = _parse_line(ScopeLine, line)
         self._require_next_number(line, scope.scope, self.file.scopes)
         try:
-            members = normalize_set(scope.participants)
+            members = normalize_participant_set(scope.participants)
         except Invalid as error:
             raise make_line_error(line.number, error.message) from None
         if members != scope.participants:
@@ -176,7 +176,7 @@ class GraphFileReader:
                 scope=self._get_current_scope_index(line),
                 source_id=statement.id,
                 role=statement.role,
-                speaker=speaker and normalize(speaker),
+                speaker=speaker and normalize_participant(speaker),
                 trust=statement.trust,
                 said_at=statement.said_at,
                 content=statement.content,

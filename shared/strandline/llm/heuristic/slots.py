@@ -218,7 +218,11 @@ def _is_plain(sentence: str) -> bool:
 def _is_technical(text: str) -> bool:
     words = re.findall(r"[\w.+#/-]+", text)
     lists = [word_list(name) for name in _TECHNICAL]
-    return any(word.lower() in words_of for word in words for words_of in lists)
+    return any(
+        word.lower() in split_into_lowercase_words
+        for word in words
+        for split_into_lowercase_words in lists
+    )
 
 
 def _may_be_tool(statement: SlotStatement) -> bool:
