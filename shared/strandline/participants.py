@@ -21,7 +21,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 def normalize_participant(name: str, field: str = "participants") -> str:
     """One participant in canonical form: NFC, trimmed, case kept. Raises Invalid naming `field`."""
-    text = unicodedata.normalize_participant("NFC", name).strip()
+    text = unicodedata.normalize("NFC", name).strip()
     if len(text) > MAX_LENGTH:
         raise Invalid(f"{field}: a participant is at most {MAX_LENGTH} characters", field=field)
     if _CONTROL.search(text) or not _PARTICIPANT.fullmatch(text):

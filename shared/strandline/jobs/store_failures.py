@@ -54,8 +54,11 @@ def record_retryable_failure(
             %(ref)s, %(reason)s, %(advice)s, now(), now())
         on conflict (tenant_id, kind, ref) where ref is not null and state <> 'done'
         do update set state = 'failed', reason = excluded.reason, advice = excluded.advice,
-            attempts = jobs.attempts + (jobs.state <> 'queued')::int,  -- `requeue_failed_job`
-            counted it finished_at = now() returning job_id """,
+            -- a queued one was counted by `requeue_failed_job`
+            attempts = jobs.attempts + (jobs.state <> 'queued')::int,
+            finished_at = now()
+        returning job_id
+        """,
         {
             "job_id": uuid7(),
             "kind": kind,
@@ -101,8 +104,10 @@ def record_scope_failures(
         order by f.scope_id
         on conflict (tenant_id, kind, ref) where ref is not null and state <> 'done'
         do update set state = 'failed', reason = excluded.reason, advice = excluded.advice,
-            attempts = jobs.attempts + (jobs.state <> 'queued')::int,  -- `requeue_failed_job`
-            counted it finished_at = excluded.finished_at """,
+            -- a queued one was counted by `requeue_failed_job`
+            attempts = jobs.attempts + (jobs.state <> 'queued')::int,
+            finished_at = excluded.finished_at
+        """,
         {"kind": kind, "advice": advice, "now": now, "rows": json.dumps(rows)},
     )
 

@@ -593,7 +593,7 @@ def test_authentication_certificate_validity_fault_is_noticed(
 
     monkeypatch.setattr(
         authenticator.CertificateAuth,
-        "check",
+        "verify_offline",
         lambda _, pem: x509_names.parse_certificate_names(pem),  # pyright: ignore
     )
     with pytest.raises(AssertionError):

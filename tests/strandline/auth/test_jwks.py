@@ -78,7 +78,7 @@ def test_jwks_known_key_does_not_wait_for_slow_issuer(seconds: float) -> None:
 
     vars(keys)["_fetch"] = fetch_slowly
     issuer.now += seconds
-    caller = threading.Thread(target=keys.find, args=({"kid": "made up"},))
+    caller = threading.Thread(target=keys.find_key, args=({"kid": "made up"},))
     caller.start()
     assert asked.wait(10)
     start = time.monotonic()
