@@ -195,7 +195,10 @@ NEVER: Mapping[str, Sequence[str]] = {
             "log/read:presign_payload_download",
             "log/presigned_uploads:_make_upload_answer",
         ),
-        *("resources:Resources._request_sweep", "log/presigned_uploads:_remove_upload_objects_and_rows"),
+        *(
+            "resources:Resources._request_sweep",
+            "log/presigned_uploads:_remove_upload_objects_and_rows",
+        ),
         "log/statement_events:charge_and_store_statements",
         *("graph/transfer/import_graph:_load_file_bytes", "graph/transfer/routes:post_export"),
         "erasure/routes:_erase_and_start_job",
@@ -207,8 +210,14 @@ NEVER: Mapping[str, Sequence[str]] = {
         ),
     ),
     "mcp": (
-        *("log/presigned_uploads:_make_upload_answer", "log/presigned_uploads:_remove_upload_objects_and_rows"),
-        *("log/block_lookup:BlockLookup._load_payload_block", "log/routes_read:_redirect_to_payload"),
+        *(
+            "log/presigned_uploads:_make_upload_answer",
+            "log/presigned_uploads:_remove_upload_objects_and_rows",
+        ),
+        *(
+            "log/block_lookup:BlockLookup._load_payload_block",
+            "log/routes_read:_redirect_to_payload",
+        ),
         "log/append:_put_payloads_in_store",  # an upload: no tool cites one
         "log/payload_citations:_CitedPayloadReader._find_verified_upload",
         "log/payload_citations:_CitedPayloadReader._read_payload_text",

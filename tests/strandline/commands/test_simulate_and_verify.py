@@ -167,4 +167,4 @@ def retry_soon(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
 def test_verify_reads_cid_digest_without_library() -> None:
     cid = "bafkreiazayy7xhtav5tsxfiww7p7cv4owr5whohju7t5tjtlcyytu7bxuu"
-    assert sha256_of_payload_cid(cid) == cid_to_bytes(cid)[-32:]
+    assert sha256_of_cid(cid) == cid_to_bytes(cid)[-32:]
