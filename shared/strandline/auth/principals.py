@@ -56,7 +56,7 @@ class Principal:
         Invalid for nobody, and for `everybody` beside participants; Forbidden for `everybody` of
         another credential than an unbound admin's."""
         if everybody:
-            self._require_everybody(participants)
+            self._require_may_name_everybody(participants)
             return ()
         viewers = set(normalize_participant_set(participants)) if participants else set[str]()
         if self.user:
@@ -75,7 +75,7 @@ class Principal:
         members = sorted(viewers)
         return tuple(drop_agents(members) if self.agents_share else members)
 
-    def _require_everybody(self, participants: Sequence[str] | None) -> None:
+    def _require_may_name_everybody(self, participants: Sequence[str] | None) -> None:
         if not self.may_read_everybody:
             raise Forbidden(
                 "everybody: needs an admin's credential that is not bound to a user; name "

@@ -57,7 +57,7 @@ class CertificateSubject:
 
 
 @dataclass(frozen=True)
-class _CertificateId:
+class _CertificateIdRow:
     certificate_id: UUID
 
 
@@ -75,7 +75,7 @@ def add_certificate(
     """Register a subject for the caller's tenant; needs a `transaction`. False if the names are
     taken: they authenticate one principal in the whole deployment."""
     rows = access.fetch(
-        _CertificateId,
+        _CertificateIdRow,
         """
         insert into certificate_principals (tenant_id, certificate_id, subject, issuer, user_name,
             scopes, label, expires_at)

@@ -85,7 +85,7 @@ def set_agents_share(access: TenantDb, *, agents_share: bool) -> None:
 
 
 @dataclass(frozen=True)
-class _Existence:
+class _ExistenceRow:
     is_known: bool
 
 
@@ -97,7 +97,7 @@ def is_known_time_zone(access: TenantDb, name: str) -> bool:
                 and name !~ '^(posix|right)/' and name not in ('Factory', 'localtime', 'posixrules')
         ) as is_known
         """
-    return access.fetch(_Existence, statement, {"name": name})[0].is_known
+    return access.fetch(_ExistenceRow, statement, {"name": name})[0].is_known
 
 
 def set_time_zone(access: TenantDb, time_zone: str) -> None:

@@ -45,7 +45,7 @@ def canonicalize_name(text: str, field: str) -> str:
     from cryptography.x509 import Name
 
     try:
-        by_text = {short: oid for oid, short in _extra_short_names().items()}
+        by_text = {short: oid for oid, short in _list_openssl_attribute_names().items()}
         result = _format_name(Name.from_rfc4514_string(text, by_text))
     except ValueError:
         result = ""
@@ -60,14 +60,14 @@ def canonicalize_name(text: str, field: str) -> str:
 
 
 def _format_name(name: "Name") -> str:
-    short_names = _extra_short_names()
+    short_names = _list_openssl_attribute_names()
     return ",".join(
         "+".join(sorted(part.rfc4514_string(short_names) for part in rdn))
         for rdn in reversed(name.rdns)
     )
 
 
-def _extra_short_names() -> "Mapping[ObjectIdentifier, str]":
+def _list_openssl_attribute_names() -> "Mapping[ObjectIdentifier, str]":
     """Attribute names that openssl prints, beyond those of RFC 4514; any other is written as its
     dotted OID."""
     from cryptography.x509 import NameOID

@@ -45,15 +45,15 @@ if TYPE_CHECKING:
     from strandline.llm.schemas_model_calls import ModelCallOut as ModelCallOut
     from strandline.llm.schemas_model_calls import ModelCallPage as ModelCallPage
     from strandline.log.schemas_append import BatchAnswer as BatchAnswer
-    from strandline.log.schemas_append import BatchItem as BatchItem
+    from strandline.log.schemas_append import BatchItemResult as BatchItemResult
+    from strandline.log.schemas_append import PayloadAlreadyStored as PayloadAlreadyStored
     from strandline.log.schemas_append import Receipt as Receipt
-    from strandline.log.schemas_append import UploadOut as UploadOut
-    from strandline.log.schemas_append import UploadStored as UploadStored
+    from strandline.log.schemas_append import UploadInstructions as UploadInstructions
     from strandline.log.schemas_read import EventOut as EventOut
     from strandline.log.schemas_read import EventPage as EventPage
     from strandline.log.schemas_read import EventTree as EventTree
     from strandline.log.schemas_read import FeedPage as FeedPage
-    from strandline.log.schemas_read import FileOut as FileOut
+    from strandline.log.schemas_read import PresignedPayloadUrl as PresignedPayloadUrl
     from strandline.log.schemas_read import ScopeOut as ScopeOut
     from strandline.log.schemas_read import ScopePage as ScopePage
     from strandline.personas.schemas import ActOut as ActOut
@@ -106,8 +106,12 @@ _MODULES = {
     "graph.transfer.schemas": "GraphExportFile GraphImportResult",
     "jobs.schemas": "JobOut JobsPage",
     "llm.schemas_model_calls": "ModelCallOut ModelCallPage",
-    "log.schemas_append": "BatchAnswer BatchItem Receipt UploadOut UploadStored",
-    "log.schemas_read": "EventOut EventPage EventTree FeedPage FileOut ScopeOut ScopePage",
+    "log.schemas_append": (
+        "BatchAnswer BatchItemResult PayloadAlreadyStored Receipt UploadInstructions"
+    ),
+    "log.schemas_read": (
+        "EventOut EventPage EventTree FeedPage PresignedPayloadUrl ScopeOut ScopePage"
+    ),
     "personas.schemas": (
         "ActOut ActsPage ModelAnswerOut NextAct RecordedSonaMemories SonaDetail SonaFound SonaOut"
         " SonaPage"

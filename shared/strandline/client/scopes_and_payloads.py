@@ -75,7 +75,7 @@ def upload_unless_stored(
             caller, size=size, sha256=digest, mime_type=media, name=name
         )
     )
-    if isinstance(place, answers.UploadOut):
+    if isinstance(place, answers.UploadInstructions):
         stream = _FileBodyStream(file, size, progress)
         yield from yield_step(
             Call("PUT", place.url, _ignore_answer, (), stream, place.headers, also=(_PRESENT,))
@@ -193,7 +193,7 @@ class ScopeAndPayloadVerbs(VerbGroup):
         agent: str | None = None,
         participants: Iterable[str] | None = None,
         everybody: bool | None = None,
-    ) -> answers.FileOut:
+    ) -> answers.PresignedPayloadUrl:
         """Where to download a payload: a URL that is valid for a short time. Raises
         NotFoundError."""
         ...
@@ -209,7 +209,7 @@ class ScopeAndPayloadVerbs(VerbGroup):
         cid: str | None = None,
         mime_type: str | None = None,
         name: str | None = None,
-    ) -> answers.UploadOut | answers.UploadStored:
+    ) -> answers.UploadInstructions | answers.PayloadAlreadyStored:
         """Where and how to upload a payload; `upload()` does all of it."""
         ...
 

@@ -113,7 +113,7 @@ def record_scope_failures(
 
 
 @dataclass(frozen=True)
-class _Ref:
+class _RefRow:
     ref: str
 
 
@@ -122,7 +122,7 @@ def list_refs_with_unresolved_failure(
 ) -> set[str]:
     """Which of these refs have an unresolved failure of this kind."""
     rows = access.fetch(
-        _Ref,
+        _RefRow,
         "select ref from jobs where kind = %(kind)s and ref = any (%(refs)s) and state <> 'done'",
         {"kind": kind, "refs": [str(ref) for ref in refs]},
     )

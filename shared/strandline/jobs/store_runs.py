@@ -26,7 +26,7 @@ RETENTION_DAYS = 30
 
 
 @dataclass(frozen=True)
-class _Count:
+class _CountRow:
     count: int
 
 
@@ -34,7 +34,7 @@ def fail_expired_jobs(access: TenantDb, kind: str | None, now: datetime) -> int:
     """Mark jobs (of one kind, or all) whose lease has run out as failed. Returns how many. A shard
     of such a job that is still working finds its lease lost."""
     (row,) = access.fetch(
-        _Count,
+        _CountRow,
         "select expire_job_leases(%(kind)s, %(now)s) as count",
         {"kind": kind, "now": now},
     )

@@ -21,26 +21,26 @@ def list_tenants_with_implausible_due_times(connection: Connection, now: datetim
 
 
 @dataclass(frozen=True)
-class _Count:
+class _CountRow:
     count: int
 
 
 def reset_implausible_due_times(access: TenantDb, now: datetime) -> int:
     """Make due what such times hold up, and free what they lease. Returns how many rows had one.
     In a transaction."""
-    (row,) = access.fetch(_Count, "select put_times_back(%(now)s) as count", {"now": now})
+    (row,) = access.fetch(_CountRow, "select put_times_back(%(now)s) as count", {"now": now})
     return row.count
 
 
 @dataclass(frozen=True)
-class _ScanDue:
+class _ScanDueRow:
     due: bool
 
 
 def is_full_scan_due(access: TenantDb, space: str, now: datetime) -> bool:
     """Whether all of the tenant's scopes are due for a scan, to find work that no row names."""
     (row,) = access.fetch(
-        _ScanDue,
+        _ScanDueRow,
         "select swept_space is distinct from %(space)s"
         " or swept_at < sweep_day_start(%(now)s::timestamptz) as due"
         " from tenants where tenant_id = current_tenant()",

@@ -19,7 +19,7 @@ from strandline.log.cid import (
     cid_to_bytes,
     compute_blob_cid,
 )
-from strandline.log.schemas_append import AppendRequest, EdgeIn, PartIn
+from strandline.log.schemas_append import AgentMessagePartIn, AppendRequest, EdgeIn
 from strandline.participants import (
     derive_scope_id,
     normalize_participant,
@@ -232,7 +232,7 @@ def _read_text_and_model_parts(request: AppendRequest) -> tuple[str | None, list
     if request.model is not None:
         if request.content is None:
             raise Invalid("model: goes with content only; a part names its own", field="model")
-        parts = [PartIn(content=request.content, model=request.model)]
+        parts = [AgentMessagePartIn(content=request.content, model=request.model)]
     if parts is None:
         return request.content, []
     if request.role != "agent" or request.type == "observation":

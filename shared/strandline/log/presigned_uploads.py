@@ -12,7 +12,7 @@ from strandline.db.database import Caller, Database, TenantDb
 from strandline.errors import Invalid, OutcomeUnknown, TooLarge
 from strandline.log import store_uploads
 from strandline.log.cid import payload_cid_of_sha256, sha256_of_payload_cid
-from strandline.log.schemas_append import UploadOut, UploadRequest, UploadStored
+from strandline.log.schemas_append import PayloadAlreadyStored, UploadInstructions, UploadRequest
 from strandline.log.store_uploads import PendingUpload
 from strandline.tenants.quotas import QuotaManager
 
@@ -27,13 +27,13 @@ def begin_upload(
     request: UploadRequest,
     settings: ServiceSettings,
     deadline: float | None = None,
-) -> UploadOut | UploadStored:
+) -> UploadInstructions | PayloadAlreadyStored:
     """Begin an upload, so that an event may cite the payload.
 
-    Returns UploadStored where this writer may already cite it. The same request again returns a new
-    URL for the same upload. Raises TooLarge, Invalid or QuotaExceeded: a new upload uses its size
-    of the quota `stored_bytes`; OutcomeUnknown when the connection broke while recording it.
-    """
+    Returns PayloadAlreadyStored where this writer may already cite it. The same request again
+    returns a new URL for the same upload. Raises TooLarge, Invalid or QuotaExceeded: a new upload
+    uses its size of the quota `stored_bytes`; OutcomeUnknown when the connection broke while
+    recording it."""
     if request.size > settings.upload_max_bytes:
         raise TooLarge(
             f"size: is {request.size} bytes, at most {settings.upload_max_bytes}. Upload the "
@@ -77,7 +77,7 @@ def _require_payload_sha256(request: UploadRequest) -> bytes:
     )
 
 
-def _make_stored_answer(cid: str, size: int, stored_size: int) -> UploadStored:
+def _make_stored_answer(cid: str, size: int, stored_size: int) -> PayloadAlreadyStored:
     if size != stored_size:
         raise Invalid(
             f"size: the payload with this SHA-256 is already stored and has {stored_size} bytes, "
@@ -85,7 +85,7 @@ def _make_stored_answer(cid: str, size: int, stored_size: int) -> UploadStored:
             field="size",
             expected_size=stored_size,
         )
-    return UploadStored(cid=cid, size=size)
+    return PayloadAlreadyStored(cid=cid, size=size)
 
 
 def _make_upload_answer(
@@ -96,12 +96,12 @@ def _make_upload_answer(
     size: int,
     digest: bytes,
     settings: ServiceSettings,
-) -> UploadOut:
+) -> UploadInstructions:
     expires_at = datetime.now(UTC) + timedelta(seconds=settings.upload_seconds)
     target = blobs.presign_put(
         tenant, pending_upload.upload_id, size, digest, settings.upload_seconds
     )
-    return UploadOut(
+    return UploadInstructions(
         upload_id=pending_upload.upload_id,
         cid=cid,
         size=size,

@@ -16,13 +16,13 @@ from strandline.log.cid import cid_to_bytes
 from strandline.log.schemas_fields import BlobOut
 from strandline.log.schemas_read import (
     PAGE_BYTES,
+    AgentMessagePartOut,
     EventOut,
     EventPage,
     EventQuery,
     EventTree,
     FeedPage,
-    FileOut,
-    PartOut,
+    PresignedPayloadUrl,
     ScopeEvents,
     ScopeOut,
     ScopePage,
@@ -50,14 +50,14 @@ def to_event_out(event: Event) -> EventOut:
     )
 
 
-def _split_content_into_parts(event: Event) -> list[PartOut] | None:
+def _split_content_into_parts(event: Event) -> list[AgentMessagePartOut] | None:
     if not event.parts:
         return None
-    parts: list[PartOut] = []
+    parts: list[AgentMessagePartOut] = []
     start = 0
     for part in event.parts:
         parts.append(
-            PartOut(
+            AgentMessagePartOut(
                 content=event.content and event.content[start : start + part.chars],
                 chars=part.chars,
                 model=part.model,
@@ -237,14 +237,16 @@ def _get_earliest_event_by_cid(access: TenantDb, cid: str) -> Event:
     return event
 
 
-def presign_payload_download(access: TenantDb, blobs: BlobStore, cid: str, seconds: int) -> FileOut:
+def presign_payload_download(
+    access: TenantDb, blobs: BlobStore, cid: str, seconds: int
+) -> PresignedPayloadUrl:
     """A presigned URL of a payload, valid for `seconds`. Raises NotFound, or Invalid for a
     malformed CID."""
     cid_to_bytes(cid)
     payload = store.find_payload(access, cid)
     if payload is None:
         raise NotFound
-    return FileOut(
+    return PresignedPayloadUrl(
         cid=cid,
         url=blobs.presign_get(
             access.caller.tenant, cid, payload.mime_type, payload.file_name, seconds

@@ -35,7 +35,7 @@ from strandline.log.schemas_read import (
     EventTree,
     FeedPage,
     FeedQuery,
-    FileOut,
+    PresignedPayloadUrl,
     ScopeOut,
     ScopePage,
 )
@@ -262,7 +262,7 @@ ROUTES = {
     "GET /file/{cid}": Route(
         get_file,
         "read",
-        {307: FileOut},
+        {307: PresignedPayloadUrl},
         query=ParticipantsQuery,
         response_headers={"Location": "The presigned URL.", "Cache-Control": "`no-store`."},
     ),

@@ -17,12 +17,12 @@ from strandline.log.presigned_uploads import begin_upload
 from strandline.log.schemas_append import (
     AppendRequest,
     BatchAnswer,
-    BatchItem,
+    BatchItemResult,
     BatchRequest,
+    PayloadAlreadyStored,
     Receipt,
-    UploadOut,
+    UploadInstructions,
     UploadRequest,
-    UploadStored,
 )
 from strandline.schemas import Refusal, validate
 
@@ -72,14 +72,14 @@ def post_upload(request: Request) -> Response:
         get_settings(),
         request.deadline,
     )
-    return json_response(upload, 201 if isinstance(upload, UploadOut) else 200)
+    return json_response(upload, 201 if isinstance(upload, UploadInstructions) else 200)
 
 
-def _to_batch_item(result: AppendResult, request_id: str) -> BatchItem:
+def _to_batch_item(result: AppendResult, request_id: str) -> BatchItemResult:
     if result.error is None:
-        return BatchItem(status=201, event=result.receipt)
+        return BatchItemResult(status=201, event=result.receipt)
     details = Refusal.model_validate(error_body(result.error, request_id))
-    return BatchItem(status=status_of(result.error), error=details)
+    return BatchItemResult(status=status_of(result.error), error=details)
 
 
 def _make_replay_headers(results: list[AppendResult]) -> dict[str, str]:
@@ -118,7 +118,7 @@ ROUTES = {
     "POST /api/v1/uploads": Route(
         post_upload,
         "write",
-        {201: UploadOut, 200: UploadStored},
+        {201: UploadInstructions, 200: PayloadAlreadyStored},
         body=UploadRequest,
     ),
 }

@@ -26,7 +26,7 @@ MAX_EDGES = 64
 MAX_PARTS = 256
 
 
-class PartIn(RequestModel):
+class AgentMessagePartIn(RequestModel):
     """A part of an agent's message, written by one model."""
 
     content: str
@@ -41,7 +41,7 @@ class EdgeIn(RequestModel):
     weight: float = Field(default=1.0, ge=0, le=1, strict=True)
 
 
-class BlobIn(RequestModel):
+class BlobReferenceIn(RequestModel):
     """A reference to a payload that is already stored or uploaded."""
 
     cid: Cid
@@ -55,11 +55,11 @@ class EventFields(OccurredAtFields):
     type: EventTypeIn = "message"
     content: str | None = None
     """The text. Text over 64 KiB is stored as a payload and is searchable up to 1 MiB."""
-    parts: list[PartIn] | None = Field(default=None, min_length=1, max_length=MAX_PARTS)
+    parts: list[AgentMessagePartIn] | None = Field(default=None, min_length=1, max_length=MAX_PARTS)
     """Instead of `content`: the parts of an agent's message that several models wrote."""
     model: str | None = Field(default=None, max_length=200)
     """The model that wrote an agent's `content`. Shorthand for a single part."""
-    blob: BlobIn | None = None
+    blob: BlobReferenceIn | None = None
     """Instead of `content`: a payload, by its CID."""
     mime_type: MimeType | None = None
     """The media type of the payload or of `content`, stored with the event."""
@@ -128,7 +128,7 @@ class Receipt(ResponseModel):
     blob: BlobOut | None
 
 
-class BatchItem(ResponseModel):
+class BatchItemResult(ResponseModel):
     """The result of one item. `status` is the HTTP status that a single append would have
     returned."""
 
@@ -143,7 +143,7 @@ class BatchAnswer(ResponseModel):
     stored: int
     """The number of items that are in the log now, including replays."""
     failed: int
-    results: list[BatchItem]
+    results: list[BatchItemResult]
 
 
 class UploadRequest(RequestModel):
@@ -161,7 +161,7 @@ class UploadRequest(RequestModel):
     """The default file name of events that cite the payload."""
 
 
-class UploadOut(ResponseModel):
+class UploadInstructions(ResponseModel):
     """Where and how to upload the payload. An event may cite it (`blob: {"cid"}`) once it is
     uploaded; until then nobody can download it."""
 
@@ -179,7 +179,7 @@ class UploadOut(ResponseModel):
     """The upload is removed at this time unless an event cites it before."""
 
 
-class UploadStored(ResponseModel):
+class PayloadAlreadyStored(ResponseModel):
     """The payload is already stored and this credential may cite it: no upload is needed."""
 
     cid: str

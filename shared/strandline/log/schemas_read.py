@@ -117,7 +117,7 @@ class EdgeOut(ResponseModel):
     weight: float
 
 
-class PartOut(ResponseModel):
+class AgentMessagePartOut(ResponseModel):
     """A part of an agent's message, and the model that wrote it."""
 
     content: str | None
@@ -144,7 +144,7 @@ class EventOut(ResponseModel):
     origin: Origin
     speaker: str | None
     content: str | None
-    parts: list[PartOut] | None
+    parts: list[AgentMessagePartOut] | None
     blob: BlobOut | None
     mime_type: str | None
     name: str | None
@@ -215,7 +215,7 @@ class ScopePage(ResponseModel):
     next_cursor: str | None
 
 
-class FileOut(ResponseModel):
+class PresignedPayloadUrl(ResponseModel):
     """A presigned URL of a payload, valid for a short time."""
 
     cid: str

@@ -87,7 +87,7 @@ def _parse_column_value(reader: Callable[[str], Any], value: bytes | None) -> An
 
 
 @dataclass(frozen=True)
-class _RejectionPreview:
+class _RejectionRow:
     n: int
     refusal: str | None
 
@@ -96,7 +96,7 @@ def preview_rejections(access: TenantDb, items: Sequence[NewEvent]) -> dict[int,
     """The items that an append would not store as the log stands, by item number: the code of the
     refusal, or None where the item's key is already stored. (That of an erased event is not.)"""
     rows = access.fetch(
-        _RejectionPreview,
+        _RejectionRow,
         """
         with items as materialized (
             select i from jsonb_populate_recordset(null::append_item, %(items)s::jsonb) i),

@@ -60,14 +60,14 @@ def list_events_being_erased(
 
 
 @dataclass(frozen=True)
-class _ItemNumber:
+class _ItemNumberRow:
     n: int
 
 
 def find_items_with_erased_key(access: TenantDb, keys: Mapping[int, tuple[str, str]]) -> set[int]:
     """The numbers of those (channel, key) that are keys of the writer's erased events."""
     rows = access.fetch(
-        _ItemNumber,
+        _ItemNumberRow,
         """
         select i.n from unnest(%(numbers)s::int[], %(hashes)s::text[]) i (n, key_hash)
         join erased_keys k on k.tenant_id = current_tenant() and k.writer = current_writer()
@@ -82,14 +82,14 @@ def find_items_with_erased_key(access: TenantDb, keys: Mapping[int, tuple[str, s
 
 
 @dataclass(frozen=True)
-class _Flag:
+class _FlagRow:
     is_set: bool
 
 
 def has_unfinished_erasure(access: TenantDb, scope_id: UUID) -> bool:
     """Whether events of a visible scope are being erased: they are no tombstones yet."""
     (row,) = access.fetch(
-        _Flag,
+        _FlagRow,
         """
         select coalesce(bool_or(is_erasing() and is_scope_marked(s.scope_id, s.participants)),
             false) as is_set
@@ -102,14 +102,14 @@ def has_unfinished_erasure(access: TenantDb, scope_id: UUID) -> bool:
 
 
 @dataclass(frozen=True)
-class _ScopeId:
+class _ScopeIdRow:
     scope_id: UUID
 
 
 def list_scopes_with_events_being_erased(access: TenantDb, scope_ids: Sequence[UUID]) -> set[UUID]:
     """Those of these scopes that the caller may see and that have events which are being erased."""
     rows = access.fetch(
-        _ScopeId,
+        _ScopeIdRow,
         """
         select s.scope_id from scopes s
         where s.tenant_id = current_tenant() and s.scope_id = any (%(scope_ids)s::uuid[])
@@ -125,7 +125,7 @@ def require_no_events_being_erased(access: TenantDb, scope_ids: Collection[UUID]
     would conflict with rows that are hidden. A mark that is set later does not apply to the rest of
     this transaction, which holds the locks of the scopes."""
     (row,) = access.fetch(
-        _Flag,
+        _FlagRow,
         """
         select set_config('strandline.sees_erased', 'on', true) as sees_erased,
             coalesce(bool_or(is_erasing() and is_scope_marked(s.scope_id, s.participants)), false)
@@ -164,7 +164,7 @@ def require_nothing_erased_since(access: TenantDb, pg_snapshot: str) -> None:
 def is_any_event_erased_since(access: TenantDb, pg_snapshot: str) -> bool:
     """Whether an event in view was erased, or marked, that this database snapshot still shows."""
     (row,) = access.fetch(
-        _Flag,
+        _FlagRow,
         """
         select exists (
                 select from erased_events d

@@ -39,7 +39,7 @@ def get_scope(access: TenantDb, scope_id: UUID) -> Scope | None:
 
 
 @dataclass(frozen=True)
-class _HasScope:
+class _HasScopeRow:
     has_scope: bool
 
 
@@ -47,20 +47,20 @@ def can_see_any_scope(access: TenantDb) -> bool:
     """Whether there is any scope that the caller can see: for a reader, one in which all whom it
     reads for took part."""
     (row,) = access.fetch(
-        _HasScope, "select coalesce(cardinality(scopes_in_view()), 1) > 0 as has_scope", {}
+        _HasScopeRow, "select coalesce(cardinality(scopes_in_view()), 1) > 0 as has_scope", {}
     )
     return row.has_scope
 
 
 @dataclass(frozen=True)
-class _ScopeId:
+class _ScopeIdRow:
     scope_id: UUID
 
 
 def list_scope_ids_after(access: TenantDb, last: UUID | None, limit: int) -> list[UUID]:
     """The ids of up to `limit` scopes after `last`, in order; from the first for None."""
     rows = access.fetch(
-        _ScopeId,
+        _ScopeIdRow,
         "select scope_id from scopes where tenant_id = current_tenant()"
         " and scope_id > %(last)s order by scope_id limit %(limit)s",
         {"last": last or UUID(int=0), "limit": limit},

@@ -8,7 +8,7 @@ from strandline.db.database import TenantDb
 
 
 @dataclass(frozen=True)
-class _IndexedEvent:
+class _IndexedEventRow:
     scope_id: UUID
     seq: int
 
@@ -17,7 +17,7 @@ def index_substrings_of_next_events(access: TenantDb, scope_ids: Sequence[UUID],
     """Index the next events of these scopes, at most `limit` in all. Returns how many there were.
     Idempotent. Call it in a transaction."""
     events = access.fetch(
-        _IndexedEvent,
+        _IndexedEventRow,
         """
         with next_events as materialized (
             select e.* from scopes s

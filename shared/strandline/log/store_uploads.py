@@ -170,7 +170,7 @@ def list_tenants_with_expired_uploads(connection: Connection) -> list[str]:
 
 
 @dataclass(frozen=True)
-class _Writer:
+class _WriterRow:
     writer: str
 
 
@@ -178,20 +178,20 @@ def list_writers_with_expired_uploads(access: TenantDb, limit: int) -> list[str]
     """List up to `limit` writers with expired uploads in this tenant. Only background work may call
     it."""
     rows = access.fetch(
-        _Writer, "select * from writers_of_expired_uploads(now(), %(limit)s)", {"limit": limit}
+        _WriterRow, "select * from writers_of_expired_uploads(now(), %(limit)s)", {"limit": limit}
     )
     return [row.writer for row in rows]
 
 
 @dataclass(frozen=True)
-class _UploadId:
+class _UploadIdRow:
     upload_id: UUID
 
 
 def list_expired_uploads(access: TenantDb, limit: int) -> list[UUID]:
     """List up to `limit` expired uploads of this writer, the longest expired first."""
     rows = access.fetch(
-        _UploadId,
+        _UploadIdRow,
         "select upload_id from uploads where writer = current_writer() and remove_at <= now()"
         " order by remove_at limit %(limit)s",
         {"limit": limit},

@@ -146,14 +146,14 @@ def insert_session_and_scope(
 
 
 @dataclass(frozen=True)
-class _EventCount:
+class _EventCountRow:
     events: int
 
 
 def end_session(access: TenantDb, session_id: str, scope_id: UUID, now: datetime) -> int:
     """End a session, if it has not ended. Returns the number of its events, which are kept."""
     (row,) = access.fetch(
-        _EventCount,
+        _EventCountRow,
         """
         with ended_session as (
             update sessions set ended_at = %(now)s

@@ -27,7 +27,7 @@ class AuditContext:
 
 
 @dataclass(frozen=True)
-class _AuditId:
+class _AuditIdRow:
     audit_id: UUID
 
 
@@ -46,7 +46,7 @@ def add_audit_entry(
     times, numbers; no free text and no secret. `outcome` is `done`, or an error's code.
     """
     access.fetch(
-        _AuditId,
+        _AuditIdRow,
         """
         insert into audit_log (tenant_id, audit_id, actor_tenant, actor_key_id, actor_user, route,
             target, details, outcome, request_id)

@@ -138,7 +138,7 @@ def list_tenants_to_recount(connection: Connection, seconds: int, limit: int) ->
 
 
 @dataclass(frozen=True)
-class _QuotaName:
+class _QuotaNameRow:
     quota: Quota
 
 
@@ -146,7 +146,7 @@ def is_recount_due(access: TenantDb, seconds: int) -> bool:
     """Whether the caller's tenant is one of `list_tenants_to_recount`."""
     return bool(
         access.fetch(
-            _QuotaName,
+            _QuotaNameRow,
             """
             select q.quota from quotas q
             where q.quota = 'stored_bytes' and (

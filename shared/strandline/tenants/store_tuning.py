@@ -14,7 +14,7 @@ from strandline.tuning import Tuning, select_known_thresholds
 
 
 @dataclass(frozen=True)
-class _TenantId:
+class _TenantIdRow:
     tenant_id: str
 
 
@@ -22,7 +22,7 @@ def fetch_tenant_ids(
     connection: Connection, statement: LiteralString, params: Sequence[object]
 ) -> list[str]:
     """List the tenants that a statement returns. It returns only their ids."""
-    with translate_errors(), connection.cursor(row_factory=class_row(_TenantId)) as cursor:
+    with translate_errors(), connection.cursor(row_factory=class_row(_TenantIdRow)) as cursor:
         return [row.tenant_id for row in cursor.execute(statement, params).fetchall()]
 
 

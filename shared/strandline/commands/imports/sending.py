@@ -222,7 +222,7 @@ def _store_or_split(client: Strandline, batch: Sequence[NewEvent], tally: Import
 
 def _post_events(
     events: Sequence[Event], client: Strandline
-) -> tuple[Sequence[answers.BatchItem], Container[int]]:
+) -> tuple[Sequence[answers.BatchItemResult], Container[int]]:
     """What became of each event, and the places of those that were there before."""
     headers: dict[str, str] = {}
     call = MemoryVerbs.post_batch.call(client, events, atomic=False)
@@ -237,7 +237,7 @@ def _parse_replayed_positions(text: str) -> Container[int]:
 
 
 def _count_result_of_event(
-    item: NewEvent, result: answers.BatchItem, tally: ImportTally, *, is_known: bool
+    item: NewEvent, result: answers.BatchItemResult, tally: ImportTally, *, is_known: bool
 ) -> None:
     if result.error is None:
         if is_known:
