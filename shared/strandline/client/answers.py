@@ -26,11 +26,19 @@ if TYPE_CHECKING:
     from strandline.erasure.schemas import ErasureOut as ErasureOut
     from strandline.erasure.schemas import ErasurePage as ErasurePage
     from strandline.erasure.schemas import ErasurePreview as ErasurePreview
+    from strandline.graph.changes.schemas import EndedEdge as EndedEdge
+    from strandline.graph.changes.schemas import InvalidatedFact as InvalidatedFact
+    from strandline.graph.changes.schemas import MergeProposals as MergeProposals
     from strandline.graph.changes.schemas import RelationsAnswer as RelationsAnswer
     from strandline.graph.changes.schemas import StoredChange as StoredChange
+    from strandline.graph.changes.schemas import StoredMerge as StoredMerge
+    from strandline.graph.changes.schemas import UndoneMerge as UndoneMerge
     from strandline.graph.communities.schemas import CommunitiesPage as CommunitiesPage
     from strandline.graph.communities.schemas import CommunityDetail as CommunityDetail
     from strandline.graph.communities.schemas import CommunityOut as CommunityOut
+    from strandline.graph.conflicts.schemas import (
+        AnalyzeBeforeStoringOut as AnalyzeBeforeStoringOut,
+    )
     from strandline.graph.conflicts.schemas import ConflictsOut as ConflictsOut
     from strandline.graph.fields.schemas import FieldHistory as FieldHistory
     from strandline.graph.fields.schemas import StoredRevision as StoredRevision
@@ -39,7 +47,10 @@ if TYPE_CHECKING:
     from strandline.graph.lists.schemas import NodePage as NodePage
     from strandline.graph.nodes.schemas import CreateNodesAnswer as CreateNodesAnswer
     from strandline.graph.nodes.schemas import NodeOut as NodeOut
+    from strandline.graph.search.schemas import SubgraphOut as SubgraphOut
     from strandline.graph.status.schemas import GraphStatus as GraphStatus
+    from strandline.graph.transfer.schemas import GraphExportFile as GraphExportFile
+    from strandline.graph.transfer.schemas import GraphImportResult as GraphImportResult
     from strandline.jobs.schemas import JobOut as JobOut
     from strandline.jobs.schemas import JobsPage as JobsPage
     from strandline.llm.schemas_model_calls import ModelCallOut as ModelCallOut

@@ -97,7 +97,9 @@ def get_context(request: Request) -> Response:
     the answer is one block of text for a prompt, as from POST /api/v1/context. The chains that
     answer a query are warmed."""
     query = request.parse_query(SessionContextQuery)
-    view = open_session_for_reading(request, query, query.participants, only_session=query.only_session)
+    view = open_session_for_reading(
+        request, query, query.participants, only_session=query.only_session
+    )
     embedder, timeout = request.resources.embedder, get_settings().query_vector_seconds
     if query.format == "text":
         text, use = build_session_context_text(view, embedder, query, timeout)
@@ -117,7 +119,9 @@ def search_context(request: Request) -> Response:
     warmed. `graph` contains what the knowledge graph holds about the things that the question
     names."""
     query, body = request.parse_query(ScopeIdQuery), request.parse_body(ChainSearchRequest)
-    view = open_session_for_reading(request, query, body.participants, only_session=body.only_session)
+    view = open_session_for_reading(
+        request, query, body.participants, only_session=body.only_session
+    )
     embedder = request.resources.embedder
     response, chains = search_session_chains_and_graph(
         view, embedder, body, get_settings().query_vector_seconds
