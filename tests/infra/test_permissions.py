@@ -165,7 +165,7 @@ NEVER: Mapping[str, Sequence[str]] = {
     "ingest": (
         "llm/bedrock:_converse",
         NEVER_VECTORS,
-        "log/read:get_file",
+        "log/read:presign_payload_download",
         "log/presigned_uploads:_remove_upload_objects_and_rows",
     ),
     "worker": (
@@ -202,7 +202,10 @@ NEVER: Mapping[str, Sequence[str]] = {
         "log/statement_events:charge_and_store_statements",
         *("graph/transfer/import_graph:_load_file_bytes", "graph/transfer/routes:post_export"),
         "erasure/routes:_erase_and_start_job",
-        *("log/block_lookup:BlockLookup._load_payload_block", "log/routes_read:_redirect_to_payload"),
+        *(
+            "log/block_lookup:BlockLookup._load_payload_block",
+            "log/routes_read:_redirect_to_payload",
+        ),
         *(
             "personas/routes_chat:_find_earlier_reply",
             "personas/deferred_answers:defer_answer",

@@ -91,7 +91,7 @@ def _embed_events(
         event_ids = [event.event_id for event in events]
         record_named_sonas(worker.database, access.caller.tenant, event_ids, space)
         with access.transaction():
-            store_work.store_vectors(access, space, vectors, events)
+            store_work.store_event_vectors(access, space, vectors, events)
             add_vectors_to_centroids(access, event_ids, space)
             _record_refusal_failures(access, vectors)
         worker.renew()

@@ -18,7 +18,7 @@ from pydantic import ConfigDict, FailFast, FiniteFloat, TypeAdapter, ValidationE
 
 from strandline.aws import client_factory
 from strandline.embeddings.bedrock_models import ModelFamily, require_bedrock_model
-from strandline.embeddings.embedder import Purpose, require_encodable, to_unit_length
+from strandline.embeddings.embedder import Purpose, require_utf8_encodable, to_unit_length
 from strandline.errors import EmbeddingRefused, EmbeddingUnavailable
 
 PARALLEL_CALLS = 8
@@ -107,7 +107,7 @@ class BedrockEmbedder:
         model) and EmbeddingRefused (a text that the model does not accept, or vectors of the wrong
         number or dimension).
         """
-        require_encodable(texts)
+        require_utf8_encodable(texts)
         deadline = time.monotonic() + timeout
         requests = self._split(texts, purpose)
         if not requests:
