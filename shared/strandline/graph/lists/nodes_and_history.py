@@ -134,7 +134,9 @@ def read_node_history(
     cursors = ListCursors(access, "graph/history", node_id)
     after = cursors.decode(query.cursor, _parse_history_position)
     rows = list_observations(access, node.member_ids, after, query.limit + 1)
-    observations = take_models_fitting_response(_to_observation_out(node, row) for row in rows[: query.limit])
+    observations = take_models_fitting_response(
+        _to_observation_out(node, row) for row in rows[: query.limit]
+    )
     last = rows[len(observations) - 1] if observations else None
     return NodeHistory(
         id=format_node_id(node.type, node.node_id),
