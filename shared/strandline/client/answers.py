@@ -69,7 +69,9 @@ if TYPE_CHECKING:
     from strandline.log.schemas_read import ScopePage as ScopePage
     from strandline.personas.schemas import ActOut as ActOut
     from strandline.personas.schemas import ActsPage as ActsPage
+    from strandline.personas.schemas import ModelAnswerOut as ModelAnswerOut
     from strandline.personas.schemas import NextAct as NextAct
+    from strandline.personas.schemas import RecordedSonaMemories as RecordedSonaMemories
     from strandline.personas.schemas import SonaDetail as SonaDetail
     from strandline.personas.schemas import SonaFound as SonaFound
     from strandline.personas.schemas import SonaOut as SonaOut
