@@ -13,7 +13,7 @@ from infra.validation import CHECKS
 from strandline.config import ServiceSettings
 from strandline.embeddings.factory import require_valid_embedding_settings
 from strandline.errors import Misconfigured
-from strandline.llm.factory import require_complete_provider
+from strandline.llm.factory import require_provider_settings
 
 
 def load_settings(context: Mapping[str, Any]) -> StackSettings:
@@ -54,7 +54,7 @@ def build_settings(values: Mapping[str, Any]) -> StackSettings:
     try:
         settings = StackSettings.model_validate(values)
         _require_fit(settings)
-        require_complete_provider(settings.service_settings)
+        require_provider_settings(settings.service_settings)
         require_valid_embedding_settings(settings.service_settings)
     except Misconfigured as cause:
         raise SettingsError(f"The stack cannot be made. settings: {cause}") from None

@@ -17,7 +17,7 @@ from strandline.db.database import Database
 from strandline.embeddings.embedder import Embedder
 from strandline.embeddings.factory import make_embedder
 from strandline.errors import StrandlineError
-from strandline.llm.factory import make_provider, require_complete_provider
+from strandline.llm.factory import make_provider, require_provider_settings
 from strandline.observability import logger
 from strandline.tenants.quotas import QuotaManager
 from strandline.tenants.waits import WaitLimits
@@ -68,7 +68,7 @@ class Resources:
             self.__dict__["embedder"] = embedder
         if "AWS_LAMBDA_FUNCTION_NAME" in os.environ:
             secrets.load_into_env(os.environ)
-            require_complete_provider(get_settings())
+            require_provider_settings(get_settings())
             log_unknown_settings()
             if load_auth:
                 _ = self.authenticator

@@ -23,7 +23,7 @@ from strandline.embeddings.local import LocalEmbedder
 from strandline.llm.heuristic.model import HeuristicModel
 from strandline.llm.provider import ModelReply, ModelRequest
 from strandline.llm.tasks import LlmTasks
-from strandline.llm.types import PromptEvent, Summary
+from strandline.llm.types import PromptEvent, RunSummary
 from strandline.tuning import DEFAULTS
 from tests.bench import locomo, scores, talks
 from tests.bench.locomo import Conversation
@@ -177,7 +177,7 @@ def answer(request: ModelRequest) -> str:
     documents = [json.loads(line) for line in request.data.splitlines() if line.startswith("{")]
     heuristic = HeuristicModel()
     if request.task == "merge":
-        earlier, later = (Summary.model_validate(one) for one in documents)
+        earlier, later = (RunSummary.model_validate(one) for one in documents)
         return heuristic.merge(earlier, later).model_dump_json()
     messages = [_prompt_event(place, one) for place, one in enumerate(documents) if "text" in one]
     if request.task == "continues":

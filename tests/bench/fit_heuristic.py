@@ -140,7 +140,7 @@ def file_text(matrix: Matrix) -> str:
     *weights, bias = matrix.tolist()
     by_name = {
         name: round(weight, 2)
-        for name, weight in zip(topic_continuation.Cues._fields, weights, strict=True)
+        for name, weight in zip(topic_continuation.TopicBreakCues._fields, weights, strict=True)
     }
     return json.dumps({"bias": round(bias + SHIFT, 2), "weights": by_name}, indent=2) + "\n"
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from strandline.llm.heuristic.model import HeuristicModel
-from strandline.llm.types import Extraction
+from strandline.llm.types import GraphExtraction
 from tests.bench import talks
 from tests.bench.scores import Score
 from tests.bench.talks import Talk
@@ -96,7 +96,7 @@ def _topics(talk: Talk) -> Iterator[Sequence[talks.Event]]:
         yield from runs
 
 
-def _items(extraction: Extraction, keys: Sequence[str]) -> Iterator[Item]:
+def _items(extraction: GraphExtraction, keys: Sequence[str]) -> Iterator[Item]:
     for fact in extraction.facts:
         yield Item("fact", keys[fact.events[0] - 1], fact.content)
     for decision in extraction.decisions:

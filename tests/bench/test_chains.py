@@ -13,7 +13,7 @@ from strandline.llm.heuristic import topic_continuation
 from strandline.llm.heuristic.model import HeuristicModel
 from strandline.llm.prompts import PromptLimits
 from strandline.llm.provider import ModelRequest
-from strandline.llm.types import PromptEvent, Summary
+from strandline.llm.types import PromptEvent, RunSummary
 from tests.bench import calibrate, chains, fit_heuristic, talks
 from tests.bench.calibrate import Pair, edges, shares
 
@@ -101,7 +101,7 @@ def test_bench_chains_counting_model_matches_heuristic() -> None:
     after = prompts.render_events("after", messages[:1], people, BOUNDS)
     all_of_it = (before + message + after).json_lines
     assert json.loads(chains.answer(make_request("continues", all_of_it))) == {"continues": True}
-    one = Summary(summary="mara: Six shackles.", importance=0.5)
+    one = RunSummary(summary="mara: Six shackles.", importance=0.5)
     quotes = (
         prompts.render_summary("earlier", one, BOUNDS)
         + prompts.render_summary("later", one, BOUNDS)
@@ -131,5 +131,8 @@ def test_bench_chains_heuristic_weights_match_fit() -> None:
 def test_bench_chains_heuristic_weights_belong_to_their_cues() -> None:
     document = json.loads(fit_heuristic.FILE.read_text())
     weights, bias = topic_continuation.load_weights()
-    assert dict(zip(topic_continuation.Cues._fields, weights, strict=True)) == document["weights"]
+    assert (
+        dict(zip(topic_continuation.TopicBreakCues._fields, weights, strict=True))
+        == document["weights"]
+    )
     assert bias == document["bias"]

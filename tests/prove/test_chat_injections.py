@@ -274,7 +274,7 @@ def test_chat_injections_test_detects_closing_tag(
     front: Gateway, provider: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The message and the sona's name go into the prompt as they are."""
-    monkeypatch.setattr("strandline.llm.prompts._escape", str)
+    monkeypatch.setattr("strandline.llm.prompts._escape_markup_letters", str)
     provider.otherwise = lambda _: says("No.")
     key = front.key(user=USER)
     for text, sona in ((KINDS["fence"][1], "Pilot"), ("Hello.", KINDS["fence"][1])):

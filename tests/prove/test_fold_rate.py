@@ -26,7 +26,7 @@ from strandline.chains.fold_state import FoldOutcome
 from strandline.db.database import Caller, Database, TenantDb
 from strandline.jobs.worker_resources import Deferral, WorkerResources
 from strandline.llm.heuristic.model import HeuristicModel
-from strandline.llm.types import Continues
+from strandline.llm.types import TopicContinuation
 from strandline.local.aws import LocalAws
 from tests.strandline.chains.fold_fixtures import ALICE, HELPER, START, append, set_tuning
 from tests.strandline.embeddings.fake_embedders import WordEmbedder, make_worker
@@ -259,8 +259,8 @@ def test_fold_rate_reads_open_messages_once_per_batch(
         scratch_db, ahead_events=3, flush_events=500, similarity_low=-1.0, similarity_high=1.0
     )
 
-    def goes_on(*_: object) -> Continues:
-        return Continues(continues=True)
+    def goes_on(*_: object) -> TopicContinuation:
+        return TopicContinuation(continues=True)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(HeuristicModel, "continues", goes_on)

@@ -155,7 +155,7 @@ def test_idle_stage_is_silent_but_for_daily_sweep(
     call(stage.local_service, "/api/v1/recall", query)
     service: Resources = importlib.import_module("functions.sweeper.handler").resources
     access = service.database.connect_as(Caller.background("local"))
-    store_calls.lease_calls(
+    store_calls.lease_calls_and_read_limits(
         access, "m", "s", max_calls=1, limit=1, failures=1, may_probe=True, probe_seconds=1
     )
     assert stage.session_count()

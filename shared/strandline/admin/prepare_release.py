@@ -35,7 +35,7 @@ from strandline.errors import (
     Unauthorized,
     Unavailable,
 )
-from strandline.llm.factory import require_complete_provider
+from strandline.llm.factory import require_provider_settings
 from strandline.observability import logger, make_trace_header
 from strandline.tenants.store_audit import AuditContext
 
@@ -95,7 +95,7 @@ def _require_valid_settings(env: Mapping[str, str]) -> None:
     their other settings."""
     placeholders = {PREFIX + name: "theirs" for name in ("DATABASE_URL", "BUCKET")}
     settings = ServiceSettings.from_env(placeholders | dict(env))
-    require_complete_provider(settings)
+    require_provider_settings(settings)
     require_valid_embedding_settings(settings)
     if settings.jwt_issuer and not settings.jwt_enabled:
         raise Misconfigured(

@@ -70,7 +70,7 @@ def list_model_calls(access: TenantDb, limit: int, cursor: str | None) -> ModelC
     """List the tenant's calls of language models, newest first. Raises Malformed for an invalid
     cursor."""
     cursors = Cursors(access.sealer, access.caller.tenant, "model calls")
-    rows = store_calls.list_newest(access, cursors.decode(cursor), limit)
+    rows = store_calls.list_newest_model_calls(access, cursors.decode(cursor), limit)
     last = rows[-1] if len(rows) == limit else None
     after = last and Position(last.pg_snapshot, last.at, last.call_id)
     return ModelCallPage(

@@ -226,7 +226,7 @@ def _prune_model_calls(resources: JobResources, lease: Lease, now: datetime) -> 
 
     def prune() -> int:
         with lease.transaction():
-            return store_calls.prune_calls_and_rates(lease.access, before, _ROWS_PER_COMMIT)
+            return store_calls.delete_old_calls_and_rates(lease.access, before, _ROWS_PER_COMMIT)
 
     return _run_batches(lease, prune)
 

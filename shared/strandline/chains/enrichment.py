@@ -18,7 +18,7 @@ from strandline.chains.store import ChainHead, MergeTarget
 from strandline.db.database import TenantDb
 from strandline.errors import EmbeddingRefused, EmbeddingUnavailable
 from strandline.jobs.worker_resources import EMBED_SECONDS, WorkerResources, probe_embedding_model
-from strandline.llm.types import ModelResult, Summary, TaskContext
+from strandline.llm.types import ModelResult, RunSummary, TaskContext
 from strandline.log import store_work
 from strandline.observability import logger
 from strandline.permanent_failures import is_permanent_failure
@@ -214,8 +214,8 @@ def _merge_summaries_and_measures(
     have passed the quality gate before."""
     merge_result = worker.llm.merge(
         task,
-        Summary(summary=target.summary, importance=target.importance),
-        Summary(summary=later.summary, importance=later.importance),
+        RunSummary(summary=target.summary, importance=target.importance),
+        RunSummary(summary=later.summary, importance=later.importance),
     )
     worker.require_final_results((merge_result,), waits_for_model=waits_for_model)
     event_counts = target.event_count, event_count

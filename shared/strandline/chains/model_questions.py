@@ -9,7 +9,7 @@ from uuid import UUID
 from strandline.aws.blobs import is_text
 from strandline.db.database import TenantDb
 from strandline.jobs.worker_resources import WorkerResources, read_payload_text_head
-from strandline.llm.types import Continues, ModelResult, PromptEvent, TaskContext
+from strandline.llm.types import ModelResult, PromptEvent, TaskContext, TopicContinuation
 
 _MAX_TEXT_BYTES = 4000
 """The maximum number of bytes read of a text payload."""
@@ -153,7 +153,7 @@ def ask_if_topic_continues(
     event_cache: MutableMapping[UUID, PromptEvent],
     *,
     waits_for_model: bool,
-) -> ModelResult[Continues] | None:
+) -> ModelResult[TopicContinuation] | None:
     """Ask whether `message` continues the topic of the events before it, given the events after it.
     None if the message, or all events before it, were erased.
 

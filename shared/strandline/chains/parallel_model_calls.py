@@ -11,14 +11,14 @@ from strandline.llm.types import (
     Entities,
     ModelResult,
     PromptEvent,
-    Summary,
+    RunSummary,
+    RunTopic,
     TaskContext,
-    Topic,
 )
 
 _BREAKER_OPEN = "breaker_open"
 
-type Description = tuple[ModelResult[Summary], ModelResult[Topic], ModelResult[Entities]]
+type Description = tuple[ModelResult[RunSummary], ModelResult[RunTopic], ModelResult[Entities]]
 """What models say of a run."""
 
 

@@ -16,12 +16,12 @@ from strandline.db.database import TenantDb
 from strandline.llm.heuristic.slots import (
     MAX_CHARACTERS,
     SlotStatement,
-    compare,
-    judge,
-    read_fact,
-    read_slots,
+    compare_slot_statements,
+    judge_by_later_statements,
+    read_slot_of_fact,
+    read_slot_statements,
 )
-from strandline.llm.heuristic.statements import name_speaker
+from strandline.llm.heuristic.statements import capitalize_participant_name
 
 KIND = "slots"
 """The kind of the decision."""
@@ -145,7 +145,7 @@ class StatementInMessage(NamedTuple):
 
 def normalize_subject_name(speaker: str) -> str:
     """The compared form of a participant's name, as statements and facts have it."""
-    return name_speaker(speaker).casefold()
+    return capitalize_participant_name(speaker).casefold()
 
 
 def decide_self_statements(
@@ -178,7 +178,7 @@ def _bears_change(statement: StatementInMessage, earlier: Sequence[StatementInMe
         return statement.statement.is_explicit
     return any(
         statement.was_said_after(one.event.said_at)
-        and compare(one.statement, statement.statement) in ("ends", "doubts")
+        and compare_slot_statements(one.statement, statement.statement) in ("ends", "doubts")
         for one in earlier
     )
 
@@ -202,7 +202,7 @@ def list_self_statements(
 
 def _read_statements_of_message(event: UserMessageWithStatements) -> Sequence[SlotStatement]:
     if event.statements is None:
-        return read_slots(event.text, name_speaker(event.speaker))
+        return read_slot_statements(event.text, capitalize_participant_name(event.speaker))
     return [SlotStatement(**fields) for fields in event.statements]
 
 
@@ -234,7 +234,10 @@ def find_later_statements(
     text_ids = {text.text_id for text, _ in slots}
     for text, slot in slots:  # grows: what is found may have been changed again
         later = [one for one in statements if one.was_said_after(text.said_at)]
-        verdict, place = judge(slot, [one.statement for one in later]) or ("restates", 0)
+        verdict, place = judge_by_later_statements(slot, [one.statement for one in later]) or (
+            "restates",
+            0,
+        )
         if verdict != "restates":
             first = found.get(text.text_id)
             deciding = later[place]._replace(is_end=verdict == "ends")
@@ -271,6 +274,6 @@ def put_each_after_its_change(
 
 def _read_statements_of_text(text: EarlierText) -> Sequence[SlotStatement]:
     if text.speaker is not None and text.speaker.startswith("user:"):
-        return read_slots(text.text, name_speaker(text.speaker))
-    fact = read_fact(text.text)
+        return read_slot_statements(text.text, capitalize_participant_name(text.speaker))
+    fact = read_slot_of_fact(text.text)
     return [fact] if fact else []

@@ -49,7 +49,7 @@ class BedrockModel:
         self._make_client = make_client or partial(client_factory.client, "bedrock-runtime")
         self._clients: dict[int, Any] = {}
 
-    def _client_for(self, seconds: float) -> Any:
+    def _get_client_with_timeout(self, seconds: float) -> Any:
         """boto3 binds a timeout to a client, not to a call: there is one client for each whole
         second."""
         whole_seconds = max(1, int(seconds))
@@ -65,24 +65,27 @@ class BedrockModel:
     def ask(
         self, request: ModelRequest, mode: str, *, is_proven: bool, timeout: float
     ) -> ModelReply:
-        """Send one request; see `Provider.ask`."""
+        """Send one request; see `ModelProvider.ask`."""
         start = time.monotonic()
         try:
-            answer = _converse(self._client_for(timeout), _build_request(request, self._model))
+            answer = _converse(
+                self._get_client_with_timeout(timeout),
+                _build_converse_request(request, self._model),
+            )
         except (ConnectTimeoutError, ReadTimeoutError):
             raise ModelTimeout(_TIMEOUT_MESSAGE) from None
         except ClientError as error:  # without its cause, which quotes the request
-            raise _to_error(client_factory.error_code(error)) from None
+            raise _to_model_error(client_factory.error_code(error)) from None
         except BotoCoreError:
             raise ModelUnavailable(
                 "Bedrock cannot be reached, or there are no AWS credentials."
             ) from None
         if time.monotonic() - start > timeout:
             raise ModelTimeout(_TIMEOUT_MESSAGE)
-        return _parse_reply(answer)
+        return _parse_converse_reply(answer)
 
 
-def _build_request(request: ModelRequest, model: str) -> dict[str, Any]:
+def _build_converse_request(request: ModelRequest, model: str) -> dict[str, Any]:
     tool = {
         "name": request.task,
         "description": "Gives the answer.",
@@ -100,7 +103,7 @@ def _build_request(request: ModelRequest, model: str) -> dict[str, Any]:
     }
 
 
-def _parse_reply(answer: dict[str, Any]) -> ModelReply:
+def _parse_converse_reply(answer: dict[str, Any]) -> ModelReply:
     if answer.get("stopReason") in ("guardrail_intervened", "content_filtered"):
         raise ModelRefused
     parts: list[dict[str, Any]] = answer.get("output", {}).get("message", {}).get("content", [])
@@ -123,7 +126,7 @@ def _converse(client: Any, request: dict[str, Any]) -> dict[str, Any]:
     return client.converse(**request)
 
 
-def _to_error(code: str) -> ModelUnavailable | ModelRefused:
+def _to_model_error(code: str) -> ModelUnavailable | ModelRefused:
     if code == "ModelTimeoutException":
         return ModelTimeout(_TIMEOUT_MESSAGE)
     if code == "ValidationException":

@@ -20,8 +20,8 @@ from strandline.errors import Unavailable
 from strandline.llm import store_calls
 from strandline.llm.call_denials import (
     CallDenied,
-    deny_misconfigured,
     describe_pause,
+    make_misconfigured_denial,
 )
 from strandline.llm.store_calls import FailedAnswer, ModelCall
 from strandline.llm.types import TaskContext
@@ -103,21 +103,21 @@ class LlmBudget:
         """Until when, in time.monotonic() seconds, no tenant's call is made, because the provider
         refuses the deployment's settings; and what it was."""
 
-    def _account(self, tenant: str) -> _TenantLimitState:
+    def _get_tenant_limits(self, tenant: str) -> _TenantLimitState:
         with self._lock:
             return self._accounts.setdefault(tenant, _TenantLimitState())
 
-    def check_breaker(self, task: TaskContext) -> str | None:
+    def require_closed_breaker(self, task: TaskContext) -> str | None:
         """Call before a task. Returns the output mode that the model is known to accept, or None.
         Raises CallDenied while the breaker is open; when it has been open long enough, one caller
         may probe the model, and the others wait for the time of one answer."""
         if self._refusal is not None and time.monotonic() < self._refusal[0]:
-            raise deny_misconfigured(self._refusal[1], self._refusal[0])
-        account = self._account(task.tenant)
+            raise make_misconfigured_denial(self._refusal[1], self._refusal[0])
+        account = self._get_tenant_limits(task.tenant)
         with account.lock:
             is_probe = (
                 self._needs_refresh(account)
-                and self._refresh(account, task, 0, may_probe=True).is_probe
+                and self._lease_calls_and_refresh_limits(account, task, 0, may_probe=True).is_probe
             )
             if account.failures >= self._settings.llm_breaker_failures and not is_probe:
                 raise self._deny_by_breaker(account)
@@ -127,7 +127,7 @@ class LlmBudget:
         text = account.failure_text or "Its last answers were of no use."
         if account.failure == "misconfigured":
             self._refusal = account.breaker_open_until, text
-            return deny_misconfigured(text, account.breaker_open_until)
+            return make_misconfigured_denial(text, account.breaker_open_until)
         seconds = max(0.0, account.breaker_open_until - time.monotonic())
         text = f"{account.failures} calls in a row failed, the last one so: {text}"
         return CallDenied(
@@ -148,13 +148,13 @@ class LlmBudget:
         """A context for one request with about `tokens_in` tokens: reserves its rate and its cost.
         Raises CallDenied, also while events of the task's scope are being erased: the model's input
         was read before the erasure."""
-        account = self._account(task.tenant)
+        account = self._get_tenant_limits(task.tenant)
         if account.is_erasing and self._is_scope_erasing(task):
             raise CallDenied("erasing", _ERASING_SECONDS)
         max_cost = self.cost(tokens_in, self._settings.llm_max_tokens)
         with account.lock:
             if len(account.unwritten_calls) >= _FLUSH_SIZE:
-                self._write_calls(account, self._connect(task))
+                self._write_unwritten_calls(account, self._connect(task))
             if len(account.unwritten_calls) >= MAX_UNWRITTEN:
                 raise CallDenied("unavailable")
             unwritten_usd = sum(call.cost_usd for call in account.unwritten_calls)
@@ -163,7 +163,7 @@ class LlmBudget:
                 account.budget_usd <= committed_usd or account.budget_usd < committed_usd + max_cost
             ):
                 raise CallDenied("budget_spent")
-            self._take_call(account, task)
+            self._take_leased_call(account, task)
             account.reserved_usd += max_cost
         try:
             yield
@@ -181,7 +181,7 @@ class LlmBudget:
         prices = self._settings.llm_usd_per_million_in, self._settings.llm_usd_per_million_out
         return (tokens_in * prices[0] + tokens_out * prices[1]) / 1e6
 
-    def _take_call(self, account: _TenantLimitState, task: TaskContext) -> None:
+    def _take_leased_call(self, account: _TenantLimitState, task: TaskContext) -> None:
         """Take one of the subject's calls of this minute. A denial is cached until the minute ends.
         Raises CallDenied."""
         now = time.monotonic()
@@ -193,7 +193,7 @@ class LlmBudget:
         ):
             if len(account.leases) >= _MAX_SUBJECTS:
                 account.leases.clear()
-            grant = self._refresh(account, task, _LEASE_SIZE)
+            grant = self._lease_calls_and_refresh_limits(account, task, _LEASE_SIZE)
             lease = _CallRateLease(
                 grant.granted, now + grant.seconds_left, minute_exhausted=grant.granted == 0
             )
@@ -203,20 +203,20 @@ class LlmBudget:
             raise CallDenied("rate_limited", lease.expires_at - now if waiting_helps else None)
         lease.units -= 1
 
-    def _refresh(
+    def _lease_calls_and_refresh_limits(
         self,
         account: _TenantLimitState,
         task: TaskContext,
         max_calls: int,
         *,
         may_probe: bool = False,
-    ) -> store_calls.CallRateLease:
+    ) -> store_calls.CallLeaseAndLimits:
         """Lease up to `max_calls` calls and read the current limits; write this process's calls
         first."""
-        self._write_calls(account, self._connect(task))
+        self._write_unwritten_calls(account, self._connect(task))
         settings = self._settings
         now = time.monotonic()
-        grant = store_calls.lease_calls(
+        grant = store_calls.lease_calls_and_read_limits(
             self._connect(task),
             self._model_name,
             task.subject,
@@ -243,7 +243,7 @@ class LlmBudget:
     def record_success(self, task: TaskContext, output_mode: str) -> None:
         """Record that the model gave a usable answer in this output mode. Costs a round trip only
         where that changes the stored state."""
-        account = self._account(task.tenant)
+        account = self._get_tenant_limits(task.tenant)
         self._refusal = None
         with account.lock:
             if account.failures or account.output_mode != output_mode:
@@ -257,7 +257,7 @@ class LlmBudget:
     def record_failure(self, task: TaskContext, failure: FailedAnswer) -> None:
         """Record that the model gave no usable answer; all processes share the count. Where the
         provider refuses the settings, no tenant of this process asks it again for a while."""
-        account, settings = self._account(task.tenant), self._settings
+        account, settings = self._get_tenant_limits(task.tenant), self._settings
         if failure.is_final:
             self._refusal = time.monotonic() + settings.llm_breaker_seconds, failure.text
         logger.warning(
@@ -289,7 +289,7 @@ class LlmBudget:
     ) -> None:
         """Add a request to the unwritten calls. It is logged as well, in case the process dies
         before it is written."""
-        account = self._account(task.tenant)
+        account = self._get_tenant_limits(task.tenant)
         call = ModelCall(
             call_id=uuid7(),
             at=datetime.now(UTC) - timedelta(seconds=seconds),
@@ -311,15 +311,15 @@ class LlmBudget:
     def store_call_records(self, access: TenantDb) -> None:
         """Write the calls of the caller's tenant; outside of any transaction. If the database is
         unavailable they are kept for the next time, with a warning in the log."""
-        account = self._account(access.caller.tenant)
+        account = self._get_tenant_limits(access.caller.tenant)
         with account.lock:
-            self._write_calls(account, access)
+            self._write_unwritten_calls(account, access)
 
-    def _write_calls(self, account: _TenantLimitState, access: TenantDb) -> None:
+    def _write_unwritten_calls(self, account: _TenantLimitState, access: TenantDb) -> None:
         if not account.unwritten_calls:
             return
         try:
-            store_calls.record_calls(access, account.unwritten_calls)
+            store_calls.insert_model_calls(access, account.unwritten_calls)
         except Unavailable as error:
             # Also where the commit's outcome is unknown: a call written twice is stored once.
             logger.warning(

@@ -29,7 +29,7 @@ class CallDenied(Exception):
         """Seconds after which a model that failed is tried again; None if it did not fail."""
 
 
-def deny_misconfigured(text: str, until: float) -> CallDenied:
+def make_misconfigured_denial(text: str, until: float) -> CallDenied:
     """The denial of a call to a model that refused the settings, until this time of
     time.monotonic(); `text` says what it refused."""
     seconds = max(0.0, until - time.monotonic())

@@ -24,7 +24,7 @@ from strandline.llm.budget import LlmBudget, Outcome
 from strandline.llm.call_denials import CallDenied, DenialReason
 from strandline.llm.parsing import UnusableOutput
 from strandline.llm.prompts import PromptData, TaskName
-from strandline.llm.provider import ModelReply, ModelRequest, Provider
+from strandline.llm.provider import ModelProvider, ModelReply, ModelRequest
 from strandline.llm.store_calls import FailedAnswer
 from strandline.llm.types import TaskContext
 
@@ -98,7 +98,7 @@ class _PendingRequest:
         suffix = _LONG_YES_NO if self.output_mode.endswith(_LONG_YES_NO) else ""
         self.output_mode, self.is_proven = mode + suffix, False
 
-    def lift_limit(self, max_tokens: int) -> None:
+    def lift_yes_no_token_limit(self, max_tokens: int) -> None:
         """Ask without the low limit of yes or no."""
         self.request = replace(self.request, max_tokens=max_tokens)
         self.output_mode = self.provider_mode + _LONG_YES_NO
@@ -111,7 +111,9 @@ class _AnswerCut(Exception):
 class LlmClient:
     """Calls a provider within the tenant's limits. Threads share it."""
 
-    def __init__(self, provider: Provider, meter: LlmBudget, settings: ServiceSettings) -> None:
+    def __init__(
+        self, provider: ModelProvider, meter: LlmBudget, settings: ServiceSettings
+    ) -> None:
         self._provider = provider
         self._meter = meter
         self._settings = settings
@@ -131,7 +133,7 @@ class LlmClient:
         the text. Raises Fallback, and Unavailable where the database is unavailable.
         """
         try:
-            output_mode = self._meter.check_breaker(task)
+            output_mode = self._meter.require_closed_breaker(task)
         except CallDenied as denial:
             raise Fallback.from_denial(denial) from None
         mode = output_mode or self._provider.output_mode
@@ -163,7 +165,7 @@ class LlmClient:
             except ModelFormatUnsupported as error:
                 pending.set_simpler_mode(error.simpler_format)
             except _AnswerCut:
-                pending.lift_limit(self._settings.llm_max_tokens)
+                pending.lift_yes_no_token_limit(self._settings.llm_max_tokens)
             except UnusableOutput as invalid_answer:
                 if pending.request.fault:
                     self._meter.record_failure(
@@ -177,7 +179,7 @@ class LlmClient:
     ) -> Value:
         """Send one request. Raises ModelFormatUnsupported or UnusableOutput, after which another
         request may follow, or Fallback."""
-        time_limit = self._time_limit(pending.verb)
+        time_limit = self._get_time_limit_seconds(pending.verb)
         seconds = min(time_limit, _seconds_left(pending.task))
         if seconds < _MIN_SECONDS:
             raise Fallback("out_of_time", 0.0)
@@ -192,7 +194,7 @@ class LlmClient:
             # A refusal is about the text, and a model with too little time is not to blame.
             if isinstance(error, ModelTimeout) and seconds < time_limit:
                 raise Fallback("out_of_time", 0.0) from None
-            kind = _failure_of(error)
+            kind = _classify_failure(error)
             if not isinstance(error, ModelRefused):
                 is_final = isinstance(error, ModelMisconfigured)
                 self._meter.record_failure(
@@ -216,24 +218,26 @@ class LlmClient:
                 pending.request, pending.provider_mode, is_proven=pending.is_proven, timeout=seconds
             )
             outcome = "invalid_output"
-            value = self._parse(pending, result_type, reply)
+            value = self._parse_chat_completion(pending, result_type, reply)
             outcome = "ok"
             return value
         except StrandlineError as error:
             outcome = (
                 "format_refused"
                 if isinstance(error, ModelFormatUnsupported)
-                else _failure_of(error)
+                else _classify_failure(error)
             )
             raise
         finally:
-            self._record(pending, outcome, reply, time.monotonic() - start, counters)
+            self._record_call_and_metrics(
+                pending, outcome, reply, time.monotonic() - start, counters
+            )
 
-    def _parse[Value: BaseModel](
+    def _parse_chat_completion[Value: BaseModel](
         self, pending: _PendingRequest, result_type: type[Value], reply: ModelReply
     ) -> Value:
         try:
-            return parsing.parse_output(reply.text, result_type, pending.data.text)
+            return parsing.parse_model_output(reply.text, result_type, pending.data.text)
         except UnusableOutput:
             if not reply.is_cut:
                 raise
@@ -241,7 +245,7 @@ class LlmClient:
                 raise _AnswerCut from None
             raise UnusableOutput("it is longer than it may be, and cut off") from None
 
-    def _record(
+    def _record_call_and_metrics(
         self,
         pending: _PendingRequest,
         outcome: Outcome,
@@ -273,14 +277,14 @@ class LlmClient:
         counters["ModelTokensOut"] += tokens_out
         counters["ModelCostMicroUsd"] += round(1e6 * self._meter.cost(tokens_in, tokens_out))
 
-    def _time_limit(self, verb: TaskName) -> float:
+    def _get_time_limit_seconds(self, verb: TaskName) -> float:
         if verb in _ANSWER_TASKS:
             return _ANSWER_SECONDS
         is_long = verb in _LONG_TASKS
         return self._settings.llm_summary_seconds if is_long else self._settings.llm_seconds
 
 
-def _failure_of(error: StrandlineError) -> ModelFailure:
+def _classify_failure(error: StrandlineError) -> ModelFailure:
     match error:
         case ModelTimeout():
             return "late"

@@ -2,7 +2,7 @@
 
 from strandline.config import PREFIX, ServiceSettings
 from strandline.errors import Misconfigured
-from strandline.llm.provider import Provider
+from strandline.llm.provider import ModelProvider
 
 _REQUIRED_SETTINGS = {
     "openai": ("llm_model",),
@@ -11,7 +11,7 @@ _REQUIRED_SETTINGS = {
 }
 
 
-def require_complete_provider(settings: ServiceSettings) -> None:
+def require_provider_settings(settings: ServiceSettings) -> None:
     """Check that the chosen language model has all the settings it needs. Raises Misconfigured,
     which names the missing ones."""
     provider = settings.llm_provider
@@ -24,10 +24,10 @@ def require_complete_provider(settings: ServiceSettings) -> None:
         raise Misconfigured(f"{PREFIX}LLM_PROVIDER={provider} needs {', '.join(missing)} as well.")
 
 
-def make_provider(settings: ServiceSettings) -> Provider | None:
+def make_provider(settings: ServiceSettings) -> ModelProvider | None:
     """Build the configured language model; None leaves all tasks to the heuristic model. No call is
     made before first use. Raises Misconfigured, which names the missing settings."""
-    require_complete_provider(settings)
+    require_provider_settings(settings)
     provider = settings.llm_provider
     if provider == "none":
         return None
@@ -35,9 +35,9 @@ def make_provider(settings: ServiceSettings) -> Provider | None:
         from strandline.llm.bedrock import BedrockModel
 
         return BedrockModel(settings.llm_model)
-    from strandline.llm.openai_chat import ChatModel
+    from strandline.llm.openai_chat import OpenAiChatModel
 
-    return ChatModel(
+    return OpenAiChatModel(
         base_url=settings.llm_base_url,
         model=settings.llm_model,
         api_key=settings.llm_api_key,

@@ -6,74 +6,74 @@ It answers where the heuristic model itself failed, so that one event never stop
 from collections.abc import Sequence
 
 from strandline.llm.types import (
-    Continues,
     Contradiction,
     Entities,
     Entity,
-    Extraction,
-    Overview,
+    GraphExtraction,
     PromptEvent,
-    Summary,
-    Topic,
+    RunSummary,
+    RunTopic,
+    TopicContinuation,
+    TopicTreeOverview,
     TopicTreePart,
-    WalkChoice,
-    WalkOption,
+    TopicWalkChoice,
+    TopicWalkOption,
 )
 
 _MAX_CHARACTERS = 240
 
 
-class PlainModel:
+class FixedAnswerModel:
     """Answers with the least: the topic continues, and a run's summary is its first words."""
 
     name = "plain/2"
 
     def continues(
         self, before: Sequence[PromptEvent], message: PromptEvent, after: Sequence[PromptEvent]
-    ) -> Continues:
+    ) -> TopicContinuation:
         """Always true: a run that grows too long is closed by its length."""
         del before, message, after
-        return Continues(continues=True)
+        return TopicContinuation(continues=True)
 
-    def summarise(self, events: Sequence[PromptEvent]) -> Summary:
+    def summarise(self, events: Sequence[PromptEvent]) -> RunSummary:
         """The beginning of the first text that is not empty; importance 0, as nothing judged it."""
         text_start = next(
             (text for event in events if (text := event.text[:_MAX_CHARACTERS].strip())), ""
         )
-        return Summary(summary=text_start or f"{len(events)} events.", importance=0.0)
+        return RunSummary(summary=text_start or f"{len(events)} events.", importance=0.0)
 
-    def merge(self, earlier: Summary, later: Summary) -> Summary:
+    def merge(self, earlier: RunSummary, later: RunSummary) -> RunSummary:
         """The summary of higher importance."""
         return max(earlier, later, key=lambda summary: summary.importance)
 
-    def topic(self, events: Sequence[PromptEvent]) -> Topic:
+    def topic(self, events: Sequence[PromptEvent]) -> RunTopic:
         """Always null."""
         del events
-        return Topic(topic=None)
+        return RunTopic(topic=None)
 
     def entities(self, events: Sequence[PromptEvent]) -> Entities:
         """Always empty."""
         del events
         return Entities(entities=[])
 
-    def overview(self, parts: Sequence[TopicTreePart]) -> Overview:
+    def overview(self, parts: Sequence[TopicTreePart]) -> TopicTreeOverview:
         """How many events there are, and from when to when."""
         count = sum(part.event_count for part in parts)
         start = min(part.started_at for part in parts).date()
         end = max(part.last_event_at for part in parts).date()
-        return Overview(summary=f"{count} events, {start} to {end}.", topic=None)
+        return TopicTreeOverview(summary=f"{count} events, {start} to {end}.", topic=None)
 
-    def walk(self, question: str, options: Sequence[WalkOption]) -> WalkChoice:
+    def walk(self, question: str, options: Sequence[TopicWalkOption]) -> TopicWalkChoice:
         """Always the first, if there is one."""
         del question
-        return WalkChoice(numbers=[1] if options else [])
+        return TopicWalkChoice(numbers=[1] if options else [])
 
     def contradicts(self, first: str, second: str) -> Contradiction:
         """Always false."""
         del first, second
         return Contradiction(contradicts=False)
 
-    def extract(self, events: Sequence[PromptEvent], entities: Sequence[Entity]) -> Extraction:
+    def extract(self, events: Sequence[PromptEvent], entities: Sequence[Entity]) -> GraphExtraction:
         """The entities that are named already."""
         del events
-        return Extraction(entities=list(entities)[:60], facts=[], decisions=[], relations=[])
+        return GraphExtraction(entities=list(entities)[:60], facts=[], decisions=[], relations=[])

@@ -67,7 +67,7 @@ class _OutputMode(NamedTuple):
         format, _, limit = text.partition(" ")
         return cls(format, limit)
 
-    def simpler(self, refusal: str, is_proven: bool) -> "_OutputMode | None":
+    def choose_simpler_mode(self, refusal: str, is_proven: bool) -> "_OutputMode | None":
         """The mode to try after a refusal with this text; None where the mode is not to blame. If
         the text names neither, a mode that the model has never accepted is blamed."""
         format_index, limit_index = (
@@ -96,7 +96,7 @@ def _join_text_parts(content: object) -> object:
     return "".join(texts)
 
 
-def _count_or_none(value: object) -> int | None:
+def _to_token_count_or_none(value: object) -> int | None:
     """A number of tokens; None for what is none, which must not cost the answer."""
     if isinstance(value, int | float) and 0 <= value < 2**31:
         return int(value)
@@ -118,18 +118,18 @@ class _Choice(BaseModel):
 
 
 class _Usage(BaseModel):
-    prompt_tokens: Annotated[int | None, BeforeValidator(_count_or_none)] = None
-    completion_tokens: Annotated[int | None, BeforeValidator(_count_or_none)] = None
+    prompt_tokens: Annotated[int | None, BeforeValidator(_to_token_count_or_none)] = None
+    completion_tokens: Annotated[int | None, BeforeValidator(_to_token_count_or_none)] = None
 
 
-class _Answer(BaseModel):
+class _ChatCompletion(BaseModel):
     """The part of an answer that is used; compatible endpoints differ in the rest."""
 
     choices: Annotated[list[_Choice], Field(min_length=1)]
     usage: Annotated[_Usage | None, BeforeValidator(_object_or_none)] = None
 
 
-class ChatModel:
+class OpenAiChatModel:
     """A provider that calls an endpoint. Several threads may share one; `close` it when done."""
 
     def __init__(
@@ -176,7 +176,7 @@ class ChatModel:
     def ask(
         self, request: ModelRequest, mode: str, *, is_proven: bool, timeout: float
     ) -> ModelReply:
-        """Send one request; see `Provider.ask`."""
+        """Send one request; see `ModelProvider.ask`."""
         output_mode = _OutputMode.parse(mode)
         try:
             with (
@@ -192,15 +192,15 @@ class ChatModel:
         except UnusableAnswer as error:
             raise InvalidModelAnswer(f"The language model's answer {error}") from None
         except openai.APIStatusError as error:
-            if error.status_code == 400 and _SAYS_CUT.search(_error_text(error)):
+            if error.status_code == 400 and _SAYS_CUT.search(_read_error_text(error)):
                 return ModelReply("", None, None, is_cut=True)
             # Without its cause: providers quote the text, and the transport quotes the key.
-            raise _to_error(error, output_mode, is_proven) from None
+            raise _to_model_error(error, output_mode, is_proven) from None
         except (openai.APITimeoutError, httpx2.TimeoutException):
             raise ModelTimeout("The language model did not answer in time.") from None
         except (openai.OpenAIError, httpx2.HTTPError):
             raise ModelUnavailable("The language model cannot be reached.") from None
-        return _parse_reply(body)
+        return _parse_chat_completion(body)
 
 
 def _build_messages(request: ModelRequest, mode: _OutputMode) -> "list[ChatCompletionMessageParam]":
@@ -229,9 +229,9 @@ def _build_options(request: ModelRequest, mode: _OutputMode) -> dict[str, object
     return options
 
 
-def _parse_reply(body: bytes) -> ModelReply:
+def _parse_chat_completion(body: bytes) -> ModelReply:
     try:
-        answer = _Answer.model_validate_json(body)
+        answer = _ChatCompletion.model_validate_json(body)
     except ValidationError:
         raise InvalidModelAnswer("The language model's answer is not a chat completion.") from None
     choice, usage = answer.choices[0], answer.usage
@@ -245,12 +245,16 @@ def _parse_reply(body: bytes) -> ModelReply:
     )
 
 
-def _to_error(error: openai.APIStatusError, mode: _OutputMode, is_proven: bool) -> StrandlineError:
+def _to_model_error(
+    error: openai.APIStatusError, mode: _OutputMode, is_proven: bool
+) -> StrandlineError:
     status = error.status_code
     is_refusal = status in _REFUSALS
     message = f"The language model's provider refused the request (HTTP {status})."
     if is_refusal or status in _MAYBE_REFUSALS:
-        simpler_mode = mode.simpler(_error_text(error), is_proven or not is_refusal)
+        simpler_mode = mode.choose_simpler_mode(
+            _read_error_text(error), is_proven or not is_refusal
+        )
         if simpler_mode is not None:
             return ModelFormatUnsupported(message, str(simpler_mode))
     if is_refusal:
@@ -261,6 +265,6 @@ def _to_error(error: openai.APIStatusError, mode: _OutputMode, is_proven: bool) 
     return ModelUnavailable(f"{answered}.")
 
 
-def _error_text(error: openai.APIStatusError) -> str:
+def _read_error_text(error: openai.APIStatusError) -> str:
     """The text of a refusal. It may quote the request: it is searched, never shown or logged."""
     return str(error.body)[:4000]

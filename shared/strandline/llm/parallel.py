@@ -31,7 +31,7 @@ def submit_returning_metrics[Value](
     return _thread_pool().submit(traced_call)
 
 
-def run_all[Value](llm: LlmTasks, calls: Sequence[Callable[[], Value]]) -> list[Value]:
+def run_all_in_parallel[Value](llm: LlmTasks, calls: Sequence[Callable[[], Value]]) -> list[Value]:
     """Run calls of tasks in parallel and return their results in order; their metrics count as this
     thread's. Without a configured model they run one after the other in this thread. An error of a
     call is raised, once all have ended."""

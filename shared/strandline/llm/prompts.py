@@ -8,7 +8,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from strandline.llm.types import MessageToAnswer, PromptEvent, Summary, TopicTreePart, WalkOption
+from strandline.llm.types import (
+    MessageToAnswer,
+    PromptEvent,
+    RunSummary,
+    TopicTreePart,
+    TopicWalkOption,
+)
 
 type AnswerTask = Literal["answer", "reply"]
 """Tasks without a fallback: a question to answer, a message to reply to."""
@@ -100,7 +106,7 @@ def render_events(
     """Render events as one JSON object a line. A speaker who is not a participant of the scope is
     not named. If the text is too long, the longest events are cut first; of more than 120 events
     those in the middle are left out."""
-    return _render_selected(tag, [(event, {}) for event in events], participants, limits)
+    return _render_excerpt_of_events(tag, [(event, {}) for event in events], participants, limits)
 
 
 def render_numbered_events(
@@ -109,10 +115,10 @@ def render_numbered_events(
     """Render events as `render_events` does, each with its number, from 1, by which an answer cites
     it."""
     pairs = [(event, {"number": number}) for number, event in enumerate(events, 1)]
-    return _render_selected(tag, pairs, participants, limits)
+    return _render_excerpt_of_events(tag, pairs, participants, limits)
 
 
-def _render_selected(
+def _render_excerpt_of_events(
     tag: str,
     events: Sequence[tuple[PromptEvent, Mapping[str, object]]],
     participants: Collection[str],
@@ -124,7 +130,9 @@ def _render_selected(
     )
     max_characters = min(
         limits.event_characters,
-        _fair_length([len(event.text) for event, _ in excerpt], limits.total_characters),
+        _compute_fair_max_length(
+            [len(event.text) for event, _ in excerpt], limits.total_characters
+        ),
     )
     lines = [_render_event(event, participants, max_characters, more) for event, more in excerpt]
     if len(excerpt) < len(events):
@@ -133,7 +141,7 @@ def _render_selected(
     return PromptData(_wrap_in_tag(tag, lines), "\n".join([*texts, *participants]))
 
 
-def render_summary(tag: str, summary: Summary, limits: PromptLimits) -> PromptData:
+def render_summary(tag: str, summary: RunSummary, limits: PromptLimits) -> PromptData:
     """Render a summary as one JSON object."""
     text = summary.summary[: limits.total_characters // 2]
     return PromptData(
@@ -142,11 +150,15 @@ def render_summary(tag: str, summary: Summary, limits: PromptLimits) -> PromptDa
     )
 
 
-def render_parts(tag: str, parts: Sequence[TopicTreePart], limits: PromptLimits) -> PromptData:
+def render_topic_tree_parts(
+    tag: str, parts: Sequence[TopicTreePart], limits: PromptLimits
+) -> PromptData:
     """Render parts of a topic tree as one JSON object a line. If the text is too long, the longest
     summaries are cut first."""
     summaries = [part.summary or "" for part in parts]
-    max_characters = _fair_length([len(text) for text in summaries], limits.total_characters // 2)
+    max_characters = _compute_fair_max_length(
+        [len(text) for text in summaries], limits.total_characters // 2
+    )
     lines = [
         _to_json_line(
             {
@@ -163,15 +175,20 @@ def render_parts(tag: str, parts: Sequence[TopicTreePart], limits: PromptLimits)
     return PromptData(_wrap_in_tag(tag, lines), "\n".join(texts))
 
 
-def render_walk(question: str, options: Sequence[WalkOption], limits: PromptLimits) -> PromptData:
+def render_walk_options(
+    question: str, options: Sequence[TopicWalkOption], limits: PromptLimits
+) -> PromptData:
     """Render a question and numbered parts of a topic tree, as one JSON object a line. Ids of
     anyone who is not a participant of a part's scope are not shown. If the text is too long, the
     longest summaries are cut first."""
     asked_for = question[: limits.event_characters]
-    texts = [_mask_others(option.part.summary or "", option.participants) for option in options]
+    texts = [
+        _mask_other_participants(option.part.summary or "", option.participants)
+        for option in options
+    ]
     max_characters = min(
         limits.event_characters,
-        _fair_length([len(text) for text in texts], limits.total_characters // 2),
+        _compute_fair_max_length([len(text) for text in texts], limits.total_characters // 2),
     )
     lines = [
         _to_json_line(
@@ -180,7 +197,10 @@ def render_walk(question: str, options: Sequence[WalkOption], limits: PromptLimi
                 "from": option.part.started_at.date().isoformat(),
                 "to": option.part.last_event_at.date().isoformat(),
                 "events": option.part.event_count,
-                "topic": _mask_others(option.part.topic or "", option.participants)[:200] or None,
+                "topic": _mask_other_participants(option.part.topic or "", option.participants)[
+                    :200
+                ]
+                or None,
                 "summary": text[:max_characters],
             }
         )
@@ -195,12 +215,15 @@ def render_statements(
 ) -> PromptData:
     """Render statements as one JSON object a line. Ids of anyone who is not one of the participants
     are not shown."""
-    texts = [_mask_others(text[: limits.event_characters], participants) for text in statements]
+    texts = [
+        _mask_other_participants(text[: limits.event_characters], participants)
+        for text in statements
+    ]
     lines = [_to_json_line({"text": text}) for text in texts]
     return PromptData(_wrap_in_tag("statements", lines), "\n".join(texts))
 
 
-def render_answer(
+def render_memories_and_question(
     block: str, message: MessageToAnswer, participants: Collection[str], limits: PromptLimits
 ) -> PromptData:
     """Render a block of recalled memories as it is, and the question or message that it was
@@ -219,7 +242,7 @@ def render_answer(
     )
 
 
-def _mask_others(text: str, participants: Collection[str]) -> str:
+def _mask_other_participants(text: str, participants: Collection[str]) -> str:
     return _PARTICIPANT_ID.sub(
         lambda match: match[0] if match[0] in participants else _UNKNOWN_SPEAKER, text
     )
@@ -243,7 +266,7 @@ def _render_event(
     return _to_json_line(fields | ({"cut": True} if len(event.text) > max_characters else {}))
 
 
-def _fair_length(lengths: Sequence[int], budget: int) -> int:
+def _compute_fair_max_length(lengths: Sequence[int], budget: int) -> int:
     """The maximum length of each text so that all together fit into `budget`: what short texts
     leave is shared by the others."""
     remaining = budget
@@ -263,10 +286,10 @@ def _to_json_line(fields: Mapping[str, object]) -> str:
     """One line of JSON without angle brackets, so that no text can close the tag around it or open
     another. A lone surrogate, which no request can carry, becomes a question mark."""
     text = json.dumps(fields, ensure_ascii=False).encode("utf-8", "replace").decode()
-    return "".join(_escape(text))
+    return "".join(_escape_markup_letters(text))
 
 
-def _escape(text: str) -> Iterator[str]:
+def _escape_markup_letters(text: str) -> Iterator[str]:
     # Line separators that JSON does not escape could make one text look like two lines.
     for letter in text:
         yield f"\\u{ord(letter):04x}" if letter in "<>&\x7f\x85\u2028\u2029" else letter

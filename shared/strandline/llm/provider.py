@@ -54,7 +54,7 @@ class ModelReply:
     """Whether the answer ends where the limit of its length is."""
 
 
-class Provider(Protocol):
+class ModelProvider(Protocol):
     """A language model. Several threads may share one."""
 
     name: str

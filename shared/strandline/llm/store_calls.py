@@ -11,7 +11,7 @@ from strandline.db.database import TenantDb
 
 
 @dataclass(frozen=True)
-class CallRateLease:
+class CallLeaseAndLimits:
     """The result of a lease, and the state that is checked before a model is called."""
 
     granted: int
@@ -58,7 +58,7 @@ def is_scope_erasing(access: TenantDb, scope_id: UUID) -> bool:
     return row.is_set
 
 
-def lease_calls(
+def lease_calls_and_read_limits(
     access: TenantDb,
     model: str,
     subject: str,
@@ -68,12 +68,12 @@ def lease_calls(
     failures: int,
     may_probe: bool,
     probe_seconds: float,
-) -> CallRateLease:
+) -> CallLeaseAndLimits:
     """Lease up to `max_calls` calls of a subject's `limit` per minute, and read the model's state
     and the budget; see `lease_model` in functions.sql. Runs in a transaction of its own, outside
     of any other."""
     (result,) = access.fetch(
-        CallRateLease,
+        CallLeaseAndLimits,
         """
         select l.*, exists (
                 select from erasure_marks m where m.tenant_id = current_tenant()) as is_erasing,
@@ -170,7 +170,7 @@ def record_failure(
 
 
 @dataclass(frozen=True)
-class ModelState:
+class ModelAvailability:
     """Whether a model can be used now."""
 
     failure_text: str | None
@@ -180,10 +180,10 @@ class ModelState:
     """Until when it is not called; None: it is called."""
 
 
-def read_state(access: TenantDb, model: str) -> ModelState:
+def read_model_availability(access: TenantDb, model: str) -> ModelAvailability:
     """The state of a model for the caller's tenant."""
     rows = access.fetch(
-        ModelState,
+        ModelAvailability,
         """
         select s.failure_text, s.failed_at,
             case when s.breaker_open_until > now() then s.breaker_open_until end as resting_until
@@ -191,7 +191,7 @@ def read_state(access: TenantDb, model: str) -> ModelState:
         """,
         {"model": model},
     )
-    return rows[0] if rows else ModelState(None, None, None)
+    return rows[0] if rows else ModelAvailability(None, None, None)
 
 
 @dataclass(frozen=True)
@@ -217,7 +217,7 @@ class _CallCount:
     calls: int
 
 
-def record_calls(access: TenantDb, calls: Sequence[ModelCall]) -> None:
+def insert_model_calls(access: TenantDb, calls: Sequence[ModelCall]) -> None:
     """Write calls of the caller's tenant and add them to the month's totals, in one statement. A
     call that is stored already is not counted again."""
     access.fetch(
@@ -292,17 +292,19 @@ def read_monthly_spend(access: TenantDb) -> MonthlySpend:
 
 
 @dataclass(frozen=True)
-class ListedCall(ModelCall):
+class ModelCallOnPage(ModelCall):
     """A call, and the database snapshot of the page it was read for."""
 
     pg_snapshot: str
 
 
-def list_newest(access: TenantDb, after: Position | None, limit: int) -> Sequence[ListedCall]:
+def list_newest_model_calls(
+    access: TenantDb, after: Position | None, limit: int
+) -> Sequence[ModelCallOnPage]:
     """Calls of the caller's tenant, newest first. Later pages see the database snapshot of the
     first."""
     return access.fetch(
-        ListedCall,
+        ModelCallOnPage,
         """
         select c.call_id, c.at, c.task, c.model, c.prompt, c.tokens_in, c.tokens_out, c.cost_usd,
             c.milliseconds, c.outcome, c.scope_id, c.job,
@@ -322,7 +324,7 @@ def list_newest(access: TenantDb, after: Position | None, limit: int) -> Sequenc
     )
 
 
-def prune_calls_and_rates(access: TenantDb, before: datetime, limit: int) -> int:
+def delete_old_calls_and_rates(access: TenantDb, before: datetime, limit: int) -> int:
     """Remove up to `limit` calls that began before `before`, oldest first, and the rate counters
     that were not used since; inside of a transaction. Monthly totals stay. Returns how many calls
     were removed."""

@@ -13,31 +13,31 @@ from strandline.db.database import Database, TenantDb
 from strandline.llm import prompts
 from strandline.llm.budget import LlmBudget
 from strandline.llm.client import Fallback, LlmClient
-from strandline.llm.fixed_answer_model import PlainModel
+from strandline.llm.fixed_answer_model import FixedAnswerModel
 from strandline.llm.heuristic import topic_continuation
 from strandline.llm.heuristic.model import HeuristicModel
 from strandline.llm.prompts import AnswerTask, PromptData, PromptLimits, TaskName
-from strandline.llm.provider import Provider
+from strandline.llm.provider import ModelProvider
 from strandline.llm.types import (
-    Continues,
     Contradiction,
     Entities,
     Entity,
-    Extraction,
+    GraphExtraction,
     LanguageModel,
     MemoryAnswer,
     MessageToAnswer,
     ModelResult,
-    Overview,
     PromptEvent,
-    Summary,
+    RunSummary,
+    RunTopic,
     TaskContext,
-    Topic,
+    TopicContinuation,
+    TopicTreeOverview,
     TopicTreePart,
-    WalkChoice,
-    WalkOption,
+    TopicWalkChoice,
+    TopicWalkOption,
     make_answer_type,
-    make_choice_type,
+    make_walk_choice_type,
 )
 from strandline.observability import logger
 from strandline.permanent_failures import is_permanent_failure
@@ -61,10 +61,10 @@ class LlmTasks:
     """
 
     def __init__(
-        self, database: Database, settings: ServiceSettings, provider: Provider | None
+        self, database: Database, settings: ServiceSettings, provider: ModelProvider | None
     ) -> None:
         self.heuristic: LanguageModel = HeuristicModel()
-        self._plain_model: LanguageModel = PlainModel()
+        self._plain_model: LanguageModel = FixedAnswerModel()
         self._database = database
         self._bounds = PromptLimits(settings.llm_event_characters, settings.llm_characters)
         self._provider = provider
@@ -92,7 +92,7 @@ class LlmTasks:
         before: Sequence[PromptEvent],
         message: PromptEvent,
         after: Sequence[PromptEvent],
-    ) -> ModelResult[Continues]:
+    ) -> ModelResult[TopicContinuation]:
         """Whether `message` continues the topic of `before`, the lane's open events in order.
         `after` has the events that follow it in the lane. The model is asked only where the
         heuristic model is not sure."""
@@ -102,12 +102,12 @@ class LlmTasks:
             data = latest + self._render_events(task, "message", [message])
             return data + self._render_events(task, "after", after)
 
-        def ask(by: LanguageModel) -> Continues:
+        def ask(by: LanguageModel) -> TopicContinuation:
             return by.continues(before, message, after)
 
-        if self._provider is not None and self._is_clear(before, message, after):
+        if self._provider is not None and self._is_continuation_clear(before, message, after):
             return self._run_heuristic(task, "continues", ask)
-        return self._run_task(task, "continues", Continues, render, ask)
+        return self._run_task(task, "continues", TopicContinuation, render, ask)
 
     def continues_by_heuristic(
         self,
@@ -122,37 +122,45 @@ class LlmTasks:
         )
         return result.value.continues
 
-    def _is_clear(
+    def _is_continuation_clear(
         self,
         before: Sequence[PromptEvent],
         message: PromptEvent,
         after: Sequence[PromptEvent],
     ) -> bool:
         try:
-            return topic_continuation.is_clear(before, message, after)
+            return topic_continuation.is_continuation_clear(before, message, after)
         except Exception as error:
             if not is_permanent_failure(error):
                 raise
             return False  # the model may know what the heuristic model fails on
 
-    def summarise(self, task: TaskContext, events: Sequence[PromptEvent]) -> ModelResult[Summary]:
+    def summarise(
+        self, task: TaskContext, events: Sequence[PromptEvent]
+    ) -> ModelResult[RunSummary]:
         """A closed run's narrative summary and importance."""
         render = partial(self._render_events, task, "events", events)
-        return self._run_task(task, "summarise", Summary, render, lambda by: by.summarise(events))
+        return self._run_task(
+            task, "summarise", RunSummary, render, lambda by: by.summarise(events)
+        )
 
-    def merge(self, task: TaskContext, earlier: Summary, later: Summary) -> ModelResult[Summary]:
+    def merge(
+        self, task: TaskContext, earlier: RunSummary, later: RunSummary
+    ) -> ModelResult[RunSummary]:
         """One summary of two runs on one topic."""
 
         def render() -> PromptData:
             first = prompts.render_summary("earlier", earlier, self._bounds)
             return first + prompts.render_summary("later", later, self._bounds)
 
-        return self._run_task(task, "merge", Summary, render, lambda by: by.merge(earlier, later))
+        return self._run_task(
+            task, "merge", RunSummary, render, lambda by: by.merge(earlier, later)
+        )
 
-    def topic(self, task: TaskContext, events: Sequence[PromptEvent]) -> ModelResult[Topic]:
+    def topic(self, task: TaskContext, events: Sequence[PromptEvent]) -> ModelResult[RunTopic]:
         """A run's main theme."""
         render = partial(self._render_events, task, "events", events)
-        return self._run_task(task, "topic", Topic, render, lambda by: by.topic(events))
+        return self._run_task(task, "topic", RunTopic, render, lambda by: by.topic(events))
 
     def entities(self, task: TaskContext, events: Sequence[PromptEvent]) -> ModelResult[Entities]:
         """The people and things named in a run."""
@@ -161,7 +169,7 @@ class LlmTasks:
 
     def describe_by_heuristic(
         self, task: TaskContext, events: Sequence[PromptEvent], reason: str
-    ) -> tuple[ModelResult[Summary], ModelResult[Topic], ModelResult[Entities]]:
+    ) -> tuple[ModelResult[RunSummary], ModelResult[RunTopic], ModelResult[Entities]]:
         """A run's summary, topic and entities by the heuristic model, because the configured one
         could not give all of them, for this reason."""
         return (
@@ -170,18 +178,22 @@ class LlmTasks:
             self._run_heuristic(task, "entities", lambda by: by.entities(events), reason),
         )
 
-    def overview(self, task: TaskContext, parts: Sequence[TopicTreePart]) -> ModelResult[Overview]:
+    def overview(
+        self, task: TaskContext, parts: Sequence[TopicTreePart]
+    ) -> ModelResult[TopicTreeOverview]:
         """A summary of what these parts of a topic tree have in common."""
-        render = partial(prompts.render_parts, "parts", parts, self._bounds)
-        return self._run_task(task, "overview", Overview, render, lambda by: by.overview(parts))
+        render = partial(prompts.render_topic_tree_parts, "parts", parts, self._bounds)
+        return self._run_task(
+            task, "overview", TopicTreeOverview, render, lambda by: by.overview(parts)
+        )
 
     def walk(
-        self, task: TaskContext, question: str, options: Sequence[WalkOption]
-    ) -> ModelResult[WalkChoice]:
+        self, task: TaskContext, question: str, options: Sequence[TopicWalkOption]
+    ) -> ModelResult[TopicWalkChoice]:
         """Which of these parts of a topic tree are likely to hold the answer to a question. An
         answer with a number that was not shown is unusable."""
-        render = partial(prompts.render_walk, question, options, self._bounds)
-        choice_type = make_choice_type(len(options))
+        render = partial(prompts.render_walk_options, question, options, self._bounds)
+        choice_type = make_walk_choice_type(len(options))
         return self._run_task(
             task, "walk", choice_type, render, lambda by: by.walk(question, options)
         )
@@ -202,11 +214,11 @@ class LlmTasks:
         entities: Sequence[Entity],
         *,
         may_ask: bool = True,
-    ) -> ModelResult[Extraction]:
+    ) -> ModelResult[GraphExtraction]:
         """The facts, decisions and relations that a chain's events state, for the knowledge graph.
         `entities` are those of the chain. Without `may_ask` the heuristic model answers."""
 
-        def ask(by: LanguageModel) -> Extraction:
+        def ask(by: LanguageModel) -> GraphExtraction:
             return by.extract(events, entities)
 
         if not may_ask:
@@ -214,7 +226,7 @@ class LlmTasks:
         render = partial(
             prompts.render_numbered_events, "events", events, task.participants, self._bounds
         )
-        return self._run_task(task, "extract", Extraction, render, ask)
+        return self._run_task(task, "extract", GraphExtraction, render, ask)
 
     def answer(
         self,
@@ -229,8 +241,8 @@ class LlmTasks:
         no usable answer, AssertionError without a model."""
         assert self._provider is not None, "the caller checks has_model"
         assert not self._database.in_transaction, "a model is never called inside a transaction"
-        counter = self._counter()
-        data = prompts.render_answer(block, message, task.participants, self._bounds)
+        counter = self._get_thread_counter()
+        data = prompts.render_memories_and_question(block, message, task.participants, self._bounds)
         try:
             value = self._client.ask(task, verb, make_answer_type(memory_count), data, counter)
         except Fallback as fallback:
@@ -243,7 +255,7 @@ class LlmTasks:
             raise Fallback("invalid_output") from None
         return ModelResult(value, self._provider.name, prompts.load_prompt(verb).name)
 
-    def name_source(self, verb: TaskName) -> tuple[str, str]:
+    def name_model_and_prompt(self, verb: TaskName) -> tuple[str, str]:
         """The names of the model and of the prompt that a task's answers come from at present,
         unless the model falls back."""
         if self._provider is None:
@@ -259,12 +271,12 @@ class LlmTasks:
     def take_metrics(self) -> Mapping[str, int]:
         """Metrics of this thread's calls since the last call of this method, by their names in
         `METRICS`."""
-        counters, self._thread.counts = self._counter(), Counter[str]()
+        counters, self._thread.counts = self._get_thread_counter(), Counter[str]()
         return counters
 
     def add_metrics(self, counts: Mapping[str, int]) -> None:
         """Count these metrics as this thread's: those of calls that other threads made for it."""
-        self._counter().update(counts)
+        self._get_thread_counter().update(counts)
 
     def _render_events(
         self, task: TaskContext, tag: str, events: Sequence[PromptEvent]
@@ -282,7 +294,7 @@ class LlmTasks:
         if self._provider is None:
             return self._run_heuristic(task, verb, ask)
         assert not self._database.in_transaction, "a model is never called inside a transaction"
-        counter = self._counter()
+        counter = self._get_thread_counter()
         try:
             value = self._client.ask(task, verb, result_type, render(), counter)
         except Fallback as fallback:
@@ -312,12 +324,14 @@ class LlmTasks:
         except Exception as error:
             if not is_permanent_failure(error):
                 raise
-            self._counter()["HeuristicFailures"] += 1
+            self._get_thread_counter()["HeuristicFailures"] += 1
             _log_failure("heuristic model failed", task, verb, error)
             reason = reason if retry_after is not None else HEURISTIC_FAILED_REASON
-            return ModelResult(ask(self._plain_model), PlainModel.name, verb, reason, retry_after)
+            return ModelResult(
+                ask(self._plain_model), FixedAnswerModel.name, verb, reason, retry_after
+            )
 
-    def _counter(self) -> Counter[str]:
+    def _get_thread_counter(self) -> Counter[str]:
         if not hasattr(self._thread, "counts"):
             self._thread.counts = Counter[str]()
         return self._thread.counts

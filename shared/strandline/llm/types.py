@@ -27,20 +27,20 @@ class PromptEvent:
     said_at: datetime
 
 
-class Continues(BaseModel):
+class TopicContinuation(BaseModel):
     """Does the topic go on?"""
 
     continues: bool
 
 
-class Summary(BaseModel):
+class RunSummary(BaseModel):
     """What was said, and how much it matters, from 0 (small talk) to 1 (must not be forgotten)."""
 
     summary: str = Field(min_length=1, max_length=4000)
     importance: float = Field(ge=0, le=1)
 
 
-class Topic(BaseModel):
+class RunTopic(BaseModel):
     """The main theme in a few words, if there are any for it."""
 
     topic: str | None = Field(min_length=1, max_length=MAX_TOPIC_CHARACTERS)
@@ -72,7 +72,7 @@ class TopicTreePart:
     event_count: int
 
 
-class Overview(BaseModel):
+class TopicTreeOverview(BaseModel):
     """What several parts of a topic tree speak of together, and a heading for it, if there is
     one."""
 
@@ -81,7 +81,7 @@ class Overview(BaseModel):
 
 
 @dataclass(frozen=True)
-class WalkOption:
+class TopicWalkOption:
     """A part of a topic tree that a walk may follow; its number is its place in the list, from
     1."""
 
@@ -92,7 +92,7 @@ class WalkOption:
     """Its score without a model."""
 
 
-class WalkChoice(BaseModel):
+class TopicWalkChoice(BaseModel):
     """The numbers of the parts to follow, the best first."""
 
     model_config = ConfigDict(extra="forbid")
@@ -107,10 +107,10 @@ class Contradiction(BaseModel):
 
 
 @functools.cache
-def make_choice_type(option_count: int) -> type[WalkChoice]:
+def make_walk_choice_type(option_count: int) -> type[TopicWalkChoice]:
     """The type of a choice from so many parts: each number is one of theirs."""
 
-    class BoundedChoice(WalkChoice):
+    class BoundedChoice(TopicWalkChoice):
         """Of one list of parts."""
 
         numbers: list[Annotated[int, Field(strict=True, ge=1, le=option_count)]] = Field(
@@ -196,7 +196,7 @@ class ExtractedRelation(BaseModel):
     events: list[int] = Field(min_length=1, max_length=50)
 
 
-class Extraction(BaseModel):
+class GraphExtraction(BaseModel):
     """What a chain says for the knowledge graph."""
 
     entities: list[Entity] = Field(max_length=60)
@@ -211,20 +211,20 @@ class LanguageModel(Protocol):
 
     def continues(
         self, before: Sequence[PromptEvent], message: PromptEvent, after: Sequence[PromptEvent]
-    ) -> Continues:
+    ) -> TopicContinuation:
         """Whether `message` continues the topic of `before`, the lane's open events in order.
         `after` has the events that follow it in the lane."""
         ...
 
-    def summarise(self, events: Sequence[PromptEvent]) -> Summary:
+    def summarise(self, events: Sequence[PromptEvent]) -> RunSummary:
         """A closed run's narrative summary and importance."""
         ...
 
-    def merge(self, earlier: Summary, later: Summary) -> Summary:
+    def merge(self, earlier: RunSummary, later: RunSummary) -> RunSummary:
         """One summary of two runs on one topic."""
         ...
 
-    def topic(self, events: Sequence[PromptEvent]) -> Topic:
+    def topic(self, events: Sequence[PromptEvent]) -> RunTopic:
         """A run's main theme."""
         ...
 
@@ -232,11 +232,11 @@ class LanguageModel(Protocol):
         """The people and things named in a run."""
         ...
 
-    def overview(self, parts: Sequence[TopicTreePart]) -> Overview:
+    def overview(self, parts: Sequence[TopicTreePart]) -> TopicTreeOverview:
         """What these parts of a topic tree speak of together."""
         ...
 
-    def walk(self, question: str, options: Sequence[WalkOption]) -> WalkChoice:
+    def walk(self, question: str, options: Sequence[TopicWalkOption]) -> TopicWalkChoice:
         """Which parts of a topic tree are likely to hold the answer to a question."""
         ...
 
@@ -244,7 +244,7 @@ class LanguageModel(Protocol):
         """Whether two statements cannot both hold."""
         ...
 
-    def extract(self, events: Sequence[PromptEvent], entities: Sequence[Entity]) -> Extraction:
+    def extract(self, events: Sequence[PromptEvent], entities: Sequence[Entity]) -> GraphExtraction:
         """What a chain's events say for the knowledge graph. `entities` are those of the chain.
         Events are cited by their numbers, from 1."""
         ...

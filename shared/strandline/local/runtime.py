@@ -31,7 +31,7 @@ from strandline.function_specs import (
     FunctionSpec,
     route_table,
 )
-from strandline.llm.factory import require_complete_provider
+from strandline.llm.factory import require_provider_settings
 from strandline.local import lambda_context, postgres_installation, sync_detection, tls
 from strandline.local.aws import LocalAws
 from strandline.local.event_sources import (
@@ -267,7 +267,7 @@ def _configure(
     }
     os.environ |= environment
     get_settings.cache_clear()
-    require_complete_provider(get_settings())  # as a Lambda's init phase does
+    require_provider_settings(get_settings())  # as a Lambda's init phase does
     return environment
 
 

@@ -14,7 +14,7 @@ from strandline.http.routes_and_responses import (
     text_response,
 )
 from strandline.llm import store_calls
-from strandline.llm.store_calls import ModelState, read_state
+from strandline.llm.store_calls import ModelAvailability, read_model_availability
 from strandline.log import store_tenant_counts
 from strandline.status import store
 from strandline.status.schemas import (
@@ -189,11 +189,11 @@ class _TenantState:
     """What is told of the credential's tenant."""
 
     background: BackgroundState | None
-    model: ModelState
+    model: ModelAvailability
     memory: MemoryState | None
 
 
-_NOTHING_KNOWN = _TenantState(None, ModelState(None, None, None), None)
+_NOTHING_KNOWN = _TenantState(None, ModelAvailability(None, None, None), None)
 
 
 def _read_tenant_state(request: Request) -> _TenantState:
@@ -207,14 +207,14 @@ def _read_tenant_state(request: Request) -> _TenantState:
         name = resources.llm.model_name
         return _TenantState(
             BackgroundState(**vars(store_tenant_counts.count_background_failures(access))),
-            _NOTHING_KNOWN.model if name is None else read_state(access, name),
+            _NOTHING_KNOWN.model if name is None else read_model_availability(access, name),
             store.count_tenant_memory(access) if principal.has_right("admin") else None,
         )
     except StrandlineError:
         return _NOTHING_KNOWN
 
 
-def _describe_model_failure(name: str | None, model: ModelState) -> list[str]:
+def _describe_model_failure(name: str | None, model: ModelAvailability) -> list[str]:
     if model.failure_text is None or model.failed_at is None:
         return []
     return [

@@ -14,7 +14,7 @@ from strandline.context.lines import (
     make_event_line,
     make_topic_line,
 )
-from strandline.llm.heuristic.overview import describe_dates
+from strandline.llm.heuristic.overview import format_date_range
 
 BYTES_PER_TOKEN = 4
 INDENT = "  "
@@ -90,7 +90,7 @@ class AnswerLines:
 def _drop_repeated_name_and_dates(topic: ChainLineSource) -> ChainLineSource:
     """Remove repetition from a topic's line: the summary of an inner topic begins with the name of
     one of its children and ends with the dates."""
-    dates = describe_dates(topic.started_at, topic.last_event_at)
+    dates = format_date_range(topic.started_at, topic.last_event_at)
     summary = topic.summary.removesuffix(f" ({dates})")
     name = topic.topic or ""
     if name and (summary == name or summary.startswith(f"{name}; ")):

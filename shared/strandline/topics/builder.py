@@ -205,7 +205,7 @@ def _make_new_snapshot(
     grown_count: int,
     reasons: Sequence[Mapping[str, str]],
 ) -> NewSnapshot:
-    model, prompt = builder.llm.name_source("overview")
+    model, prompt = builder.llm.name_model_and_prompt("overview")
     return NewSnapshot(
         version=version,
         base_version=version - 1,

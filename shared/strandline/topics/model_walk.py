@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from strandline.llm.tasks import LlmTasks
-from strandline.llm.types import TaskContext, TopicTreePart, WalkOption
+from strandline.llm.types import TaskContext, TopicTreePart, TopicWalkOption
 from strandline.topics import store_references_query, store_tail
 from strandline.topics.answer_plan import WalkMethod
 from strandline.topics.selection import (
@@ -156,7 +156,7 @@ def _score_node(hits: HitsPlacedInTrees, node: TreeSlotWithHits) -> float:
     return 0.1 * (node.similarity or 0.0)
 
 
-def _to_walk_option(content: NodeTextAndCounts, score: float) -> WalkOption:
+def _to_walk_option(content: NodeTextAndCounts, score: float) -> TopicWalkOption:
     part = TopicTreePart(
         content.topic,
         content.summary,
@@ -164,7 +164,7 @@ def _to_walk_option(content: NodeTextAndCounts, score: float) -> WalkOption:
         content.last_event_at,
         content.event_count,
     )
-    return WalkOption(part, tuple(content.participants), score)
+    return TopicWalkOption(part, tuple(content.participants), score)
 
 
 def _merge_choices_with_hits(

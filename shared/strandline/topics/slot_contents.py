@@ -11,9 +11,9 @@ from uuid import UUID
 
 from strandline.db.database import TenantDb
 from strandline.derived_ids import to_uuid8
-from strandline.llm.parallel import run_all
+from strandline.llm.parallel import run_all_in_parallel
 from strandline.llm.tasks import LlmTasks
-from strandline.llm.types import ModelResult, Overview, TaskContext, TopicTreePart
+from strandline.llm.types import ModelResult, TaskContext, TopicTreeOverview, TopicTreePart
 from strandline.log.trust_ranks import least_trusted
 from strandline.topics import hashes, store_growth
 from strandline.topics.store_builds import ScopeToBuild
@@ -23,7 +23,7 @@ from strandline.topics.vectors import MeanVector
 
 _MIN_PAUSE_SECONDS = 1.0
 
-type Result = ModelResult[Overview]
+type Result = ModelResult[TopicTreeOverview]
 
 
 def summarise_slots(
@@ -37,7 +37,7 @@ def summarise_slots(
     waiting = list(range(len(slots)))
     while waiting:
         calls = [partial(llm.overview, task, slots[number]) for number in waiting]
-        results |= zip(waiting, run_all(llm, calls), strict=True)
+        results |= zip(waiting, run_all_in_parallel(llm, calls), strict=True)
         waits = {number: _get_rate_limit_wait_seconds(results[number]) for number in waiting}
         waiting = [number for number, seconds in waits.items() if seconds is not None]
         pause = max((waits[number] or 0.0 for number in waiting), default=0.0)
@@ -132,7 +132,7 @@ class SlotContentBuilder:
         """The content hashes of changed inner slots. `slots` lists each slot after those below
         it."""
         builder, digests = self.builder, dict[UUID, bytes]()
-        source = builder.llm.name_source("overview")
+        source = builder.llm.name_model_and_prompt("overview")
         for slot in slots:
             children = [
                 digests[child]
@@ -146,7 +146,9 @@ class SlotContentBuilder:
             )
         return digests
 
-    def _ask_overviews(self, slots: Sequence[Sequence[StoredNode]]) -> list[ModelResult[Overview]]:
+    def _ask_overviews(
+        self, slots: Sequence[Sequence[StoredNode]]
+    ) -> list[ModelResult[TopicTreeOverview]]:
         """The model's summaries of slots. Each slot is given as the contents of its children."""
         builder, scope = self.builder, self.scope
         task = TaskContext(
@@ -171,7 +173,7 @@ def _make_inner_node(
     digest: bytes,
     children: Sequence[StoredNode],
     vector: MeanVector | None,
-    result: ModelResult[Overview],
+    result: ModelResult[TopicTreeOverview],
 ) -> StoredNode:
     """The content of an inner slot, made from the contents of its children and the model's
     summary."""

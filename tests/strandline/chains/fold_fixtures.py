@@ -11,14 +11,14 @@ from typing import Any
 from pydantic import BaseModel
 
 from strandline.llm.types import (
-    Continues,
     Entities,
     Entity,
     ModelResult,
     PromptEvent,
-    Summary,
+    RunSummary,
+    RunTopic,
     TaskContext,
-    Topic,
+    TopicContinuation,
 )
 from tests.support import Gateway, ScratchDatabase
 
@@ -61,28 +61,32 @@ class RandomTasks:
         before: Sequence[PromptEvent],
         message: PromptEvent,
         after: Sequence[PromptEvent],
-    ) -> ModelResult[Continues]:
+    ) -> ModelResult[TopicContinuation]:
         """Yes, for two in three."""
         rng = self._make_rng(task, "continues", [*before, message, "after", *after])
-        return self._make_result("continues", Continues(continues=rng.random() < 0.66))
+        return self._make_result("continues", TopicContinuation(continues=rng.random() < 0.66))
 
-    def summarise(self, task: TaskContext, events: Sequence[PromptEvent]) -> ModelResult[Summary]:
+    def summarise(
+        self, task: TaskContext, events: Sequence[PromptEvent]
+    ) -> ModelResult[RunSummary]:
         """Sometimes odd."""
         rng = self._make_rng(task, "summarise", events)
         odd = rng.choice(("\u202e\U0001f30a", "{'summary': null}", "x" * 4000, events[0].text[:50]))
         text = rng.choice((rng.choice(TOPICS), odd or "."))
-        return self._make_result("summarise", Summary(summary=text, importance=rng.random()))
+        return self._make_result("summarise", RunSummary(summary=text, importance=rng.random()))
 
-    def merge(self, task: TaskContext, earlier: Summary, later: Summary) -> ModelResult[Summary]:
+    def merge(
+        self, task: TaskContext, earlier: RunSummary, later: RunSummary
+    ) -> ModelResult[RunSummary]:
         """One of them."""
         rng = self._make_rng(task, "merge", [earlier.summary, later.summary])
         choice = rng.choice((earlier, later))
         return self._make_result("merge", choice.model_copy(update={"importance": rng.random()}))
 
-    def topic(self, task: TaskContext, events: Sequence[PromptEvent]) -> ModelResult[Topic]:
+    def topic(self, task: TaskContext, events: Sequence[PromptEvent]) -> ModelResult[RunTopic]:
         """A number."""
         return self._make_result(
-            "topic", Topic(topic=f"no. {self._make_rng(task, 'topic', events).random()}")
+            "topic", RunTopic(topic=f"no. {self._make_rng(task, 'topic', events).random()}")
         )
 
     def entities(self, task: TaskContext, events: Sequence[PromptEvent]) -> ModelResult[Entities]:
@@ -113,10 +117,12 @@ class RandomTasks:
 class EchoTasks(RandomTasks):
     """A model that says what was said, and finds all of it worth keeping."""
 
-    def summarise(self, task: TaskContext, events: Sequence[PromptEvent]) -> ModelResult[Summary]:
+    def summarise(
+        self, task: TaskContext, events: Sequence[PromptEvent]
+    ) -> ModelResult[RunSummary]:
         """All the words, once each."""
         words = dict.fromkeys(word for event in events for word in event.text.split())
-        return self._make_result("summarise", Summary(summary=" ".join(words), importance=0.8))
+        return self._make_result("summarise", RunSummary(summary=" ".join(words), importance=0.8))
 
 
 @dataclass

@@ -20,7 +20,7 @@ from strandline.db.database import Caller, Database
 from strandline.errors import Unavailable
 from strandline.jobs.worker_resources import WorkerResources
 from strandline.llm.factory import make_provider
-from strandline.llm.openai_chat import ChatModel
+from strandline.llm.openai_chat import OpenAiChatModel
 from strandline.llm.tasks import LlmTasks
 from strandline.local.aws import LocalAws
 from tests.model_server import ModelServer, Says, completion, serving, stay_silent
@@ -60,7 +60,7 @@ def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelServer]:
 @pytest.fixture
 def make(database: Database, aws: LocalAws, provider: ModelServer) -> Iterator[Make]:
     """Workers with a model that may be asked so often in a minute."""
-    clients: list[ChatModel] = []
+    clients: list[OpenAiChatModel] = []
 
     def make(calls: int, seconds: float = 110, **options: Any) -> WorkerResources:
         settings = ServiceSettings.model_validate(
@@ -76,7 +76,7 @@ def make(database: Database, aws: LocalAws, provider: ModelServer) -> Iterator[M
             }
         )
         model = make_provider(settings)
-        assert isinstance(model, ChatModel)
+        assert isinstance(model, OpenAiChatModel)
         clients.append(model)
         llm_tasks = LlmTasks(database, settings, model)
         embedder = WordEmbedder("words/64", 64)

@@ -21,7 +21,7 @@ from strandline.errors import EmbeddingRefused, EmbeddingUnavailable, PayloadMis
 from strandline.jobs import store_runs
 from strandline.jobs.worker_resources import ConcurrentUpdate, WorkDeferred, WorkerResources
 from strandline.llm.heuristic import digest, names, topic_continuation
-from strandline.llm.types import PromptEvent, Summary
+from strandline.llm.types import PromptEvent, RunSummary
 from strandline.local.aws import LocalAws
 from strandline.log import store_work
 from strandline.permanent_failures import is_permanent_failure
@@ -135,8 +135,8 @@ def test_fold_survives_long_unbroken_word(scope: Scope, worker: WorkerResources)
 @pytest.mark.parametrize(
     ("module", "rule"),
     [
-        (digest, "name_topic"),
-        (digest, "summarise_in_sentence"),
+        (digest, "choose_topic_phrase"),
+        (digest, "choose_summary_sentence"),
         (digest, "score_importance"),
         (names, "extract_entities"),
     ],
@@ -229,7 +229,7 @@ class Unstorable(EchoTasks):
     def summarise(self, task: Any, events: Sequence[PromptEvent]) -> Any:
         """With a character that no text column holds."""
         if any(POISON in one.text for one in events):
-            return self._make_result("summarise", Summary(summary="a\x00b", importance=0.9))
+            return self._make_result("summarise", RunSummary(summary="a\x00b", importance=0.9))
         return super().summarise(task, events)
 
 

@@ -11,7 +11,14 @@ from strandline.aws.blobs import BlobStore
 from strandline.chains import parallel_model_calls
 from strandline.chains.fold_scope import close_idle_lanes
 from strandline.db.database import Database
-from strandline.llm.types import Entities, ModelResult, PromptEvent, Summary, TaskContext, Topic
+from strandline.llm.types import (
+    Entities,
+    ModelResult,
+    PromptEvent,
+    RunSummary,
+    RunTopic,
+    TaskContext,
+)
 from strandline.local.aws import LocalAws
 from tests.strandline.chains.fold_fixtures import LATER, EchoTasks, append, set_tuning
 from tests.strandline.embeddings.fake_embedders import WordEmbedder, make_worker, process_due
@@ -28,12 +35,14 @@ class Meeting(EchoTasks):
         self.barrier = threading.Barrier(3, timeout=seconds)
         self.threads = set[int]()
 
-    def summarise(self, task: TaskContext, events: Sequence[PromptEvent]) -> ModelResult[Summary]:
+    def summarise(
+        self, task: TaskContext, events: Sequence[PromptEvent]
+    ) -> ModelResult[RunSummary]:
         """Once the others are asked too."""
         self._meet()
         return super().summarise(task, events)
 
-    def topic(self, task: TaskContext, events: Sequence[PromptEvent]) -> ModelResult[Topic]:
+    def topic(self, task: TaskContext, events: Sequence[PromptEvent]) -> ModelResult[RunTopic]:
         """Likewise."""
         self._meet()
         return super().topic(task, events)

@@ -14,7 +14,7 @@ from strandline.chains.refold import drop_chains_of_scopes
 from strandline.chains.retry_enrichment import retry_enrichment
 from strandline.db.database import Caller, Database
 from strandline.jobs.worker_resources import WorkDeferred, WorkerResources
-from strandline.llm.types import Continues, ModelResult, PromptEvent, TaskContext
+from strandline.llm.types import ModelResult, PromptEvent, TaskContext, TopicContinuation
 from strandline.local.aws import LocalAws
 from tests.strandline.chains.fold_fixtures import EchoTasks, hashes, set_tuning
 from tests.strandline.chains.scope_log import BREAD, HARBOUR, NOW, Log, fold
@@ -56,11 +56,11 @@ class Ahead(EchoTasks):
         before: Sequence[PromptEvent],
         message: PromptEvent,
         after: Sequence[PromptEvent],
-    ) -> ModelResult[Continues]:
+    ) -> ModelResult[TopicContinuation]:
         """Yes, if so."""
         seqs = [one.seq for one in before], message.seq, [one.seq for one in after]
         self.views.append(seqs)
-        return self._make_result("continues", Continues(continues="bread" in str(after)))
+        return self._make_result("continues", TopicContinuation(continues="bread" in str(after)))
 
 
 def asked_ahead(worker: WorkerResources) -> tuple[WorkerResources, Ahead]:

@@ -325,7 +325,7 @@ WAYS: dict[str, Callable[[TenantDb], object]] = {
     "fetch that fails": lambda access: fail(access.fetch),
     "look that fails": lambda access: fail(access.read_snapshot),
     "transaction that fails": fail_in_a_transaction,
-    "lease_model": lambda access: store_calls.lease_calls(
+    "lease_model": lambda access: store_calls.lease_calls_and_read_limits(
         access, "m", "s", max_calls=1, limit=9, failures=9, may_probe=True, probe_seconds=1
     ),
 }

@@ -9,7 +9,7 @@ import pytest
 
 from strandline.graph.promotion.extraction_checks import ChainObservations, build_chain_observations
 from strandline.graph.promotion.store import ChainToPromote, EvidenceEvent
-from strandline.llm.types import Extraction
+from strandline.llm.types import GraphExtraction
 
 NOON = datetime(2026, 5, 8, 12, tzinfo=UTC)
 TALK = (
@@ -54,7 +54,7 @@ def promote(
     empty: Mapping[str, Sequence[Any]] = dict.fromkeys(
         ("entities", "facts", "decisions", "relations"), ()
     )
-    whole = Extraction.model_validate({**empty, **extraction})
+    whole = GraphExtraction.model_validate({**empty, **extraction})
     return build_chain_observations(
         chain, citations, whole, min_persona_confidence=persona, heat=0.5
     )

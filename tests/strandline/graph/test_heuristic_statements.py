@@ -5,12 +5,12 @@ from datetime import UTC, datetime
 import pytest
 
 from strandline.llm.heuristic.model import HeuristicModel
-from strandline.llm.types import Entity, Extraction, PromptEvent
+from strandline.llm.types import Entity, GraphExtraction, PromptEvent
 
 NOON = datetime(2026, 5, 8, 12, tzinfo=UTC)
 
 
-def extract(*texts: str, speaker: str = "user:mara", role: str = "user") -> Extraction:
+def extract(*texts: str, speaker: str = "user:mara", role: str = "user") -> GraphExtraction:
     """What a chain of these messages says; it names Linnea and Kestrel."""
     events = [
         PromptEvent(n, speaker, role, "message", text, NOON) for n, text in enumerate(texts, 1)

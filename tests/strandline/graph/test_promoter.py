@@ -13,7 +13,7 @@ from strandline.db.database import Caller, Database
 from strandline.graph.promotion import promoter
 from strandline.jobs import next_runs
 from strandline.llm.heuristic.model import HeuristicModel
-from strandline.llm.types import Extraction
+from strandline.llm.types import GraphExtraction
 from strandline.resources import Resources
 from strandline.tuning import DEFAULTS
 from tests.chains import warm
@@ -245,9 +245,9 @@ def test_promoter_rebuilds_dropped_graph_from_decisions(
     gateway.run_job("promoter")
     before = scratch_db.rows(STATE)
     forget(scratch_db)
-    nothing = Extraction(entities=[], facts=[], decisions=[], relations=[])
+    nothing = GraphExtraction(entities=[], facts=[], decisions=[], relations=[])
 
-    def extract(*_: object) -> Extraction:
+    def extract(*_: object) -> GraphExtraction:
         return nothing
 
     monkeypatch.setattr(HeuristicModel, "extract", extract)

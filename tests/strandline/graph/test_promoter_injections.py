@@ -9,7 +9,13 @@ import pytest
 
 from strandline.llm.heuristic import statements
 from strandline.llm.heuristic.model import HeuristicModel
-from strandline.llm.types import Entity, ExtractedFact, ExtractedRelation, Extraction, PromptEvent
+from strandline.llm.types import (
+    Entity,
+    ExtractedFact,
+    ExtractedRelation,
+    GraphExtraction,
+    PromptEvent,
+)
 from tests.chains import warm
 from tests.strandline.graph.promotions import TALK
 from tests.strandline.topics.outline import fold_all
@@ -39,8 +45,8 @@ PAIR = ["agent:helper", "user:alice"]
 class Gullible(HeuristicModel):
     """Takes every text for a fact about Alice, on its own word and on the user's."""
 
-    def extract(self, events: Sequence[PromptEvent], entities: Sequence[Entity]) -> Extraction:
-        base = statements.extract(events, entities)
+    def extract(self, events: Sequence[PromptEvent], entities: Sequence[Entity]) -> GraphExtraction:
+        base = statements.extract_by_sentence_forms(events, entities)
         spoken = [n for n, event in enumerate(events, 1) if event.role == "user"][:1]
         for number, event in enumerate(events, 1):
             if event.role != "user" and len(base.facts) < 60:

@@ -26,10 +26,10 @@ from strandline.errors import (
 from strandline.llm import openai_chat, parsing
 from strandline.llm.bedrock import BedrockModel
 from strandline.llm.factory import make_provider
-from strandline.llm.openai_chat import ChatModel
-from strandline.llm.parsing import UnusableOutput, parse_output
+from strandline.llm.openai_chat import OpenAiChatModel
+from strandline.llm.parsing import UnusableOutput, parse_model_output
 from strandline.llm.provider import ModelReply, ModelRequest
-from strandline.llm.types import Continues, Entities, Summary, Topic
+from strandline.llm.types import Entities, RunSummary, RunTopic, TopicContinuation
 from tests.model_server import (
     ModelServer,
     Says,
@@ -49,7 +49,7 @@ REQUEST = ModelRequest(
     "topic",
     "Name the topic, as you name the topic.",
     SECRET,
-    parsing.make_strict_schema(Topic),
+    parsing.make_strict_schema(RunTopic),
     500,
 )
 SCHEMA, INSIDE, OBJECT, TEXT = (
@@ -66,8 +66,8 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelServer]:
 
 
 @pytest.fixture
-def model(server: ModelServer) -> Iterator[ChatModel]:
-    with closing(ChatModel(base_url=server.url, model="tiny", api_key=KEY)) as model:
+def model(server: ModelServer) -> Iterator[OpenAiChatModel]:
+    with closing(OpenAiChatModel(base_url=server.url, model="tiny", api_key=KEY)) as model:
         yield model
 
 
@@ -76,7 +76,7 @@ def settings(**options: Any) -> ServiceSettings:
 
 
 def tell_usage(
-    model: ChatModel,
+    model: OpenAiChatModel,
     kind: type[StrandlineError],
     way: str = SCHEMA,
     *,
@@ -96,7 +96,7 @@ def tell_usage(
 # --- what is sent
 
 
-def test_chat_model_gets_protocol_fields_only(server: ModelServer, model: ChatModel) -> None:
+def test_chat_model_gets_protocol_fields_only(server: ModelServer, model: OpenAiChatModel) -> None:
     assert model.ask(REQUEST, model.output_mode, is_proven=False, timeout=10) == ModelReply(
         '{"topic": "tides"}', 100, 20
     )
@@ -118,7 +118,7 @@ def test_chat_model_gets_protocol_fields_only(server: ModelServer, model: ChatMo
 
 @pytest.mark.parametrize("way", [INSIDE, OBJECT, TEXT])
 def test_chat_model_gets_schema_in_prompt_if_unsupported(
-    server: ModelServer, model: ChatModel, way: str
+    server: ModelServer, model: OpenAiChatModel, way: str
 ) -> None:
     model.ask(REQUEST, way, is_proven=True, timeout=10)
     assert json.dumps(REQUEST.schema) in server.requests[0]["messages"][0]["content"]
@@ -139,7 +139,7 @@ def test_chat_model_ignores_openai_variables(
     monkeypatch.setenv("AZURE_OPENAI_AD_TOKEN", "somebody-elses")
     for version in (None, "2024-10-21"):
         with closing(
-            ChatModel(base_url=None, model="tiny", api_key=None, azure_version=version)
+            OpenAiChatModel(base_url=None, model="tiny", api_key=None, azure_version=version)
         ) as model:
             model.ask(REQUEST, model.output_mode, is_proven=False, timeout=10)
     assert len(server.headers) == 2
@@ -157,7 +157,7 @@ def test_chat_model_azure_gets_its_own_request(server: ModelServer) -> None:
             llm_api_version="2024-10-21",
         )
     )
-    assert isinstance(model, ChatModel)
+    assert isinstance(model, OpenAiChatModel)
     assert model.name == "azure:our-deployment"
     model.ask(REQUEST, model.output_mode, is_proven=False, timeout=10)
     model.close()
@@ -194,7 +194,7 @@ def test_chat_model_is_off_by_default() -> None:
 
 @pytest.mark.parametrize("status", [302, 307, 408, 429, 500, 503])
 def test_chat_model_status_429_or_500_is_outage(
-    server: ModelServer, model: ChatModel, status: int
+    server: ModelServer, model: OpenAiChatModel, status: int
 ) -> None:
     server.script = [
         Says({"error": {"message": SECRET + KEY}}, status, headers={"Location": "/v2"})
@@ -207,7 +207,7 @@ def test_chat_model_status_429_or_500_is_outage(
     ("status", "setting"), [(401, "API_KEY"), (403, "API_KEY"), (404, "MODEL"), (404, "BASE_URL")]
 )
 def test_chat_model_status_401_or_404_names_wrong_settings(
-    server: ModelServer, model: ChatModel, status: int, setting: str
+    server: ModelServer, model: OpenAiChatModel, status: int, setting: str
 ) -> None:
     server.script = [error(status, f"Incorrect key {KEY}, asked about {SECRET}")]
     message = tell_usage(model, ModelMisconfigured)
@@ -218,7 +218,7 @@ def test_chat_model_status_401_or_404_names_wrong_settings(
 
 @pytest.mark.parametrize("status", [400, 413, 422])
 def test_chat_model_status_400_is_refusal(
-    server: ModelServer, model: ChatModel, status: int
+    server: ModelServer, model: OpenAiChatModel, status: int
 ) -> None:
     server.script = [error(status, f"content policy: {SECRET}")]
     assert f"HTTP {status}" in tell_usage(model, ModelRefused)
@@ -241,7 +241,7 @@ def test_chat_model_status_400_is_refusal(
     ],
 )
 def test_chat_model_format_refusal_gives_simpler_format(
-    server: ModelServer, model: ChatModel, way: str, sure: bool, message: str, simpler: str
+    server: ModelServer, model: OpenAiChatModel, way: str, sure: bool, message: str, simpler: str
 ) -> None:
     for status in (400, 422):
         server.script = [error(status, message)]
@@ -251,7 +251,7 @@ def test_chat_model_format_refusal_gives_simpler_format(
 
 
 def test_chat_model_format_error_500_is_format_refusal(
-    server: ModelServer, model: ChatModel
+    server: ModelServer, model: OpenAiChatModel
 ) -> None:
     server.script = [error(500, "Input should be 'text' or 'json_object'"), error(500, "oops")]
     with pytest.raises(ModelFormatUnsupported):
@@ -259,7 +259,9 @@ def test_chat_model_format_error_500_is_format_refusal(
     tell_usage(model, ModelUnavailable, sure=False)
 
 
-def test_chat_model_simplest_format_has_no_fallback(server: ModelServer, model: ChatModel) -> None:
+def test_chat_model_simplest_format_has_no_fallback(
+    server: ModelServer, model: OpenAiChatModel
+) -> None:
     server.script = [error(400, "response_format and schema")]
     assert "HTTP 400" in tell_usage(model, ModelRefused, TEXT, sure=False)
 
@@ -269,7 +271,7 @@ def test_chat_model_simplest_format_has_no_fallback(server: ModelServer, model: 
     [completion("", refusal="I will not"), completion("", finish_reason="stop", refusal="No.")],
 )
 def test_chat_model_refusal_is_recognised(
-    server: ModelServer, model: ChatModel, says: Says
+    server: ModelServer, model: OpenAiChatModel, says: Says
 ) -> None:
     server.script = [says]
     assert "refuses to answer" in tell_usage(model, ModelRefused)
@@ -279,7 +281,7 @@ def test_chat_model_refusal_is_recognised(
     "body", [b"<html>Sign in</html>", b"", b'{"error": {"code": 429}}', b"[]", b'{"choices": []}']
 )
 def test_chat_model_rejects_unknown_answer(
-    server: ModelServer, model: ChatModel, body: bytes
+    server: ModelServer, model: OpenAiChatModel, body: bytes
 ) -> None:
     server.script = [Says(body)]
     assert "not a chat completion" in tell_usage(model, InvalidModelAnswer)
@@ -288,19 +290,23 @@ def test_chat_model_rejects_unknown_answer(
 # The server goes on until the test lets it go, which it does after the error: the error itself
 # shows that the client read no further.
 @pytest.mark.parametrize("status", [200, 400, 500])
-def test_chat_model_rejects_huge_answer(server: ModelServer, model: ChatModel, status: int) -> None:
+def test_chat_model_rejects_huge_answer(
+    server: ModelServer, model: OpenAiChatModel, status: int
+) -> None:
     server.script = [Says(b"", hold=pour(status))]
     assert "over 262144 bytes" in tell_usage(model, InvalidModelAnswer)
 
 
-def test_chat_model_rejects_compressed_answer(server: ModelServer, model: ChatModel) -> None:
+def test_chat_model_rejects_compressed_answer(server: ModelServer, model: OpenAiChatModel) -> None:
     server.script = [Says(b"\x1f\x8b", headers={"Content-Encoding": "gzip"})]
     assert "compressed" in tell_usage(model, InvalidModelAnswer)
     assert server.headers[0]["accept-encoding"] == "identity"
 
 
 @pytest.mark.parametrize("hold", [stay_silent, drip, drip_headers])
-def test_chat_model_slow_answer_times_out(server: ModelServer, model: ChatModel, hold: Any) -> None:
+def test_chat_model_slow_answer_times_out(
+    server: ModelServer, model: OpenAiChatModel, hold: Any
+) -> None:
     server.script = [Says(b"", hold=hold)]
     started = time.monotonic()
     tell_usage(model, ModelTimeout, seconds=0.3)
@@ -316,7 +322,7 @@ def test_chat_model_slow_proxy_answer_times_out(
     monkeypatch.setenv("HTTP_PROXY", server.url.removesuffix("/v1"))
     server.script = [Says(b"", hold=drip_headers)]
     url = "http://elsewhere.invalid/v1"
-    with closing(ChatModel(base_url=url, model="tiny", api_key=KEY)) as model:
+    with closing(OpenAiChatModel(base_url=url, model="tiny", api_key=KEY)) as model:
         tell_usage(model, ModelTimeout, seconds=0.3)
     assert server.paths == [f"{url}/chat/completions"]
 
@@ -325,11 +331,13 @@ def test_chat_model_unreachable_is_outage() -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     url = f"http://127.0.0.1:{port}/v1"
-    with closing(ChatModel(base_url=url, model="tiny", api_key=KEY)) as model:
+    with closing(OpenAiChatModel(base_url=url, model="tiny", api_key=KEY)) as model:
         assert "cannot be reached" in tell_usage(model, ModelUnavailable)
 
 
-def test_chat_model_answer_may_lack_token_counts(server: ModelServer, model: ChatModel) -> None:
+def test_chat_model_answer_may_lack_token_counts(
+    server: ModelServer, model: OpenAiChatModel
+) -> None:
     server.script = [completion("{}", tokens=None)]
     assert model.ask(REQUEST, SCHEMA, is_proven=True, timeout=10) == ModelReply("{}", None, None)
 
@@ -348,7 +356,7 @@ def test_chat_model_answer_may_lack_token_counts(server: ModelServer, model: Cha
     ],
 )
 def test_chat_model_answer_ignores_surrounding_text(text: str) -> None:
-    assert parse_output(text, Topic, "") == Topic(topic="tides")
+    assert parse_model_output(text, RunTopic, "") == RunTopic(topic="tides")
 
 
 @pytest.mark.parametrize(
@@ -357,7 +365,7 @@ def test_chat_model_answer_ignores_surrounding_text(text: str) -> None:
 @pytest.mark.parametrize("before", ["", "<think>So?</think>"])
 def test_chat_model_answer_may_quote_end_of_thinking(quotes: str, before: str) -> None:
     answer = json.dumps({"topic": quotes})
-    assert parse_output(f"{before}{answer}", Topic, "") == Topic(topic=quotes)
+    assert parse_model_output(f"{before}{answer}", RunTopic, "") == RunTopic(topic=quotes)
 
 
 @pytest.mark.parametrize(
@@ -383,34 +391,34 @@ def test_chat_model_answer_may_quote_end_of_thinking(quotes: str, before: str) -
 )
 def test_chat_model_answer_fault_is_told_unquoted(text: str, fault: str) -> None:
     with pytest.raises(UnusableOutput) as unfit:
-        parse_output(text, Topic, "user:alice said something")
+        parse_model_output(text, RunTopic, "user:alice said something")
     assert fault in str(unfit.value)
     assert len(str(unfit.value)) <= 300
     assert SECRET not in str(unfit.value)
 
 
 def test_chat_model_answer_may_have_no_topic() -> None:
-    assert parse_output('{"topic": null}', Topic, "user:alice").topic is None
+    assert parse_model_output('{"topic": null}', RunTopic, "user:alice").topic is None
 
 
 def test_chat_model_answer_may_name_shown_ids() -> None:
-    assert parse_output('{"topic": "what User:Alice wants."}', Topic, "user:alice").topic
+    assert parse_model_output('{"topic": "what User:Alice wants."}', RunTopic, "user:alice").topic
 
 
 @pytest.mark.parametrize("importance", ["1.1", "-0.1", "NaN", "Infinity", "1e999", '"high"'])
 def test_chat_model_answer_importance_is_between_0_and_1(importance: str) -> None:
     with pytest.raises(UnusableOutput):
-        parse_output(f'{{"summary": "x", "importance": {importance}}}', Summary, "")
+        parse_model_output(f'{{"summary": "x", "importance": {importance}}}', RunSummary, "")
 
 
 def test_chat_model_answer_drops_unmentioned_entities() -> None:
     names = ["Mara", "mara", "Nobody Inc", "new  york"]
     text = json.dumps({"entities": [{"name": name, "kind": "other"} for name in names]})
-    output = parse_output(text, Entities, "Mara flies to New York.")
+    output = parse_model_output(text, Entities, "Mara flies to New York.")
     assert [entity.name for entity in output.entities] == ["Mara", "new  york"]
 
 
-@pytest.mark.parametrize("result", [Continues, Summary, Topic, Entities])
+@pytest.mark.parametrize("result", [TopicContinuation, RunSummary, RunTopic, Entities])
 def test_chat_model_schemas_are_strict(result: Any) -> None:
     def check(node: Any) -> None:
         if isinstance(node, list):

@@ -26,17 +26,17 @@ from strandline.llm.client import Fallback
 from strandline.llm.factory import make_provider
 from strandline.llm.heuristic import topic_continuation
 from strandline.llm.heuristic.model import HeuristicModel
-from strandline.llm.openai_chat import ChatModel
+from strandline.llm.openai_chat import OpenAiChatModel
 from strandline.llm.prompts import ANSWER_VERSIONS, PROMPT_VERSIONS
 from strandline.llm.tasks import LlmTasks
 from strandline.llm.types import (
     MessageToAnswer,
     ModelResult,
     PromptEvent,
-    Summary,
+    RunSummary,
     TaskContext,
     TopicTreePart,
-    WalkOption,
+    TopicWalkOption,
 )
 from strandline.tenants import store_quotas
 from tests.model_server import (
@@ -86,7 +86,7 @@ def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelServer]:
 @pytest.fixture
 def make(database: Database, provider: ModelServer) -> Iterator[Callable[..., LlmTasks]]:
     """Language models as processes of one deployment have them; they share the database alone."""
-    clients: list[ChatModel] = []
+    clients: list[OpenAiChatModel] = []
 
     def make(**options: Any) -> LlmTasks:
         settings = ServiceSettings.model_validate(
@@ -104,7 +104,7 @@ def make(database: Database, provider: ModelServer) -> Iterator[Callable[..., Ll
             }
         )
         model = make_provider(settings)
-        assert isinstance(model, ChatModel)
+        assert isinstance(model, OpenAiChatModel)
         clients.append(model)
         return LlmTasks(database, settings, model)
 
@@ -144,7 +144,7 @@ def fell(result: ModelResult[Any]) -> str | None:
 def test_llm_tasks_all_ask_model(
     scratch_db: ScratchDatabase, database: Database, provider: ModelServer, llm_tasks: LlmTasks
 ) -> None:
-    earlier = Summary(summary="The launch is on Tuesday.", importance=0.5)
+    earlier = RunSummary(summary="The launch is on Tuesday.", importance=0.5)
     results: dict[str, ModelResult[Any]] = {
         "continues": llm_tasks.continues(task(), TALK[:1], TALK[1], TALK[2:]),
         "summarise": llm_tasks.summarise(task(), TALK),
@@ -152,7 +152,9 @@ def test_llm_tasks_all_ask_model(
         "topic": llm_tasks.topic(task(), TALK),
         "entities": llm_tasks.entities(task(), TALK),
         "overview": llm_tasks.overview(task(), PARTS),
-        "walk": llm_tasks.walk(task(), "When is the launch?", [WalkOption(PARTS[0], WHO, 0.5)]),
+        "walk": llm_tasks.walk(
+            task(), "When is the launch?", [TopicWalkOption(PARTS[0], WHO, 0.5)]
+        ),
         "contradicts": llm_tasks.contradicts(task(), "It is on Tuesday.", "It is on Friday."),
         "extract": llm_tasks.extract(task(), TALK, []),
     }
@@ -262,7 +264,7 @@ def test_llm_tasks_prompt_quotation_cannot_be_ended(
     messages = [PromptEvent(1, "user:mara", "user", "message", EVIL + "\ud800", AT), TALK[1]]
     llm_tasks.summarise(task(), messages)
     llm_tasks.continues(task(), messages, messages[0], messages)
-    evil = Summary(summary=EVIL, importance=0)
+    evil = RunSummary(summary=EVIL, importance=0)
     llm_tasks.merge(task(), evil, evil)
     for place, tags in enumerate(
         (["events"], ["before", "message", "after"], ["earlier", "later"])
@@ -278,7 +280,7 @@ def test_llm_tasks_prompt_quotation_cannot_be_ended(
 def test_llm_tasks_test_detects_broken_quotation(
     provider: ModelServer, llm_tasks: LlmTasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prompts, "_escape", iter)
+    monkeypatch.setattr(prompts, "_escape_markup_letters", iter)
     llm_tasks.summarise(task(), [PromptEvent(1, "user:mara", "user", "message", EVIL, AT)])
     assert broken_out(provider.prompt_text(), ["events"]) != []
 
@@ -751,12 +753,12 @@ def test_llm_tasks_rate_limit_tells_retry_time(make: Callable[..., LlmTasks]) ->
 def test_llm_tasks_test_detects_uncounted_lease(
     make: Callable[..., LlmTasks], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = store_calls.lease_calls
+    real = store_calls.lease_calls_and_read_limits
 
-    def lavish(*args: Any, max_calls: int, **how: Any) -> store_calls.CallRateLease:
+    def lavish(*args: Any, max_calls: int, **how: Any) -> store_calls.CallLeaseAndLimits:
         return replace(real(*args, max_calls=max_calls, **how), granted=max_calls)
 
-    monkeypatch.setattr(store_calls, "lease_calls", lavish)
+    monkeypatch.setattr(store_calls, "lease_calls_and_read_limits", lavish)
     one = make(llm_calls_per_minute=5)
     assert [fell(one.topic(task(), TALK)) for _ in range(6)] == [None] * 6
 
@@ -838,7 +840,7 @@ def test_llm_tasks_limits_are_separate_per_tenant(
         access = database.connect_as(Caller.background(tenant))
         one.store_call_records(access)
         assert store_calls.read_monthly_spend(access).calls == calls
-        assert len(store_calls.list_newest(access, None, 100)) == calls
+        assert len(store_calls.list_newest_model_calls(access, None, 100)) == calls
 
 
 def test_llm_tasks_test_detects_shared_account(
@@ -876,7 +878,7 @@ def test_llm_tasks_keep_unwritten_call_records(
         raise Unavailable
 
     with monkeypatch.context() as patch:
-        patch.setattr(store_calls, "record_calls", away)
+        patch.setattr(store_calls, "insert_model_calls", away)
         llm_tasks.store_call_records(access)
     assert write(scratch_db) == []
     llm_tasks.store_call_records(access)
@@ -892,14 +894,14 @@ def test_llm_tasks_call_record_is_written_once(
 ) -> None:
     """The database took it, and its answer was lost."""
     llm_tasks.topic(task(), TALK)
-    access, real = database.connect_as(Caller.background("acme")), store_calls.record_calls
+    access, real = database.connect_as(Caller.background("acme")), store_calls.insert_model_calls
 
     def doubtful(*args: Any) -> None:
         real(*args)
         raise Unavailable
 
     with monkeypatch.context() as patch:
-        patch.setattr(store_calls, "record_calls", doubtful)
+        patch.setattr(store_calls, "insert_model_calls", doubtful)
         llm_tasks.store_call_records(access)
     llm_tasks.store_call_records(access)
     assert len(write(scratch_db)) == 1
@@ -912,7 +914,7 @@ def test_llm_tasks_make_no_call_without_ledger(
     def away(*_: object) -> None:
         raise Unavailable
 
-    monkeypatch.setattr(store_calls, "record_calls", away)
+    monkeypatch.setattr(store_calls, "insert_model_calls", away)
     monkeypatch.setattr(budget, "MAX_UNWRITTEN", 3)
     one = make()
     assert [fell(one.topic(task(), TALK)) for _ in range(4)] == [None, None, None, "unavailable"]
@@ -932,6 +934,6 @@ def test_llm_tasks_old_call_records_leave_their_sum(
     before = datetime.now(UTC) - timedelta(days=30)
     for removals in (3, 2, 0):
         with access.transaction():
-            assert store_calls.prune_calls_and_rates(access, before, 3) == removals
+            assert store_calls.delete_old_calls_and_rates(access, before, 3) == removals
     assert len(write(scratch_db)) == 1
     assert store_calls.read_monthly_spend(access).calls == 6

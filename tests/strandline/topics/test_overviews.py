@@ -13,7 +13,7 @@ import pytest
 from strandline.llm import parallel
 from strandline.llm.parallel import MAX_PARALLEL
 from strandline.llm.tasks import LlmTasks
-from strandline.llm.types import ModelResult, Overview, TaskContext, TopicTreePart
+from strandline.llm.types import ModelResult, TaskContext, TopicTreeOverview, TopicTreePart
 from strandline.topics import slot_contents
 from tests.strandline.topics.outline import build, read_tree
 from tests.strandline.topics.world import ScopeWorld
@@ -35,7 +35,9 @@ class Tasks:
     counts: Counter[str] = field(default_factory=Counter[str])
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def overview(self, task: TaskContext, parts: Sequence[TopicTreePart]) -> ModelResult[Overview]:
+    def overview(
+        self, task: TaskContext, parts: Sequence[TopicTreePart]
+    ) -> ModelResult[TopicTreeOverview]:
         """The parts' names, or the heuristic model's answer where the minute is over."""
         del task
         if self.barrier:
@@ -45,11 +47,15 @@ class Tasks:
             self.threads.add(threading.get_ident())
             if self.calls_per_minute == 0:
                 return ModelResult(
-                    Overview(summary="?", topic=None), "heuristic", "overview", "rate_limited", 30.0
+                    TopicTreeOverview(summary="?", topic=None),
+                    "heuristic",
+                    "overview",
+                    "rate_limited",
+                    30.0,
                 )
             self.calls_per_minute -= 1
             self.calls.append(name)
-        return ModelResult(Overview(summary=name, topic=name), "model", "overview/1")
+        return ModelResult(TopicTreeOverview(summary=name, topic=name), "model", "overview/1")
 
     def take_metrics(self) -> Mapping[str, int]:
         """One call."""
@@ -64,7 +70,9 @@ def parts(*names: str) -> list[list[TopicTreePart]]:
     return [[TopicTreePart(name, None, AT, AT, 1)] for name in names]
 
 
-def describe(tasks: Tasks, *names: str, seconds: float = 600.0) -> list[ModelResult[Overview]]:
+def describe(
+    tasks: Tasks, *names: str, seconds: float = 600.0
+) -> list[ModelResult[TopicTreeOverview]]:
     end = time.monotonic() + seconds
     return slot_contents.summarise_slots(cast("LlmTasks", tasks), TASK, parts(*names), end)
 
@@ -85,7 +93,7 @@ def test_overviews_test_detects_serial_calls(monkeypatch: pytest.MonkeyPatch) ->
         del llm
         return [call() for call in calls]
 
-    monkeypatch.setattr(slot_contents, "run_all", run_each)
+    monkeypatch.setattr(slot_contents, "run_all_in_parallel", run_each)
     with pytest.raises(threading.BrokenBarrierError):
         describe(Tasks(barrier=threading.Barrier(MAX_PARALLEL, timeout=0.2)), "a", "b", "c")
 
@@ -102,7 +110,7 @@ def test_overviews_error_is_raised_when_all_have_ended() -> None:
         return 1
 
     with pytest.raises(KeyError):
-        parallel.run_all(cast("LlmTasks", tasks), [fail, end, end])
+        parallel.run_all_in_parallel(cast("LlmTasks", tasks), [fail, end, end])
     assert ends == [1, 1]
 
 
@@ -142,13 +150,13 @@ def test_overviews_build_on_level_below(
 ) -> None:
     """Of a tree of several levels, every overview is asked for with the topics right below it."""
     widths: list[int] = []
-    run_all = slot_contents.run_all
+    run_all = slot_contents.run_all_in_parallel
 
     def count(llm: LlmTasks, calls: Sequence[Any]) -> list[Any]:
         widths.append(len(calls))
         return run_all(llm, calls)
 
-    monkeypatch.setattr(slot_contents, "run_all", count)
+    monkeypatch.setattr(slot_contents, "run_all_in_parallel", count)
     ScopeWorld(scratch_db).add(150)
     totals = build(gateway)
     assert sum(widths) == totals["summaries"]

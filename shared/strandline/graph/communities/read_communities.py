@@ -20,7 +20,7 @@ from strandline.graph.communities.schemas import (
 )
 from strandline.graph.nodes.identity import format_node_id, parse_node_id
 from strandline.graph.nodes.node_types import NodeType
-from strandline.llm.heuristic.words import WORD, normalize_without_genitive, stem
+from strandline.llm.heuristic.words import WORD, normalize_without_genitive, stem_english_word
 
 _NAME_CHARACTERS = 60
 """How many characters of a node's name are used in a community's name."""
@@ -250,7 +250,7 @@ def name_community(names: Sequence[str]) -> str:
             for word in WORD.findall(name)
             for part in _PART.findall(normalize_without_genitive(word))
         )
-        words = set(map(stem, parts)) or {name.casefold()}
+        words = set(map(stem_english_word, parts)) or {name.casefold()}
         if their_words.isdisjoint(words):
             first_names.append(name)
             their_words |= words

@@ -23,8 +23,12 @@ from strandline.graph.nodes.observations import (
 from strandline.graph.nodes.store_observations import write_observations
 from strandline.graph.promotion.extraction_checks import ChainObservations
 from strandline.graph.promotion.store import ChainToPromote, EvidenceEvent
-from strandline.llm.heuristic.slots import SlotStatement, judge, read_fact
-from strandline.llm.heuristic.statements import name_speaker
+from strandline.llm.heuristic.slots import (
+    SlotStatement,
+    judge_by_later_statements,
+    read_slot_of_fact,
+)
+from strandline.llm.heuristic.statements import capitalize_participant_name
 from strandline.log.trust_ranks import least_trusted
 
 _MAX_FACTS = 500
@@ -64,7 +68,7 @@ def list_current_chain_facts_about(
         cross join lateral (
             select array_agg(distinct e.event_id) as event_ids,
                 max(coalesce(e.occurred_at, e.recorded_at)) as said_at,
-                bool_and(o.source_version is not null) as is_derived
+                bool_and(o.source_version is not null) as is_derived_from_listed_word
             from graph_observations o
             join graph_sources c on c.tenant_id = o.tenant_id and c.target_id = o.target_id
                 and c.source_id = o.source_id
@@ -73,7 +77,7 @@ def list_current_chain_facts_about(
                 where e.tenant_id = c.tenant_id and e.event_id = c.event_id offset 0) e
             where o.tenant_id = current_tenant() and o.target_id = g.node_id
                 and not o.patch ? 'upkeep') cited
-        where cited.is_derived
+        where cited.is_derived_from_listed_word
         """,
         {"scope_id": scope_id, "subjects": list(subjects), "max_facts": _MAX_FACTS},
     )
@@ -103,7 +107,7 @@ def end_replaced_facts(
     facts = [
         _FactWithStatement(row, statement)
         for row in list_current_chain_facts_about(access, chain.scope_id, sorted(subjects))
-        if (statement := read_fact(row.name)) is not None
+        if (statement := read_slot_of_fact(row.name)) is not None
     ]
     ends = [
         (fact, end)
@@ -114,7 +118,9 @@ def end_replaced_facts(
     edges: list[EdgeObservation] = []
     for fact, end in ends:
         source = _make_source_of_ending(chain, fact, end)
-        reason = f"{name_speaker(end.event.speaker)}: {end.statement.sentence}"[:_MAX_REASON]
+        reason = f"{capitalize_participant_name(end.event.speaker)}: {end.statement.sentence}"[
+            :_MAX_REASON
+        ]
         replacement = _find_replacing_fact(facts, fact, end)
         if replacement is not None:
             edges.append(
@@ -135,9 +141,9 @@ def _list_people_of_chain(
     promotion: ChainObservations, evidence: Iterable[EvidenceEvent]
 ) -> set[str]:
     """The people of whom the chain states something, or who speak in it."""
-    facts = [read_fact(node.name) for node in promotion.nodes if node.type == "fact"]
+    facts = [read_slot_of_fact(node.name) for node in promotion.nodes if node.type == "fact"]
     speakers = {
-        name_speaker(event.speaker).casefold()
+        capitalize_participant_name(event.speaker).casefold()
         for event in evidence
         if event.speaker and event.role == "user"
     }
@@ -149,7 +155,9 @@ def _find_ending_statement(
 ) -> StatementInMessage | None:
     """The statement that ends a fact, if the last word on its slot does."""
     later = [one for one in statements if one.was_said_after(fact.row.said_at)]
-    verdict, place = judge(fact.statement, [one.statement for one in later]) or (None, 0)
+    verdict, place = judge_by_later_statements(
+        fact.statement, [one.statement for one in later]
+    ) or (None, 0)
     return later[place] if verdict == "ends" else None
 
 

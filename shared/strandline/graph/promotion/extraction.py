@@ -13,7 +13,7 @@ from strandline.graph.promotion import store
 from strandline.graph.promotion.extraction_checks import parse_chain_entity
 from strandline.graph.promotion.store import ChainToPromote, EvidenceEvent
 from strandline.llm.tasks import LlmTasks
-from strandline.llm.types import Extraction, ModelResult, PromptEvent, TaskContext
+from strandline.llm.types import GraphExtraction, ModelResult, PromptEvent, TaskContext
 
 EXTRACTED_KIND = "extracted"
 """The kind of the decision. It refers to the chain's last event."""
@@ -25,7 +25,7 @@ _MARGIN_SECONDS = 5.0
 class ChainExtraction:
     """An extraction, and the events that it cites."""
 
-    extraction: Extraction
+    extraction: GraphExtraction
     evidence_by_number: Mapping[int, EvidenceEvent]
     """The chain's events that are evidence, by their numbers in the extraction."""
     decision: FoldDecision | None
@@ -79,7 +79,7 @@ def extract_from_chain(
 
 
 def _make_extraction_decision(
-    chain: ChainToPromote, evidence: Sequence[EvidenceEvent], result: ModelResult[Extraction]
+    chain: ChainToPromote, evidence: Sequence[EvidenceEvent], result: ModelResult[GraphExtraction]
 ) -> FoldDecision:
     body = {
         "chain_id": str(chain.chain_id),
@@ -112,7 +112,7 @@ def store_extraction_decision(
     )
 
 
-_NOTHING = Extraction(entities=[], facts=[], decisions=[], relations=[])
+_NOTHING = GraphExtraction(entities=[], facts=[], decisions=[], relations=[])
 
 
 def _restore_stored_extraction(
@@ -121,7 +121,7 @@ def _restore_stored_extraction(
     """The stored decision, restricted to the events that still exist."""
     numbers = enumerate(map(UUID, body["events"]), 1)
     evidence_by_number = {number: evidence[item] for number, item in numbers if item in evidence}
-    extraction = Extraction.model_validate(body["extraction"])
+    extraction = GraphExtraction.model_validate(body["extraction"])
     reason = body["models"]["fell_back"]
     return ChainExtraction(extraction, evidence_by_number, None, reason, waits_for_model=False)
 

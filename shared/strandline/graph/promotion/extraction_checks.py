@@ -19,14 +19,14 @@ from strandline.graph.nodes.node_types import NodeType
 from strandline.graph.nodes.observations import EdgeObservation, NodeObservation, ObservationSource
 from strandline.graph.promotion.drafts import EdgeDraft, NodeDraft, NodeKey
 from strandline.graph.promotion.store import ChainToPromote, EvidenceEvent
-from strandline.llm.heuristic.statements import name_speaker
+from strandline.llm.heuristic.statements import capitalize_participant_name
 from strandline.llm.heuristic.words import iter_stems
 from strandline.llm.types import (
     Entity,
     EntityKind,
     ExtractedFact,
     ExtractedRelation,
-    Extraction,
+    GraphExtraction,
 )
 from strandline.log.trust_ranks import least_trusted
 
@@ -55,7 +55,7 @@ class ChainObservations:
 def build_chain_observations(
     chain: ChainToPromote,
     evidence_by_number: Mapping[int, EvidenceEvent],
-    extraction: Extraction,
+    extraction: GraphExtraction,
     *,
     min_persona_confidence: float,
     heat: float,
@@ -108,7 +108,7 @@ class _ObservationsBuilder:
     def register_people(self) -> None:
         """Register the participants, and the people that the chain names."""
         for participant in self._chain.participants:
-            name = name_speaker(participant)
+            name = capitalize_participant_name(participant)
             kind = "person" if participant.startswith("user:") else "other"
             self._entities[normalise_name(name)] = Entity(name=name, kind=kind)
             self._people[normalise_name(name)] = name
@@ -232,7 +232,7 @@ class _ObservationsBuilder:
         """Whether the events contain enough of a statement's words. Counts a drop if not."""
         if not events or not normalise_name(text):
             return False
-        speakers = {name_speaker(event.speaker) for event in events if event.speaker}
+        speakers = {capitalize_participant_name(event.speaker) for event in events if event.speaker}
         source_stems = set(iter_stems(" ".join([*speakers, *(event.text for event in events)])))
         stems = set(iter_stems(text))
         is_supported = len(stems & source_stems) >= _MIN_GROUNDED * len(stems)
@@ -324,7 +324,10 @@ def parse_chain_entity(entity: Mapping[str, str]) -> Entity:
 
 
 def _is_speaker(event: EvidenceEvent, name: str) -> bool:
-    return event.speaker is not None and normalise_name(name_speaker(event.speaker)) == name
+    return (
+        event.speaker is not None
+        and normalise_name(capitalize_participant_name(event.speaker)) == name
+    )
 
 
 def _contains_name(text: str, name: str) -> bool:

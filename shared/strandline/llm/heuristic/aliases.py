@@ -15,23 +15,23 @@ _MIN_LETTERS_CUT = 2
 def find_aliases(names: Collection[str]) -> dict[str, str | None]:
     """Names that are parts or other spellings of longer names, each with the name that it stands
     for; None if it may stand for several."""
-    name_index = _NameIndex(names)
+    name_index = _LongerNameIndex(names)
     full_names: dict[str, str | None] = {}
     for name in names:
-        if longer_names := name_index.longer_names(name):
-            full_names[name] = name_index.choose_full_name(longer_names)
+        if find_longer_names := name_index.find_longer_names(name):
+            full_names[name] = name_index.choose_full_name(find_longer_names)
     return full_names
 
 
-class _NameIndex:
+class _LongerNameIndex:
     """An index of the names that contain others. A name is compared only with those that begin or
     end as it does, and names with the same normal form count once: comparing all with all would
     take minutes for a text with thousands of names."""
 
     def __init__(self, names: Collection[str]) -> None:
-        self._normal_forms = {name: _normalize(name) for name in names}
+        self._normal_forms = {name: _remove_case_and_diacritics(name) for name in names}
         self._best_spelling = {
-            self._normal_forms[name]: name for name in sorted(names, key=_spelling_rank)
+            self._normal_forms[name]: name for name in sorted(names, key=_make_spelling_sort_key)
         }
         """The best spelling of each normalized name."""
         self._sorted_names = sorted(self._best_spelling)
@@ -40,11 +40,11 @@ class _NameIndex:
         self._longer_cache: dict[tuple[str, bool], tuple[str, ...]] = {}
         self._single_cache: dict[tuple[str, ...], str | None] = {}
 
-    def longer_names(self, name: str) -> tuple[str, ...]:
+    def find_longer_names(self, name: str) -> tuple[str, ...]:
         """Normalized names that contain a name; also its own, if it has a better spelling."""
         key = part, is_lower_case = self._normal_forms[name], name.islower()
         if key not in self._longer_cache:
-            candidates = sorted(self._candidates(part))
+            candidates = sorted(self._list_candidate_full_names(part))
             self._longer_cache[key] = tuple(
                 whole
                 for whole in candidates
@@ -61,14 +61,14 @@ class _NameIndex:
         are part of a further name are ignored, unless all are."""
         if names not in self._single_cache:
             independent = [
-                name for name in names if not self.longer_names(self._best_spelling[name])
+                name for name in names if not self.find_longer_names(self._best_spelling[name])
             ] or names
             longest = max(independent, key=len)
             is_unambiguous = all(name in longest for name in independent)
             self._single_cache[names] = self._best_spelling[longest] if is_unambiguous else None
         return self._single_cache[names]
 
-    def _candidates(self, part: str) -> set[str]:
+    def _list_candidate_full_names(self, part: str) -> set[str]:
         """All names that `_is_short_form` may accept, and a few more."""
         _, _, surname = part.partition(" ")
         exact_matches = part[:-1], part[:-1] + "'s", part + "'s"
@@ -76,12 +76,14 @@ class _NameIndex:
         suffixes = (" " + part, "/" + part, *([" " + surname] if surname else ()))
         candidates = {whole for whole in exact_matches if whole in self._best_spelling}
         candidates |= {
-            whole for prefix in prefixes for whole in _with_prefix(self._sorted_names, prefix)
+            whole
+            for prefix in prefixes
+            for whole in _iterate_names_with_prefix(self._sorted_names, prefix)
         }
         candidates |= {
             whole[::-1]
             for suffix in suffixes
-            for whole in _with_prefix(self._sorted_reversed, suffix[::-1])
+            for whole in _iterate_names_with_prefix(self._sorted_reversed, suffix[::-1])
         }
         if len(part) in _NICKNAME_LENGTHS:
             for index in range(
@@ -94,7 +96,7 @@ class _NameIndex:
         return candidates - {part}
 
 
-def _with_prefix(names: Sequence[str], prefix: str) -> Iterator[str]:
+def _iterate_names_with_prefix(names: Sequence[str], prefix: str) -> Iterator[str]:
     """The names with this prefix, of a sorted sequence."""
     for index in range(bisect_left(names, prefix), len(names)):
         if not names[index].startswith(prefix):
@@ -106,7 +108,7 @@ def _first_word(name: str) -> str:
     return next(iter(name.split()), "")
 
 
-def _normalize(name: str) -> str:
+def _remove_case_and_diacritics(name: str) -> str:
     """The name as people write it in haste: in lower case, without diacritics."""
     letters = unicodedata.normalize("NFKD", name.lower())
     plain = "".join(letter for letter in letters if not unicodedata.combining(letter))
@@ -114,7 +116,7 @@ def _normalize(name: str) -> str:
     return f"{title} {surname}" if dot and title in word_list("titles") else plain
 
 
-def _spelling_rank(name: str) -> tuple[bool, bool, str]:
+def _make_spelling_sort_key(name: str) -> tuple[bool, bool, str]:
     """Sort key: a spelling with capitals is better, unless it is all capitals."""
     return not name.islower(), not name.isupper(), name
 
@@ -126,10 +128,14 @@ def _is_short_form(part: str, whole: str, *, is_lower_case: bool) -> bool:
     if whole == part + "'s":
         return True
     is_genitive = is_lower_case and part.endswith("s") and whole.startswith(part[:-1] + " ")
-    return is_genitive or _is_beginning_or_end(part, whole) or _is_first_name_prefix(part, whole)
+    return (
+        is_genitive
+        or _is_beginning_or_end_of_name(part, whole)
+        or _is_first_name_prefix(part, whole)
+    )
 
 
-def _is_beginning_or_end(part: str, whole: str) -> bool:
+def _is_beginning_or_end_of_name(part: str, whole: str) -> bool:
     """Whether it is the beginning or the end of the other. Somebody with a title is not a firm."""
     title, _, surname = part.partition(" ")
     has_title = bool(surname) and title in word_list("titles")

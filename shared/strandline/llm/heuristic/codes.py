@@ -48,11 +48,11 @@ def find_codes(parts: Sequence[Sequence[str]]) -> Iterator[tuple[str, EntityKind
                 yield word, "other"
             elif word.lower() in standards:
                 yield word, "technology"
-            elif _COMPOUND.fullmatch(word) and _has_label(words, index):
+            elif _COMPOUND.fullmatch(word) and _has_label_before(words, index):
                 yield word, "other"
 
 
-def _has_label(words: Sequence[str], index: int) -> bool:
+def _has_label_before(words: Sequence[str], index: int) -> bool:
     """Whether a label precedes the word: the flag route-all, branch is fix-hem."""
     words_before = [
         word.lower() for word in words[max(0, index - 3) : index] if word not in _BETWEEN

@@ -44,19 +44,23 @@ def explain_contradiction(first: str, second: str) -> str | None:
     tokens = _tokenize(first), _tokenize(second)
     if not all(tokens) or max(map(len, tokens)) > _MAX_TOKENS:
         return None
-    (words, is_denied), (other_words, is_other_denied) = map(_split_negation, tokens)
+    (words, is_denied), (other_words, is_other_denied) = map(_remove_negations, tokens)
     if is_denied != is_other_denied:
-        return "one denies what the other says" if _is_same(words, other_words) else None
+        return (
+            "one denies what the other says"
+            if _are_same_but_for_verb_forms(words, other_words)
+            else None
+        )
     if is_denied:
         return None
-    return _compare_values(words, other_words)
+    return _explain_different_values(words, other_words)
 
 
 def _tokenize(text: str) -> list[str]:
     return [normalize_without_genitive(word) for word in WORD.findall(text)]
 
 
-def _split_negation(tokens: Sequence[str]) -> tuple[list[str], bool]:
+def _remove_negations(tokens: Sequence[str]) -> tuple[list[str], bool]:
     """The words without negations, articles and forms of `do`; and whether there is an odd number
     of negations. `no longer` and `not anymore` are one."""
     words: list[str] = []
@@ -72,19 +76,21 @@ def _split_negation(tokens: Sequence[str]) -> tuple[list[str], bool]:
     return words, count % 2 == 1
 
 
-def _is_same(words: Sequence[str], others: Sequence[str]) -> bool:
+def _are_same_but_for_verb_forms(words: Sequence[str], others: Sequence[str]) -> bool:
     """Whether two texts are the same but for the forms of their verbs."""
-    return [_stem(word) for word in words] == [_stem(word) for word in others]
+    return [_strip_verb_ending(word) for word in words] == [
+        _strip_verb_ending(word) for word in others
+    ]
 
 
-def _stem(word: str) -> str:
+def _strip_verb_ending(word: str) -> str:
     for ending in ("ies", "es", "s", "ed", "ing"):
         if word.endswith(ending) and len(word) - len(ending) > 2:
             return word[: -len(ending)].rstrip("ei")
     return word.rstrip("e")
 
 
-def _compare_values(words: Sequence[str], others: Sequence[str]) -> str | None:
+def _explain_different_values(words: Sequence[str], others: Sequence[str]) -> str | None:
     changes = [
         change
         for change in SequenceMatcher(None, words, others, autojunk=False).get_opcodes()

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from strandline.llm.heuristic.sentences import MAX_EVENT_CHARACTERS, is_table
+from strandline.llm.heuristic.sentences import MAX_EVENT_CHARACTERS, is_log_or_table
 from strandline.llm.heuristic.words import (
     GENITIVE,
     WORD,
@@ -80,16 +80,20 @@ _MARKS = re.compile(r"(?<![.,:;!?()\"“”…\n—–])[.,:;!?()\"“”…\n�
 _PHRASE = re.compile(r"[\w &'’-]+")  # noqa: RUF001
 
 
-def summarise_in_sentence(events: Sequence[PromptEvent]) -> str:
+def choose_summary_sentence(events: Sequence[PromptEvent]) -> str:
     """The sentence of the run that says most, in at most SUMMARY_CHARACTERS."""
     texts = [(_strip_markup(event), _TRUST.get(event.type, 1.0)) for event in events]
     first_text = next((text for event in events if (text := event.text.strip())), "")
-    return _choose_sentence(texts) or _shorten(first_text) or f"{len(events)} events without text."
+    return (
+        _choose_most_telling_sentence(texts)
+        or _shorten_to_summary_length(first_text)
+        or f"{len(events)} events without text."
+    )
 
 
 def choose_best_sentence(earlier: str, later: str) -> str:
     """The sentence of both that says most."""
-    return _choose_sentence([(earlier, 1.0), (later, 1.0)])
+    return _choose_most_telling_sentence([(earlier, 1.0), (later, 1.0)])
 
 
 def score_importance(events: Sequence[PromptEvent]) -> float:
@@ -112,16 +116,16 @@ def score_importance(events: Sequence[PromptEvent]) -> float:
     return round(1 - math.prod(1 - weight * min(1.0, size) for weight, size in signs), 4)
 
 
-def name_topic(events: Sequence[PromptEvent]) -> str | None:
+def choose_topic_phrase(events: Sequence[PromptEvent]) -> str | None:
     """The noun phrase of the run that its words support most; None if none has enough support."""
     texts = [text for item in events if item.type != "thought" and (text := _strip_markup(item))]
     if not is_english(texts):
         return None
-    weights = _count_texts_by_stem([*texts, summarise_in_sentence(events)])
+    weights = _count_texts_by_stem([*texts, choose_summary_sentence(events)])
     speakers = {event.speaker.split(":", 1)[-1].lower() for event in events if event.speaker}
     best_score, topic = 0.0, None
     for position, text in enumerate(texts):
-        for phrase in _find_phrases(text, speakers):
+        for phrase in _find_noun_phrases(text, speakers):
             stems = set(iter_stems(phrase))
             weight = sum(weights[key] for key in stems)
             score = weight / (len(stems) + 1) ** 0.6 * (1.0 if position else 1.3)
@@ -131,7 +135,7 @@ def name_topic(events: Sequence[PromptEvent]) -> str | None:
     return topic
 
 
-def _choose_sentence(texts: Sequence[tuple[str, float]]) -> str:
+def _choose_most_telling_sentence(texts: Sequence[tuple[str, float]]) -> str:
     """The sentence that says most, of texts with how much each counts; "" if there is none."""
     weights = _count_texts_by_stem([text for text, _ in texts])
     ranks = {
@@ -139,7 +143,7 @@ def _choose_sentence(texts: Sequence[tuple[str, float]]) -> str:
         for text, trust in texts
         for sentence in split_sentences(text)
     }
-    return _shorten(max(ranks, key=lambda sentence: ranks[sentence], default=""))
+    return _shorten_to_summary_length(max(ranks, key=lambda sentence: ranks[sentence], default=""))
 
 
 def _rank_sentence(sentence: str, weights: Counter[str], trust: float) -> tuple[bool, float]:
@@ -160,7 +164,7 @@ def _rank_sentence(sentence: str, weights: Counter[str], trust: float) -> tuple[
     return is_statement, trust * (central + signs)
 
 
-def _shorten(text: str) -> str:
+def _shorten_to_summary_length(text: str) -> str:
     """The text in at most SUMMARY_CHARACTERS, cut at a word where it has words."""
     if len(text) <= SUMMARY_CHARACTERS:
         return text
@@ -170,7 +174,7 @@ def _shorten(text: str) -> str:
 
 def _read_excerpt(event: PromptEvent) -> str:
     """The text of an event; of a log or a table, its first line."""
-    if is_table(event):
+    if is_log_or_table(event):
         return event.text.strip().split("\n", 1)[0][:80]
     return event.text[:MAX_EVENT_CHARACTERS]
 
@@ -185,7 +189,7 @@ def _count_texts_by_stem(texts: Sequence[str]) -> Counter[str]:
     return Counter(token for text in (*texts, *texts[:1]) for token in set(iter_stems(text)))
 
 
-def _find_phrases(text: str, exclusions: set[str]) -> Iterator[str]:
+def _find_noun_phrases(text: str, exclusions: set[str]) -> Iterator[str]:
     """Noun phrases as they stand in the text: names, and the words after an article, a genitive or
     a preposition. A phrase is too long for a topic where its words are, or what stands between
     them, such as a row of hyphens."""
@@ -193,14 +197,14 @@ def _find_phrases(text: str, exclusions: set[str]) -> Iterator[str]:
         matches = list(WORD.finditer(part))
         words = [match[0] for match in matches]
         for start in range(1, len(words)):
-            end = _end_of_phrase(words, start, exclusions)
+            end = _find_end_of_noun_phrase(words, start, exclusions)
             phrase = part[matches[start].start() : matches[end - 1].end()]
             fits = len(phrase) <= MAX_TOPIC_CHARACTERS
             if end > start and fits and _PHRASE.fullmatch(phrase):
                 yield phrase
 
 
-def _end_of_phrase(words: Sequence[str], start: int, exclusions: set[str]) -> int:
+def _find_end_of_noun_phrase(words: Sequence[str], start: int, exclusions: set[str]) -> int:
     """The end of the noun phrase that begins at `start`, which is not 0; `start` if none does."""
     before, word_before = words[start - 1], normalize_word(words[start - 1])
     opens_name = words[start][0].isupper() and not before[0].isupper()

@@ -48,7 +48,7 @@ _THIRD = {"teach": "teaches", "study": "studies", "bought": "bought", "sold": "s
 """Verbs after a name, where it is not by an s alone."""
 
 
-class Sentence(NamedTuple):
+class SpokenSentence(NamedTuple):
     """A sentence, who says it, and the number of its event."""
 
     text: str
@@ -69,7 +69,7 @@ class StatedFact(NamedTuple):
 type _Build = Callable[[re.Match[str], str], StatedFact | None]
 
 
-def find_facts(sentence: Sentence, names: set[str]) -> Iterator[StatedFact]:
+def find_stated_facts(sentence: SpokenSentence, names: set[str]) -> Iterator[StatedFact]:
     """The facts that a sentence states; `names` are those of the chain's entities."""
     reminder = _REMINDER.match(sentence.text)
     text = sentence.text if reminder is None else reminder["rest"]
@@ -79,24 +79,24 @@ def find_facts(sentence: Sentence, names: set[str]) -> Iterator[StatedFact]:
     for form, build in _FORMS:
         for match in form.finditer(text):
             fact = build(match, sentence.speaker)
-            if fact and _is_valid(fact, match, names):
+            if fact and _is_valid_fact(fact, match, names):
                 is_found = True
                 yield fact
     if is_found:
         return
     match = _STATEMENT_WITH_FIGURE.match(text)
     if match and (not match.groupdict()["name"] or _may_be_name(match["name"], names)):
-        content = _to_third_person(_cut(text), sentence.speaker)
+        content = _to_third_person(_take_first_clause(text), sentence.speaker)
         if content and re.search(r"\d", content):
             yield StatedFact(content, "general", 0.8)
             return
     if reminder:
-        content = _to_third_person(_cut(text, whole=True), sentence.speaker)
+        content = _to_third_person(_take_first_clause(text, whole=True), sentence.speaker)
         if content:
             yield StatedFact(content, "general", 0.9)
 
 
-def _is_valid(fact: StatedFact, match: re.Match[str], names: set[str]) -> bool:
+def _is_valid_fact(fact: StatedFact, match: re.Match[str], names: set[str]) -> bool:
     is_long_enough = len(fact.content.split()) >= MIN_WORDS and len(fact.content) <= MAX_CONTENT
     parts = [match.groupdict().get(part) for part in ("name", "owner")]
     return is_long_enough and all(_may_be_name(part, names) for part in parts if part)
@@ -107,7 +107,7 @@ def _may_be_name(text: str, names: set[str]) -> bool:
     return text in names or not is_ordinary(text.split()[0])
 
 
-def _cut(text: str, *, whole: bool = False) -> str:
+def _take_first_clause(text: str, *, whole: bool = False) -> str:
     """The first clause of a sentence; with `whole` all of it."""
     clause = text if whole else _CLAUSE_END.sub("", text)
     return clause.strip(" ,;:.!…-")
@@ -126,30 +126,30 @@ def _to_third_person(clause: str, speaker: str) -> str | None:
     clause = SELF.sub(f"{speaker}'s", clause)
     if _FIRST_OR_SECOND.search(clause) or len(clause.split()) < MIN_WORDS:
         return None
-    return _close(clause[:1].upper() + clause[1:])
+    return _end_with_full_stop(clause[:1].upper() + clause[1:])
 
 
-def _close(clause: str) -> str:
+def _end_with_full_stop(clause: str) -> str:
     return f"{clause.strip()}."
 
 
-def _make_speaker_builder(category: FactCategory, confidence: float, says: str = "") -> _Build:
+def _make_speaker_fact_builder(category: FactCategory, confidence: float, says: str = "") -> _Build:
     """A fact about the speaker: the name, `says` or the verb of the sentence, and its rest."""
 
     def build(match: re.Match[str], speaker: str) -> StatedFact | None:
         groups = match.groupdict()
         verb = groups.get("verb") or ""
         verb = says or _THIRD.get(verb, f"{verb}s")
-        rest = _cut(SELF.sub(f"{speaker}'s", match["rest"]))
+        rest = _take_first_clause(SELF.sub(f"{speaker}'s", match["rest"]))
         if not rest or _FIRST_OR_SECOND.search(rest):
             return None
-        return StatedFact(_close(f"{speaker} {verb} {rest}"), category, confidence)
+        return StatedFact(_end_with_full_stop(f"{speaker} {verb} {rest}"), category, confidence)
 
     return build
 
 
 def _build_allergy_fact(match: re.Match[str], speaker: str) -> StatedFact:
-    return StatedFact(_close(f"{speaker} has {match['what']}"), "personal", 0.95)
+    return StatedFact(_end_with_full_stop(f"{speaker} has {match['what']}"), "personal", 0.95)
 
 
 def _build_relationship_fact(match: re.Match[str], speaker: str) -> StatedFact | None:
@@ -158,7 +158,7 @@ def _build_relationship_fact(match: re.Match[str], speaker: str) -> StatedFact |
     name, role, owner = match["name"], match["role"].strip(), groups.get("owner") or speaker
     if role.split()[0] in _NOT_A_ROLE or name == owner or role.endswith("ing"):
         return None
-    content = _close(f"{name} is {owner}'s {role}")
+    content = _end_with_full_stop(f"{name} is {owner}'s {role}")
     return StatedFact(content, "relationship", 0.9, (name, "RELATES_TO", owner, role))
 
 
@@ -168,17 +168,17 @@ def _build_role_holder_fact(match: re.Match[str], speaker: str) -> StatedFact | 
     name, role, owner = match["name"], match["role"], match["owner"]
     if role in _NOT_A_ROLE or is_ordinary(owner.split()[0]):
         return None
-    content = _close(f"{name} is the {role} of the {owner}")
+    content = _end_with_full_stop(f"{name} is the {role} of the {owner}")
     return StatedFact(content, "professional", 0.8, (name, "RELATES_TO", owner, role))
 
 
-def _make_relation_builder(verb: str, says: str) -> _Build:
+def _make_relation_fact_builder(verb: str, says: str) -> _Build:
     """I'm working on Petrel; Nils uses Kestrel."""
 
     def build(match: re.Match[str], speaker: str) -> StatedFact:
         who, what = match.groupdict().get("owner") or speaker, match["name"]
         return StatedFact(
-            _close(f"{who} {says} {what}"), "professional", 0.8, (who, verb, what, "")
+            _end_with_full_stop(f"{who} {says} {what}"), "professional", 0.8, (who, verb, what, "")
         )
 
     return build
@@ -187,7 +187,7 @@ def _make_relation_builder(verb: str, says: str) -> _Build:
 _FORMS: Sequence[tuple[re.Pattern[str], _Build]] = (
     (
         re.compile(rf"{_I_AM} (?:\w+ly )?allergic to (?P<rest>[^,;:.!?…\n]+)"),
-        _make_speaker_builder("personal", 0.95, "is allergic to"),
+        _make_speaker_fact_builder("personal", 0.95, "is allergic to"),
     ),
     (
         re.compile(rf"{_I_HAVE}(?: got)? (?P<what>an? (?:[\w-]+ ){{1,3}}allergy)\b"),
@@ -195,24 +195,26 @@ _FORMS: Sequence[tuple[re.Pattern[str], _Build]] = (
     ),
     (
         re.compile(r"\b[Ii] (?:now |still )?live (?P<rest>(?:in|at|on|near|with) [^;:.!?…\n]+)"),
-        _make_speaker_builder("personal", 0.9, "lives"),
+        _make_speaker_fact_builder("personal", 0.9, "lives"),
     ),
     (
         re.compile(rf"(?:{_I_AM} moving|{_I_HAVE} moved) (?P<rest>(?:to|into|from|on) {_TO_END})"),
-        _make_speaker_builder("personal", 0.9, "moves"),
+        _make_speaker_fact_builder("personal", 0.9, "moves"),
     ),
     (
         re.compile(r"\b[Ii] (?P<verb>work) (?P<rest>(?:for|at|as|with) [^;:.!?…\n]+)"),
-        _make_speaker_builder("professional", 0.9),
+        _make_speaker_fact_builder("professional", 0.9),
     ),
     (
         re.compile(rf"\b[Ii] was (?P<rest>born (?:in|on|at) {_TO_END})"),
-        _make_speaker_builder("personal", 0.95, "was"),
+        _make_speaker_fact_builder("personal", 0.95, "was"),
     ),
     (
         re.compile(rf"\b[Mm]y (?P<rest>birthday is {_TO_END})"),
         lambda match, speaker: StatedFact(
-            _close(f"{speaker}'s {_cut(match['rest'])}"), "personal", 0.95
+            _end_with_full_stop(f"{speaker}'s {_take_first_clause(match['rest'])}"),
+            "personal",
+            0.95,
         ),
     ),
     (
@@ -220,14 +222,14 @@ _FORMS: Sequence[tuple[re.Pattern[str], _Build]] = (
             r"\b[Ii] (?:really |also |always )*(?P<verb>like|love|prefer|hate|enjoy|dislike) "
             rf"(?P<rest>{_NO_OBJECT}[^;:.!?…\n]+)"
         ),
-        _make_speaker_builder("preference", 0.8),
+        _make_speaker_fact_builder("preference", 0.8),
     ),
     (
         re.compile(
             r"\b[Ii](?:'ve| have)? (?P<verb>own|bought|sold|play|speak|teach|study) "
             rf"(?P<rest>{_NO_OBJECT}[^,;:.!?…\n]+)"
         ),
-        _make_speaker_builder("personal", 0.8),
+        _make_speaker_fact_builder("personal", 0.8),
     ),
     (
         re.compile(rf"\b(?:[Mm]y|[Oo]ur) (?P<role>[a-z]+),? (?P<name>{_NAME})"),
@@ -247,27 +249,27 @@ _FORMS: Sequence[tuple[re.Pattern[str], _Build]] = (
     ),
     (
         re.compile(rf"(?:{_I_AM} working|\b[Ii] work) on (?:the )?(?P<name>{_NAME})"),
-        _make_relation_builder("WORKS_ON", "works on"),
+        _make_relation_fact_builder("WORKS_ON", "works on"),
     ),
     (
         re.compile(rf"(?:{_I_AM} using|\b[Ii] use) (?P<name>{_NAME})"),
-        _make_relation_builder("USES", "uses"),
+        _make_relation_fact_builder("USES", "uses"),
     ),
     (
         re.compile(rf"\b(?P<owner>{_NAME}) uses (?:the )?(?P<name>{_NAME})"),
-        _make_relation_builder("USES", "uses"),
+        _make_relation_fact_builder("USES", "uses"),
     ),
     (
         re.compile(rf"\b(?P<owner>{_NAME}) works (?:on|for|at) (?:the )?(?P<name>{_NAME})"),
-        _make_relation_builder("WORKS_ON", "works on"),
+        _make_relation_fact_builder("WORKS_ON", "works on"),
     ),
     (
         re.compile(rf"{_I_AM} struggling with (?P<name>{_NAME})"),
-        _make_relation_builder("STRUGGLES_WITH", "struggles with"),
+        _make_relation_fact_builder("STRUGGLES_WITH", "struggles with"),
     ),
     (
         re.compile(rf"{_I_AM} interested in (?P<name>{_NAME})"),
-        _make_relation_builder("EXPRESSED_INTEREST", "is interested in"),
+        _make_relation_fact_builder("EXPRESSED_INTEREST", "is interested in"),
     ),
 )
 _STATEMENT_WITH_FIGURE = re.compile(

@@ -6,7 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from strandline.llm.heuristic.name_spans import is_number_of_name
 from strandline.llm.heuristic.sentences import TokenizedSentence
-from strandline.llm.heuristic.unlisted_words import is_derived, is_misspelt
+from strandline.llm.heuristic.unlisted_words import (
+    is_derived_from_listed_word,
+    is_misspelt_common_word,
+)
 from strandline.llm.heuristic.words import GENITIVE, is_ordinary, word_list
 
 _MODEL = re.compile(r"(?!v)[a-z]{1,2}\d{1,4}")
@@ -38,12 +41,12 @@ def find_lower_case_names(
     counts as misspelt."""
     for line in lines:
         if line.is_lower_case:
-            yield from _SentenceNameFinder(line.words, speakers, capital_words).find()
+            yield from _LowerCaseNameFinder(line.words, speakers, capital_words).find()
         else:
             yield from (word for word in line.words if word in speakers and not is_ordinary(word))
 
 
-class _SentenceNameFinder:
+class _LowerCaseNameFinder:
     """Finds unknown words in a sentence."""
 
     def __init__(self, words: Sequence[str], speakers: set[str], capital_words: set[str]) -> None:
@@ -56,10 +59,10 @@ class _SentenceNameFinder:
         index = 0
         while index < len(self._words):
             end = index + 2 * self._opens_with_title(index)  # any word after a title: mrs long
-            while end < len(self._words) and self._is_name(end):
+            while end < len(self._words) and self._may_be_name_at(end):
                 end += 1
             if end > index:
-                first = index - self._has_head_before(index)
+                first = index - self._has_kind_word_before(index)
                 yield self._build_name(first, end)
             index = max(end, index + 1)
 
@@ -80,15 +83,15 @@ class _SentenceNameFinder:
         if title in word_list("hails"):
             return True
         is_owned = index > 0 and words[index - 1] in _POSSESSIVES  # my doctor velmo
-        return not is_owned and self._is_name(index + 1)
+        return not is_owned and self._may_be_name_at(index + 1)
 
-    def _has_head_before(self, index: int) -> bool:
+    def _has_kind_word_before(self, index: int) -> bool:
         """Whether the word before names the kind of thing: studio velmo, loch orvig."""
         words = self._words
         return (
             index > 0
             and words[index - 1].rstrip(".") in word_list("leads")
-            and self._is_name(index)
+            and self._may_be_name_at(index)
         )
 
     def _build_name(self, start: int, end: int) -> str:
@@ -129,7 +132,7 @@ class _SentenceNameFinder:
         return (
             next_word.isalpha()
             and not _is_predicate_word(next_word)
-            and (is_ordinary(next_word) or is_misspelt(next_word))
+            and (is_ordinary(next_word) or is_misspelt_common_word(next_word))
         )
 
     def _has_model_number_after(self, start: int, end: int) -> bool:
@@ -142,20 +145,20 @@ class _SentenceNameFinder:
             return False
         return is_number_of_name(words, start, end) or bool(_MODEL.fullmatch(words[end]))
 
-    def _is_name(self, index: int) -> bool:
+    def _may_be_name_at(self, index: int) -> bool:
         """Whether the word is not ordinary, or is a short form of a speaker."""
         word = GENITIVE.sub("", self._words[index])
         if not (word.islower() and word.replace("-", "").isalpha()):
             return False
-        if self._is_speaker(word):
+        if self._is_speaker_or_short_form(word):
             return True
-        if not _PRONOUNCEABLE.match(word) or is_ordinary(word) or is_derived(word):
+        if not _PRONOUNCEABLE.match(word) or is_ordinary(word) or is_derived_from_listed_word(word):
             return False
         if any(word in word_list(list_name) for list_name in ("peoples", "standards", "shouted")):
             return False  # orvig wifi
-        return word in self._capital_words or not is_misspelt(word)
+        return word in self._capital_words or not is_misspelt_common_word(word)
 
-    def _is_speaker(self, word: str) -> bool:
+    def _is_speaker_or_short_form(self, word: str) -> bool:
         """Whether it is a speaker or a short form of one. An ordinary word is not: "the" does not
         stand for Theo, nor "art" for Arthur."""
         if word in self._speakers:

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from strandline.llm.heuristic.codes import VERSION, is_acronym
-from strandline.llm.heuristic.unlisted_words import is_derived
+from strandline.llm.heuristic.unlisted_words import is_derived_from_listed_word
 from strandline.llm.heuristic.words import (
     GENITIVE,
     is_ordinary,
@@ -44,7 +44,7 @@ class CapitalizedRun(NamedTuple):
     kind: EntityKind
 
 
-def find_spans(words: Sequence[str]) -> Iterator[CapitalizedRun]:
+def find_capitalized_runs(words: Sequence[str]) -> Iterator[CapitalizedRun]:
     """The spans of a sentence."""
     start = 0
     while start < len(words):
@@ -52,8 +52,10 @@ def find_spans(words: Sequence[str]) -> Iterator[CapitalizedRun]:
             start += 1
             continue
         end = start + _is_house_number(words, start) + _opens_work_title(words, start)
-        end = max(end + _belongs_to_next_name(words, end), _end_of_title(words, start))
-        while end < len(words) and (is_name_like(words[end]) or _is_last_word(words, start, end)):
+        end = max(end + _belongs_to_next_name(words, end), _find_end_of_work_title(words, start))
+        while end < len(words) and (
+            is_name_like(words[end]) or _ends_name_as_common_noun(words, start, end)
+        ):
             end += 1
             if GENITIVE.search(words[end - 1]) and not _continues_after_genitive(words, start, end):
                 break
@@ -61,7 +63,7 @@ def find_spans(words: Sequence[str]) -> Iterator[CapitalizedRun]:
         if end > start and is_number_of_name(words, start, end):
             end += 1
         if end > start and not _is_generic_term(words, start, end):
-            yield _make_span(words, start, end)
+            yield _make_capitalized_run(words, start, end)
         start = max(end, start + 1)
 
 
@@ -105,19 +107,19 @@ def _opens_work_title(words: Sequence[str], index: int) -> bool:
     )
 
 
-def _end_of_title(words: Sequence[str], start: int) -> int:
+def _find_end_of_work_title(words: Sequence[str], start: int) -> int:
     """The end of a title inside a sentence that begins with words which are no names by themselves:
     Up With The Larks, the What's On; `start` if there is none."""
     if start == 0 or not words[start - 1].islower():
         return start
     end = start
-    while end < len(words) and _is_title_word(words[end]):
+    while end < len(words) and _may_be_work_title_word(words[end]):
         end += 1
     small_words = [word for word in words[start:end] if not is_name_like(word)]
     return end if end - start > 1 and small_words and not is_name_like(words[start]) else start
 
 
-def _is_title_word(word: str) -> bool:
+def _may_be_work_title_word(word: str) -> bool:
     """Whether a word can be part of a title. Words of dates and feasts cannot: the New Year."""
     return (
         word[0].isupper()
@@ -134,7 +136,7 @@ def _continues_after_genitive(words: Sequence[str], start: int, index: int) -> b
     return index < len(words) and words[index].istitle() and is_ordinary(words[index])
 
 
-def _is_last_word(words: Sequence[str], start: int, index: int) -> bool:
+def _ends_name_as_common_noun(words: Sequence[str], start: int, index: int) -> bool:
     """Whether a noun that is no name by itself ends one, with a capital: Perigee Night."""
     last = words[index]
     if index > start and last in word_list("forms"):
@@ -185,7 +187,7 @@ def is_number_of_name(words: Sequence[str], start: int, index: int) -> bool:
     if index == len(words):
         return False
     word, before = words[index], words[index - 1]
-    if _MODEL.fullmatch(word) or _is_lettered(words, start, index):
+    if _MODEL.fullmatch(word) or _is_gate_or_block_letter(words, start, index):
         return True
     if VERSION.fullmatch(word) or _NUMBER_WITH_LETTER.fullmatch(word):
         is_own_number = not is_ordinary(before) or _is_inside_sentence(words, start, ",;&")
@@ -201,7 +203,7 @@ def is_number_of_name(words: Sequence[str], start: int, index: int) -> bool:
     return _is_plain_number_of_name(words, start, index, after if counts_something else "")
 
 
-def _is_lettered(words: Sequence[str], start: int, index: int) -> bool:
+def _is_gate_or_block_letter(words: Sequence[str], start: int, index: int) -> bool:
     """Whether a letter names a gate or a block: Gate F. Before a dot the letter is an initial."""
     after = words[index + 1] if index + 1 < len(words) else ""
     is_kind = index == start + 1 and is_ordinary(words[start])
@@ -271,7 +273,7 @@ def _belongs_to_next_name(words: Sequence[str], index: int) -> bool:
     )
 
 
-def _make_span(words: Sequence[str], start: int, end: int) -> CapitalizedRun:
+def _make_capitalized_run(words: Sequence[str], start: int, end: int) -> CapitalizedRun:
     before = words[start - 1] if start else ""
     after = [word.lower() for word in words[end : end + 2]]
     last = words[end - 1]
@@ -283,8 +285,8 @@ def _make_span(words: Sequence[str], start: int, end: int) -> CapitalizedRun:
     )
     is_addressed = len(after) > 1 and after[0] == "," and after[1] in word_list("addressed")
     verb = after[-1] if after and after[0].endswith("ly") else "".join(after[:1])
-    is_actor = verb in word_list("does") and not is_derived(name[-1])
-    kind = _classify(name, before.lower())
+    is_actor = verb in word_list("does") and not is_derived_from_listed_word(name[-1])
+    kind = _classify_entity_kind(name, before.lower())
     opens = _opens_sentence(words, start, end)
     return CapitalizedRun(
         name, opens, is_in_list or is_addressed or is_actor or name[-1] != last, kind
@@ -303,7 +305,7 @@ def _opens_sentence(words: Sequence[str], start: int, end: int) -> bool:
     return not (is_phrase_after_colon or before[0].isalnum() or before in ",;&/-'’")  # noqa: RUF001
 
 
-def _classify(name: Sequence[str], before: str) -> EntityKind:
+def _classify_entity_kind(name: Sequence[str], before: str) -> EntityKind:
     """The kind that a title before the name or its last word shows; `other` without one."""
     if before in word_list("titles") or name[0].lower().rstrip(".") in word_list("titles"):
         return "person"

@@ -13,13 +13,13 @@ from collections.abc import Iterator, Sequence
 from strandline.llm.heuristic.aliases import find_aliases
 from strandline.llm.heuristic.codes import find_codes, is_acronym
 from strandline.llm.heuristic.lowercase_names import find_lower_case_names
-from strandline.llm.heuristic.name_spans import find_spans, is_name_like
+from strandline.llm.heuristic.name_spans import find_capitalized_runs, is_name_like
 from strandline.llm.heuristic.sentences import (
     TokenizedSentence,
     find_titles_and_file_numbers,
     tokenize_sentences,
 )
-from strandline.llm.heuristic.unlisted_words import is_derived
+from strandline.llm.heuristic.unlisted_words import is_derived_from_listed_word
 from strandline.llm.heuristic.words import is_ordinary, word_list
 from strandline.llm.types import Entity, EntityKind, PromptEvent
 
@@ -37,7 +37,7 @@ def extract_entities(events: Sequence[PromptEvent]) -> list[Entity]:
     speakers = {event.speaker.split(":", 1)[-1].lower() for event in events if event.speaker}
     counts: Counter[str] = Counter()
     kinds: dict[str, EntityKind] = {}
-    for name, kind in _find_mentions(events, sentence_lines, speakers):
+    for name, kind in _find_entity_mentions(events, sentence_lines, speakers):
         counts[name] += 1
         if kinds.get(name, "other") == "other":
             kinds[name] = kind
@@ -53,7 +53,7 @@ def extract_entities(events: Sequence[PromptEvent]) -> list[Entity]:
     ]
 
 
-def _find_mentions(
+def _find_entity_mentions(
     events: Sequence[PromptEvent], sentence_lines: Sequence[TokenizedSentence], speakers: set[str]
 ) -> Iterator[tuple[str, EntityKind]]:
     for name in find_titles_and_file_numbers(events):
@@ -69,7 +69,9 @@ def _find_mentions(
 def _find_capital_names(
     sentence_lines: Sequence[TokenizedSentence], speakers: set[str]
 ) -> Iterator[tuple[str, EntityKind]]:
-    spans_and_lines = [(span, line) for line in sentence_lines for span in find_spans(line.words)]
+    spans_and_lines = [
+        (span, line) for line in sentence_lines for span in find_capitalized_runs(line.words)
+    ]
     lower_words = {
         word
         for line in sentence_lines
@@ -90,14 +92,18 @@ def _find_capital_names(
         if (
             span.opens_sentence
             and len(words) > 1
-            and _has_sentence_capital(words, lower_words, known_words)
+            and _first_capital_is_of_sentence(words, lower_words, known_words)
         ):
             words = words[2:] if words[1] in word_list("links") else words[1:]
             first = ""
         name = re.sub(r" (?=['’] )", "", " ".join(words))  # noqa: RUF001
-        is_name = not first or first in known_words or _is_unknown(name, lower_words)
-        is_name = is_name or (span.is_marked and first not in lower_words and not _is_plural(first))
-        if _is_shouted(name, lower_words, line) or name.lower() in word_list("peoples"):
+        is_name = not first or first in known_words or _is_no_ordinary_word(name, lower_words)
+        is_name = is_name or (
+            span.is_marked and first not in lower_words and not _is_ordinary_plural(first)
+        )
+        if _is_ordinary_word_in_capitals(name, lower_words, line) or name.lower() in word_list(
+            "peoples"
+        ):
             continue
         if name.lower() in speakers:
             yield name, "person"
@@ -105,7 +111,9 @@ def _find_capital_names(
             yield name, "technology" if is_acronym(name) else span.kind
 
 
-def _is_shouted(name: str, lower_words: set[str], line: TokenizedSentence) -> bool:
+def _is_ordinary_word_in_capitals(
+    name: str, lower_words: set[str], line: TokenizedSentence
+) -> bool:
     """Whether it is an ordinary word in capitals. A short one may be an abbreviation, unless its
     writer uses no capitals otherwise."""
     word = name.lower()
@@ -113,18 +121,18 @@ def _is_shouted(name: str, lower_words: set[str], line: TokenizedSentence) -> bo
     return name.isupper() and (word in lower_words or (is_long and is_ordinary(name)))
 
 
-def _is_plural(word: str) -> bool:
+def _is_ordinary_plural(word: str) -> bool:
     """Whether it is an ordinary plural: Reminders went out; Sixty-six came."""
     return (word.endswith("s") or "-" in word) and is_ordinary(word)
 
 
-def _is_unknown(name: str, lower_words: set[str]) -> bool:
+def _is_no_ordinary_word(name: str, lower_words: set[str]) -> bool:
     """Whether it is neither an ordinary word nor derived from one: the capital marks a name."""
     word = name.lower()
-    return not (word in lower_words or is_ordinary(word) or is_derived(word))
+    return not (word in lower_words or is_ordinary(word) or is_derived_from_listed_word(word))
 
 
-def _has_sentence_capital(
+def _first_capital_is_of_sentence(
     words: Sequence[str], lower_words: set[str], known_words: set[str]
 ) -> bool:
     """Whether the first capital belongs to the sentence, not to the name: Invoice Halberg."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from strandline.llm.types import Overview, TopicTreePart
+from strandline.llm.types import TopicTreeOverview, TopicTreePart
 
 OVERVIEW_CHARACTERS = 240
 _MAX_NAMES = 6
@@ -22,20 +22,22 @@ class _PartLabel:
     event_count: int
 
 
-def describe_parts(parts: Sequence[TopicTreePart]) -> Overview:
+def describe_topic_tree_parts(parts: Sequence[TopicTreePart]) -> TopicTreeOverview:
     """The names of the parts, those of most events first, and their dates, in at most
     OVERVIEW_CHARACTERS. The topic is that of most events."""
     names = _sort_labels_by_events(parts)
     started_at = min(part.started_at for part in parts)
-    dates = describe_dates(started_at, max(part.last_event_at for part in parts))
+    dates = format_date_range(started_at, max(part.last_event_at for part in parts))
     if not names:
         count = sum(part.event_count for part in parts)
-        return Overview(summary=f"{count} events without a topic ({dates})", topic=None)
-    listing = _choose_labels(names, OVERVIEW_CHARACTERS - len(f"; and {len(names)} more ({dates})"))
+        return TopicTreeOverview(summary=f"{count} events without a topic ({dates})", topic=None)
+    listing = _choose_labels_that_fit(
+        names, OVERVIEW_CHARACTERS - len(f"; and {len(names)} more ({dates})")
+    )
     hidden_count = len(names) - len(listing)
     more = f"; and {hidden_count} more" if hidden_count else ""
     topic = next((name.text for name in names if name.is_topic), None)
-    return Overview(summary=f"{'; '.join(listing)}{more} ({dates})", topic=topic)
+    return TopicTreeOverview(summary=f"{'; '.join(listing)}{more} ({dates})", topic=topic)
 
 
 def _sort_labels_by_events(parts: Sequence[TopicTreePart]) -> list[_PartLabel]:
@@ -49,12 +51,12 @@ def _sort_labels_by_events(parts: Sequence[TopicTreePart]) -> list[_PartLabel]:
     return sorted(names.values(), key=lambda name: -name.event_count)
 
 
-def _choose_labels(names: Sequence[_PartLabel], characters: int) -> list[str]:
+def _choose_labels_that_fit(names: Sequence[_PartLabel], characters: int) -> list[str]:
     """As many of the first names as fit, at least one."""
-    return list(_take_fitting(names[:_MAX_NAMES], characters)) or [names[0].text]
+    return list(_take_labels_that_fit(names[:_MAX_NAMES], characters)) or [names[0].text]
 
 
-def _take_fitting(names: Sequence[_PartLabel], characters: int) -> Iterator[str]:
+def _take_labels_that_fit(names: Sequence[_PartLabel], characters: int) -> Iterator[str]:
     for name in names:
         characters -= len(name.text) + 2
         if characters < 0:
@@ -62,7 +64,7 @@ def _take_fitting(names: Sequence[_PartLabel], characters: int) -> Iterator[str]
         yield name.text
 
 
-def describe_dates(started_at: datetime, last_event_at: datetime) -> str:
+def format_date_range(started_at: datetime, last_event_at: datetime) -> str:
     """Dates in ISO 8601, in the zone of the times."""
     start, end = started_at.date().isoformat(), last_event_at.date().isoformat()
     return start if start == end else f"{start} to {end}"

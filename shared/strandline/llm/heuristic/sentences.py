@@ -39,14 +39,14 @@ class TokenizedSentence(NamedTuple):
     """Its writer opens sentences without capitals."""
 
 
-def is_table(event: PromptEvent) -> bool:
+def is_log_or_table(event: PromptEvent) -> bool:
     """Whether its text is a log or a table."""
     return event.type == "upload" or event.text.count("\n") > _MAX_PROSE_LINES
 
 
 def tokenize_sentences(events: Sequence[PromptEvent]) -> list[TokenizedSentence]:
     """The sentences of a run in order, without the names of `find_titles_and_file_numbers`."""
-    hasty_speakers = _find_hasty_speakers(events)
+    hasty_speakers = _find_speakers_without_capitals(events)
     result: list[TokenizedSentence] = []
     for event in events:
         text = _PERMIT_NUMBER.sub(
@@ -81,7 +81,7 @@ def _mask_permit_number(match: re.Match[str]) -> str:
     return match[0] if _is_amount(match[0]) else "…"
 
 
-def _find_hasty_speakers(events: Sequence[PromptEvent]) -> set[str]:
+def _find_speakers_without_capitals(events: Sequence[PromptEvent]) -> set[str]:
     """Speakers who open most sentences with small letters. Words in capitals do not count."""
     lower_case_starts: dict[str, list[bool]] = {}
     for event in events:
@@ -102,4 +102,4 @@ def _shows_case(word: str) -> bool:
 
 def _read_prose(event: PromptEvent) -> str:
     """The text of an event without addresses of the web; empty for logs and tables."""
-    return "" if is_table(event) else _URL.sub("…", event.text[:MAX_EVENT_CHARACTERS])
+    return "" if is_log_or_table(event) else _URL.sub("…", event.text[:MAX_EVENT_CHARACTERS])

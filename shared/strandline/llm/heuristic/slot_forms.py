@@ -39,7 +39,7 @@ _FOR_USE = (
 _INSTEAD_OF = rf"(?:[^;:.!?…\n]*? instead of (?P<old>{_NAME}))?"
 
 
-class SlotForm(NamedTuple):
+class SlotClauseForm(NamedTuple):
     """A form of a clause."""
 
     pattern: re.Pattern[str]
@@ -241,22 +241,22 @@ _THIRD_PERSON: Mapping[str, str] = {
 }
 
 
-def _compile(persons: Mapping[str, str]) -> Sequence[SlotForm]:
-    forms: list[SlotForm] = []
+def _compile_slot_forms(persons: Mapping[str, str]) -> Sequence[SlotClauseForm]:
+    forms: list[SlotClauseForm] = []
     for slot, aspect, is_change, source in _SOURCES:
         for mark, text in persons.items():
             source = source.replace(mark, text)
         # both alternatives of one form name the subject
         if source.count("(?P<subject>") == 1 or "(?P<subject>" not in source:
-            forms.append(SlotForm(re.compile(source), slot, aspect, is_change))
+            forms.append(SlotClauseForm(re.compile(source), slot, aspect, is_change))
     return forms
 
 
-SPOKEN: Sequence[SlotForm] = _compile(_FIRST_PERSON)
+SPOKEN: Sequence[SlotClauseForm] = _compile_slot_forms(_FIRST_PERSON)
 """The forms as people speak of themselves."""
-FACTS: Sequence[SlotForm] = [
+FACTS: Sequence[SlotClauseForm] = [
     form
-    for form in _compile(_THIRD_PERSON)
+    for form in _compile_slot_forms(_THIRD_PERSON)
     if "subject" in form.pattern.groupindex and "value" in form.pattern.groupindex
 ]
 """The forms as facts speak of somebody."""

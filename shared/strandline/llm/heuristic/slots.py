@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from strandline.llm.heuristic.fact_forms import DOUBTS, MAX_CONTENT, StatedFact
-from strandline.llm.heuristic.slot_forms import ADJECTIVES, FACTS, SPOKEN, Slot, SlotForm
+from strandline.llm.heuristic.slot_forms import ADJECTIVES, FACTS, SPOKEN, Slot, SlotClauseForm
 from strandline.llm.heuristic.words import is_ordinary, iter_stems, split_sentences, word_list
 
 MAX_CHARACTERS = 4000
@@ -73,17 +73,17 @@ class SlotStatement(NamedTuple):
 type Verdict = Literal["restates", "ends", "doubts"]
 
 
-def read_slots(text: str, speaker: str) -> list[SlotStatement]:
+def read_slot_statements(text: str, speaker: str) -> list[SlotStatement]:
     """What a message states of its speaker, whose name is given, by slot."""
     clean = _QUOTATION.sub(" … ", text[:MAX_CHARACTERS]).replace("’", "'")  # noqa: RUF001
     found: list[SlotStatement] = []
     sentences = split_sentences(clean)[:_MAX_SENTENCES]
     for sentence in sentences:
-        if len(sentence) <= 400 and _is_plain(sentence):
-            found += _read_sentence(sentence, speaker)
+        if len(sentence) <= 400 and _states_what_holds_now(sentence):
+            found += _read_statements_of_sentence(sentence, speaker)
     has_end = {one.slot for one in found if one.old}
     has_turn = any(_CHANGED_MIND.search(sentence) for sentence in sentences)
-    is_technical = _is_technical(clean)
+    is_technical = _mentions_software(clean)
     statements = [
         one._replace(
             is_change=one.is_change or has_turn or one.slot in has_end,
@@ -98,7 +98,7 @@ def read_slots(text: str, speaker: str) -> list[SlotStatement]:
     return [*statements, *tools]
 
 
-def state_as_fact(statement: SlotStatement, speaker: str) -> StatedFact | None:
+def to_stated_fact(statement: SlotStatement, speaker: str) -> StatedFact | None:
     """A statement as a fact about its speaker, if it surely fills a slot."""
     value, topic = statement.value, statement.topic
     if not value or not statement.is_sure:
@@ -123,62 +123,72 @@ def state_as_fact(statement: SlotStatement, speaker: str) -> StatedFact | None:
             return None
 
 
-def read_fact(content: str) -> SlotStatement | None:
+def read_slot_of_fact(content: str) -> SlotStatement | None:
     """Which slot of whom a fact fills, if any."""
     text = content.replace("’", "'").strip()  # noqa: RUF001
-    return next(_find(FACTS, text.rstrip("."), None), None)
+    return next(_find_statements_by_forms(FACTS, text.rstrip("."), None), None)
 
 
-def compare(earlier: SlotStatement, later: SlotStatement) -> Verdict | None:
+def compare_slot_statements(earlier: SlotStatement, later: SlotStatement) -> Verdict | None:
     """What a later statement does to an earlier one; None if they have nothing to do with each
     other."""
     if (earlier.slot, earlier.subject) != (later.slot, later.subject) or not earlier.value:
         return None
-    if later.old and _names(earlier.value, later.old):
+    if later.old and _contains_all_words(earlier.value, later.old):
         is_same_kind = later.aspect != "use"
         return "ends" if later.is_sure and is_same_kind else "doubts"
     if not later.value:
         return None
-    if _is_same(earlier.value, later.value):
+    if _is_same_value(earlier.value, later.value):
         return "restates" if earlier.aspect == later.aspect or earlier.slot != "job" else None
     match earlier.slot:
         case "home":
-            return _conclude(later, is_same_slot=later.aspect != "place")
+            return _choose_ends_or_doubts(later, is_same_slot=later.aspect != "place")
         case "job":
-            is_same = _part(earlier) == _part(later)
-            return _conclude(later, is_same_slot=True) if is_same else _doubt(later)
+            is_same = _get_job_aspect(earlier) == _get_job_aspect(later)
+            return (
+                _choose_ends_or_doubts(later, is_same_slot=True)
+                if is_same
+                else _doubt_if_change(later)
+            )
         case "preference":
             return _compare_preferences(earlier, later)
         case _:
             return _compare_by_topic(earlier, later)
 
 
-def judge(earlier: SlotStatement, later: Sequence[SlotStatement]) -> tuple[Verdict, int] | None:
+def judge_by_later_statements(
+    earlier: SlotStatement, later: Sequence[SlotStatement]
+) -> tuple[Verdict, int] | None:
     """What later statements, newest first, do to an earlier one, and the place of the one that
     decides. "Moved to" is no sure sign of a new home from somebody who speaks of tools."""
     has_tools = any(one.slot == "tool" and one.subject == earlier.subject for one in later)
     for place, statement in enumerate(later):
         if has_tools and _may_be_tool(statement):
             statement = statement._replace(is_sure=False)
-        verdict = compare(earlier, statement)
+        verdict = compare_slot_statements(earlier, statement)
         if verdict is not None:
             return verdict, place
     return None
 
 
-def _read_sentence(sentence: str, speaker: str) -> Iterator[SlotStatement]:
-    for one in _find(SPOKEN, sentence, speaker):
+def _read_statements_of_sentence(sentence: str, speaker: str) -> Iterator[SlotStatement]:
+    for one in _find_statements_by_forms(SPOKEN, sentence, speaker):
         says_now = bool(_ENTRY.search(sentence))
         yield one._replace(is_change=one.is_change or says_now)
 
 
-def _find(forms: Sequence[SlotForm], text: str, speaker: str | None) -> Iterator[SlotStatement]:
+def _find_statements_by_forms(
+    forms: Sequence[SlotClauseForm], text: str, speaker: str | None
+) -> Iterator[SlotStatement]:
     for form in forms:
         for match in form.pattern.finditer(text):
-            groups = {name: _trim(part) for name, part in match.groupdict().items() if part}
+            groups = {
+                name: _trim_punctuation(part) for name, part in match.groupdict().items() if part
+            }
             subject = speaker if speaker is not None else groups.get("subject", "")
             value, old = groups.get("value", ""), groups.get("old", "")
-            if not _is_value(form, value, old):
+            if not _may_fill_slot(form, value, old):
                 continue
             yield SlotStatement(
                 slot=form.slot,
@@ -194,7 +204,7 @@ def _find(forms: Sequence[SlotForm], text: str, speaker: str | None) -> Iterator
             )
 
 
-def _is_value(form: SlotForm, value: str, old: str) -> bool:
+def _may_fill_slot(form: SlotClauseForm, value: str, old: str) -> bool:
     """Whether it can fill the slot: no day or month, no pronoun, no everyday word for a name."""
     if len(value) > _MAX_VALUE or len(old) > _MAX_VALUE:
         return False
@@ -208,14 +218,14 @@ def _is_value(form: SlotForm, value: str, old: str) -> bool:
     return not (form.slot == "tool" and value.lower() in word_list("calendar"))
 
 
-def _is_plain(sentence: str) -> bool:
+def _states_what_holds_now(sentence: str) -> bool:
     """Whether it states something, of the speaker and of now."""
     if DOUBTS.search(sentence) or _REQUEST.match(sentence):
         return False
     return not _ELSEWHERE.search(_FOR_NOW.sub(" now ", sentence))
 
 
-def _is_technical(text: str) -> bool:
+def _mentions_software(text: str) -> bool:
     words = re.findall(r"[\w.+#/-]+", text)
     lists = [word_list(name) for name in _TECHNICAL]
     return any(
@@ -230,15 +240,15 @@ def _may_be_tool(statement: SlotStatement) -> bool:
     return statement.aspect == "moved" and not statement.old
 
 
-def _conclude(later: SlotStatement, *, is_same_slot: bool) -> Verdict:
+def _choose_ends_or_doubts(later: SlotStatement, *, is_same_slot: bool) -> Verdict:
     return "ends" if is_same_slot and later.is_change and later.is_sure else "doubts"
 
 
-def _doubt(later: SlotStatement) -> Verdict | None:
+def _doubt_if_change(later: SlotStatement) -> Verdict | None:
     return "doubts" if later.is_change else None
 
 
-def _part(statement: SlotStatement) -> str:
+def _get_job_aspect(statement: SlotStatement) -> str:
     return "role" if statement.aspect == "bare role" else statement.aspect
 
 
@@ -246,45 +256,49 @@ def _compare_preferences(earlier: SlotStatement, later: SlotStatement) -> Verdic
     """Two preferences are about the same if both are for one kind of thing: window seats, aisle
     seats. Without a kind, only what is preferred can be put in doubt."""
     both_prefer = earlier.aspect == later.aspect == "prefer"
-    if _head(earlier.value) == _head(later.value):
-        return _conclude(later, is_same_slot=True) if both_prefer else _doubt(later)
-    return _doubt(later) if both_prefer else None
+    if _stem_last_word_of_phrase(earlier.value) == _stem_last_word_of_phrase(later.value):
+        return (
+            _choose_ends_or_doubts(later, is_same_slot=True)
+            if both_prefer
+            else _doubt_if_change(later)
+        )
+    return _doubt_if_change(later) if both_prefer else None
 
 
 def _compare_by_topic(earlier: SlotStatement, later: SlotStatement) -> Verdict | None:
-    topics = [_words(one.topic) for one in (earlier, later)]
+    topics = [_find_stems_and_numbers(one.topic) for one in (earlier, later)]
     if all(topics):
-        return _conclude(later, is_same_slot=True) if topics[0] & topics[1] else None
+        return _choose_ends_or_doubts(later, is_same_slot=True) if topics[0] & topics[1] else None
     if topics[1] and earlier.slot == "plan":
-        is_about = topics[1] <= _words(earlier.value)
-        return _conclude(later, is_same_slot=True) if is_about else None
+        is_about = topics[1] <= _find_stems_and_numbers(earlier.value)
+        return _choose_ends_or_doubts(later, is_same_slot=True) if is_about else None
     if earlier.slot == "plan":
         return None
-    return _doubt(later)  # which tool it replaces cannot be told
+    return _doubt_if_change(later)  # which tool it replaces cannot be told
 
 
-def _names(value: str, part: str) -> bool:
+def _contains_all_words(value: str, part: str) -> bool:
     """Whether a value holds all words of a part."""
-    words = _words(part)
-    return bool(words) and words <= _words(value)
+    words = _find_stems_and_numbers(part)
+    return bool(words) and words <= _find_stems_and_numbers(value)
 
 
-def _is_same(value: str, other: str) -> bool:
-    words, others = _words(value), _words(other)
+def _is_same_value(value: str, other: str) -> bool:
+    words, others = _find_stems_and_numbers(value), _find_stems_and_numbers(other)
     return words <= others or others <= words if words and others else value == other
 
 
-def _words(text: str) -> set[str]:
+def _find_stems_and_numbers(text: str) -> set[str]:
     """The stems and the numbers of a text."""
     return {*iter_stems(text), *re.findall(r"\d+", text)}
 
 
-def _head(value: str) -> str:
+def _stem_last_word_of_phrase(value: str) -> str:
     """The stem of the last word of a noun phrase."""
     value = re.sub(rf"^{ADJECTIVES}", "", value)
     phrase = re.split(r"\b(?:in|on|for|when|with|of|to|over|at|than|and|if)\b|,", value)[0]
     return ([*iter_stems(phrase)] or [""])[-1]
 
 
-def _trim(text: str) -> str:
+def _trim_punctuation(text: str) -> str:
     return text.strip(" ,;:.!…-'")

@@ -13,19 +13,24 @@ from strandline.llm.heuristic.fact_forms import (
     MAX_CONTENT,
     MIN_WORDS,
     SELF,
-    Sentence,
+    SpokenSentence,
     StatedFact,
-    find_facts,
+    find_stated_facts,
 )
-from strandline.llm.heuristic.sentences import MAX_EVENT_CHARACTERS, is_table
-from strandline.llm.heuristic.slots import compare, read_fact, read_slots, state_as_fact
+from strandline.llm.heuristic.sentences import MAX_EVENT_CHARACTERS, is_log_or_table
+from strandline.llm.heuristic.slots import (
+    compare_slot_statements,
+    read_slot_of_fact,
+    read_slot_statements,
+    to_stated_fact,
+)
 from strandline.llm.heuristic.words import split_sentences
 from strandline.llm.types import (
     Entity,
     ExtractedDecision,
     ExtractedFact,
     ExtractedRelation,
-    Extraction,
+    GraphExtraction,
     PromptEvent,
 )
 
@@ -52,14 +57,16 @@ _NO_DECISION = re.compile(r"\b(?:i am|i'm|you are|you're|not sure|whether|had de
 _REASON = re.compile(r",? (?:because|since|so that) (?P<why>.+)$", re.IGNORECASE)
 
 
-def extract(events: Sequence[PromptEvent], entities: Sequence[Entity]) -> Extraction:
+def extract_by_sentence_forms(
+    events: Sequence[PromptEvent], entities: Sequence[Entity]
+) -> GraphExtraction:
     """What the events state, and the entities, which are named already."""
     names = {entity.name for entity in entities}
     facts: dict[str, ExtractedFact] = {}
     relations: dict[tuple[str, str, str], ExtractedRelation] = {}
     decisions: dict[str, ExtractedDecision] = {}
     for sentence in _iter_user_sentences(events):
-        for fact in find_facts(sentence, names):
+        for fact in find_stated_facts(sentence, names):
             _add_fact(facts, fact, sentence, names)
             if fact.pair:
                 _add_relation(relations, fact.pair, fact.confidence, sentence.number)
@@ -68,7 +75,7 @@ def extract(events: Sequence[PromptEvent], entities: Sequence[Entity]) -> Extrac
             _add_citation(first.events, sentence.number)
     for message in _iter_user_messages(events):
         _add_slot_facts(facts, message, names)
-    return Extraction(
+    return GraphExtraction(
         entities=list(entities)[:_MAX_ITEMS],
         facts=list(facts.values())[:_MAX_ITEMS],
         decisions=list(decisions.values())[:_MAX_DECISIONS],
@@ -76,21 +83,27 @@ def extract(events: Sequence[PromptEvent], entities: Sequence[Entity]) -> Extrac
     )
 
 
-def name_speaker(participant: str) -> str:
+def capitalize_participant_name(participant: str) -> str:
     """The name of `user:mara` in a sentence: Mara."""
     name = participant.partition(":")[2] or participant
     return name[:1].upper() + name[1:] if name.isalpha() else name
 
 
-def _iter_user_messages(events: Sequence[PromptEvent]) -> Iterator[Sentence]:
+def _iter_user_messages(events: Sequence[PromptEvent]) -> Iterator[SpokenSentence]:
     for number, event in enumerate(events, 1):
-        if event.role != "user" or event.type != "message" or not event.speaker or is_table(event):
+        if (
+            event.role != "user"
+            or event.type != "message"
+            or not event.speaker
+            or is_log_or_table(event)
+        ):
             continue
         text = MARKUP.sub(r"\1", event.text[:MAX_EVENT_CHARACTERS])
-        yield Sentence(text.replace("’", "'"), name_speaker(event.speaker), number)  # noqa: RUF001
+        name = capitalize_participant_name(event.speaker)
+        yield SpokenSentence(text.replace("’", "'"), name, number)  # noqa: RUF001
 
 
-def _iter_user_sentences(events: Sequence[PromptEvent]) -> Iterator[Sentence]:
+def _iter_user_sentences(events: Sequence[PromptEvent]) -> Iterator[SpokenSentence]:
     for message in _iter_user_messages(events):
         for sentence in split_sentences(message.text):
             if len(sentence) <= _MAX_SENTENCE:
@@ -98,9 +111,9 @@ def _iter_user_sentences(events: Sequence[PromptEvent]) -> Iterator[Sentence]:
 
 
 def _add_fact(
-    facts: dict[str, ExtractedFact], fact: StatedFact, sentence: Sentence, names: set[str]
+    facts: dict[str, ExtractedFact], fact: StatedFact, sentence: SpokenSentence, names: set[str]
 ) -> None:
-    about = [n for n in (*sorted(names), sentence.speaker) if _mentions(fact.content, n)]
+    about = [n for n in (*sorted(names), sentence.speaker) if _mentions_name(fact.content, n)]
     entry = ExtractedFact(
         content=fact.content,
         category=fact.category,
@@ -111,20 +124,26 @@ def _add_fact(
     _add_citation(facts.setdefault(entry.content.casefold(), entry).events, sentence.number)
 
 
-def _add_slot_facts(facts: dict[str, ExtractedFact], message: Sentence, names: set[str]) -> None:
+def _add_slot_facts(
+    facts: dict[str, ExtractedFact], message: SpokenSentence, names: set[str]
+) -> None:
     """Add what a message states in the slots of its speaker's life, but for what another form has
     found there."""
     said_here = [fact.content for fact in facts.values() if message.number in fact.events]
-    filled = [slot for content in said_here if (slot := read_fact(content)) is not None]
-    for statement in read_slots(message.text, message.speaker):
-        fact = state_as_fact(statement, message.speaker)
-        if fact and not any(compare(one, statement) == "restates" for one in filled):
-            for key in _find_general(facts, message.number, statement.value):
+    filled = [slot for content in said_here if (slot := read_slot_of_fact(content)) is not None]
+    for statement in read_slot_statements(message.text, message.speaker):
+        fact = to_stated_fact(statement, message.speaker)
+        if fact and not any(
+            compare_slot_statements(one, statement) == "restates" for one in filled
+        ):
+            for key in _find_general_facts_with_value(facts, message.number, statement.value):
                 del facts[key]  # the same, but of nobody
             _add_fact(facts, fact, message, names)
 
 
-def _find_general(facts: Mapping[str, ExtractedFact], number: int, value: str) -> list[str]:
+def _find_general_facts_with_value(
+    facts: Mapping[str, ExtractedFact], number: int, value: str
+) -> list[str]:
     """The keys of the general facts that only this event states, and that hold this value."""
     return [
         key
@@ -138,7 +157,7 @@ def _add_citation(events: list[int], number: int) -> None:
         events.append(number)
 
 
-def _mentions(text: str, name: str) -> bool:
+def _mentions_name(text: str, name: str) -> bool:
     return bool(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text, re.IGNORECASE))
 
 
@@ -160,7 +179,7 @@ def _add_relation(
     _add_citation(relations.setdefault((source, verb, target), relation).events, number)
 
 
-def _find_decision(sentence: Sentence, names: set[str]) -> ExtractedDecision | None:
+def _find_decision(sentence: SpokenSentence, names: set[str]) -> ExtractedDecision | None:
     text = sentence.text
     if DOUBTS.search(text) or _NO_DECISION.search(text) or not _DECISION.search(text):
         return None
@@ -172,7 +191,7 @@ def _find_decision(sentence: Sentence, names: set[str]) -> ExtractedDecision | N
     title = re.sub(r"\b[Ii]\b(?!')", sentence.speaker, title)
     if len(title.split()) < MIN_WORDS or len(title) > MAX_CONTENT:
         return None
-    about = [name for name in sorted(names) if _mentions(title, name)]
+    about = [name for name in sorted(names) if _mentions_name(title, name)]
     return ExtractedDecision(
         title=title[:1].upper() + title[1:],
         rationale=reason["why"].strip(" .!") if reason else None,

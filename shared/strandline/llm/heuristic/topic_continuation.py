@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from strandline.llm.heuristic.words import (
-    frequency_band,
+    get_stem_frequency_band,
     is_english,
     is_ordinary,
     iter_stems,
@@ -85,13 +85,13 @@ _MATURE_EVENTS = 8
 """The number of events from which a topic's age makes no difference."""
 _QUESTION_WORDS = frozenset({"what", "which", "who", "whose", "why", "where", "how", "when"})
 _RARITY_BY_BAND = {10: 2.0, 20: 4.0, 35: 6.0, 40: 7.0, None: 8.5}
-"""Information of a stem by its frequency band (`words.frequency_band`): about the negative
+"""Information of a stem by its frequency band (`words.get_stem_frequency_band`): about the negative
 logarithm of its share in English, less that of a word in every second sentence."""
 _MIN_LATER_RARITY = 10.0
 """Least rarity by which shares of later events are divided: a short "ok" has no large share."""
 
 
-class Cues(NamedTuple):
+class TopicBreakCues(NamedTuple):
     """Cues for and against a new topic. Cues of words are ln(1 + rarity of their stems)."""
 
     age: float
@@ -162,29 +162,31 @@ class Cues(NamedTuple):
     """The next message of a user begins with news."""
 
 
-class Weights(NamedTuple):
+class TopicBreakWeights(NamedTuple):
     """Weights and bias of the score."""
 
     of_cues: tuple[float, ...]
-    """In the order of `Cues`."""
+    """In the order of `TopicBreakCues`."""
     bias: float
 
 
 @functools.cache
-def load_weights() -> Weights:
+def load_weights() -> TopicBreakWeights:
     """Read weights.json, where each weight has the name of its cue."""
     document = json.loads((Path(__file__).parent / "weights.json").read_text(encoding="utf-8"))
-    return Weights(tuple(document["weights"][name] for name in Cues._fields), document["bias"])
+    return TopicBreakWeights(
+        tuple(document["weights"][name] for name in TopicBreakCues._fields), document["bias"]
+    )
 
 
 def continues_topic(
     before: Sequence[PromptEvent], message: PromptEvent, after: Sequence[PromptEvent]
 ) -> bool:
     """Whether `message` continues the topic of the events `before`, as the events `after` show."""
-    return not before or _score_break(before, message, after) < 0
+    return not before or _score_topic_break(before, message, after) < 0
 
 
-def is_clear(
+def is_continuation_clear(
     before: Sequence[PromptEvent], message: PromptEvent, after: Sequence[PromptEvent]
 ) -> bool:
     """Whether the answer of `continues_topic` is so sure that asking a language model would hardly
@@ -192,12 +194,12 @@ def is_clear(
     if not before:
         return True
     near = (*before[-_RECENT_EVENTS:], message, *after)
-    return abs(_score_break(before, message, after)) >= _CLEAR_SCORE and is_english(
+    return abs(_score_topic_break(before, message, after)) >= _CLEAR_SCORE and is_english(
         event.text for event in near
     )
 
 
-def _score_break(
+def _score_topic_break(
     before: Sequence[PromptEvent], message: PromptEvent, after: Sequence[PromptEvent]
 ) -> float:
     """The log odds that the topic ends before `message`."""
@@ -207,50 +209,50 @@ def _score_break(
 
 def compute_cues(
     before: Sequence[PromptEvent], message: PromptEvent, after: Sequence[PromptEvent]
-) -> Cues:
+) -> TopicBreakCues:
     """The cues of `continues_topic`; `before` has at least one event."""
     last, text = before[-1], message.text
     recent_stems = _stems_of_events(before[-_RECENT_EVENTS:])
     message_stems, later_stems = _stems_of_events([message]), _stems_of_events(after)
     topic_stems = _stems_of_events(before, message_stems | later_stems)
-    later_rarity = _MIN_LATER_RARITY + _rarity(later_stems)
+    later_rarity = _MIN_LATER_RARITY + _sum_rarity(later_stems)
     first_words = _first_words(text)
     answers_question = last.speaker != message.speaker and _ends_with_question(last.text)
     next_event = after[0] if after else None
     next_user_text = next((event.text for event in after if event.role == "user"), "")
-    return Cues(
+    return TopicBreakCues(
         age=math.log(min(len(before), _MATURE_EVENTS)),
-        log_pause=_log_pause(last, message),
+        log_pause=_compute_log_pause_minutes(last, message),
         same_speaker=last.speaker == message.speaker,
         opener_speaks=before[0].speaker == message.speaker,
         answers_question=answers_question,
         agent_settled=not answers_question and _agent_confirms(last),
         last_length=math.log1p(len(tokenize(last.text))),
-        opens_as_reply=_replies(text),
-        opens_with_shift=_shifts(text),
+        opens_as_reply=_opens_as_reply(text),
+        opens_with_shift=_opens_with_topic_shift(text),
         tells_news=_tells_news(text),
         has_new_name=_opens_with_new_name(text, before[-_RECENT_EVENTS:]),
         points_back=not word_list("pointers").isdisjoint(first_words[:_OPENING_WORDS]),
-        leaning_words=_count_listed(first_words[:_FIRST_WORDS], "leaning"),
-        leaning_words_later=_count_listed(first_words, "leaning"),
-        turning_words=_count_listed(first_words[:_FIRST_WORDS], "turning"),
+        leaning_words=_count_words_in_list(first_words[:_FIRST_WORDS], "leaning"),
+        leaning_words_later=_count_words_in_list(first_words, "leaning"),
+        turning_words=_count_words_in_list(first_words[:_FIRST_WORDS], "turning"),
         says_thing="thing" in first_words[:_FIRST_WORDS],
         opens_with_thanks=not word_list("approving").isdisjoint(first_words[:1]),
         asks_question="?" in text,
         opens_with_question_word=not _QUESTION_WORDS.isdisjoint(first_words[:1]),
-        new_rarity=math.log1p(_rarity(message_stems - recent_stems)),
-        shared_rarity=math.log1p(_rarity(message_stems & topic_stems)),
+        new_rarity=math.log1p(_sum_rarity(message_stems - recent_stems)),
+        shared_rarity=math.log1p(_sum_rarity(message_stems & topic_stems)),
         later_events=len(after),
         next_is_agent=next_event is not None and next_event.role != "user",
         next_settles=next_event is not None and _agent_confirms(next_event),
         next_same_speaker=next_event is not None and next_event.speaker == message.speaker,
         next_asks=next_event is not None and next_event.text.rstrip().endswith("?"),
-        next_log_pause=_log_pause(message, next_event) if next_event else 0.0,
+        next_log_pause=_compute_log_pause_minutes(message, next_event) if next_event else 0.0,
         next_length=math.log1p(len(tokenize(next_event.text))) if next_event else 0.0,
-        later_recent_share=_rarity(later_stems & recent_stems) / later_rarity,
-        later_topic_share=_rarity((later_stems & topic_stems) - message_stems) / later_rarity,
-        next_user_replies=_replies(next_user_text),
-        next_user_shifts=_shifts(next_user_text),
+        later_recent_share=_sum_rarity(later_stems & recent_stems) / later_rarity,
+        later_topic_share=_sum_rarity((later_stems & topic_stems) - message_stems) / later_rarity,
+        next_user_replies=_opens_as_reply(next_user_text),
+        next_user_shifts=_opens_with_topic_shift(next_user_text),
         next_user_tells_news=_tells_news(next_user_text),
     )
 
@@ -259,21 +261,21 @@ def _stems_of_events(
     events: Sequence[PromptEvent], allowed: frozenset[str] | None = None
 ) -> frozenset[str]:
     """Stems of the events' texts; with `allowed`, only those: a long run has many others."""
-    stem_sets = (_stems_of(item.text) for item in events)
+    stem_sets = (_stem_text(item.text) for item in events)
     return frozenset[str]().union(
         *(stem_sets if allowed is None else (item & allowed for item in stem_sets))
     )
 
 
 @functools.lru_cache(maxsize=512)
-def _stems_of(text: str) -> frozenset[str]:
+def _stem_text(text: str) -> frozenset[str]:
     """Cached for 500 texts, because each message is compared with its lane's open events."""
     return frozenset(iter_stems(text))
 
 
-def _rarity(stems_found: Iterable[str]) -> float:
+def _sum_rarity(stems_found: Iterable[str]) -> float:
     return sum(
-        _RARITY_BY_BAND[frequency_band(stem)] for stem in sorted(stems_found)
+        _RARITY_BY_BAND[get_stem_frequency_band(stem)] for stem in sorted(stems_found)
     )  # the order changes a sum of floats
 
 
@@ -281,7 +283,7 @@ def _agent_confirms(event: PromptEvent) -> bool:
     return event.role != "user" and bool(_COMPLETION.search(event.text))
 
 
-def _count_listed(words: Sequence[str], list_name: str) -> int:
+def _count_words_in_list(words: Sequence[str], list_name: str) -> int:
     return sum(word in word_list(list_name) for word in words)
 
 
@@ -289,11 +291,11 @@ def _first_words(text: str) -> list[str]:
     return [normalize_word(match[0]) for match in islice(_WORD.finditer(text), _LATER_FIRST_WORDS)]
 
 
-def _replies(text: str) -> bool:
+def _opens_as_reply(text: str) -> bool:
     return not word_list("replies").isdisjoint(_first_words(text)[:1])
 
 
-def _shifts(text: str) -> bool:
+def _opens_with_topic_shift(text: str) -> bool:
     opening = " ".join(text.split()[:_OPENING_WORDS])
     return bool(_SHIFTS.search(opening) or _GREETING.match(text))
 
@@ -311,7 +313,7 @@ def _opens_with_new_name(text: str, recent: Sequence[PromptEvent]) -> bool:
     )
 
 
-def _log_pause(earlier: PromptEvent, later: PromptEvent) -> float:
+def _compute_log_pause_minutes(earlier: PromptEvent, later: PromptEvent) -> float:
     """ln of the minutes between two events; a clock that goes back counts as no time."""
     return math.log(
         _JITTER_MINUTES + max(0.0, (later.said_at - earlier.said_at).total_seconds() / 60)

@@ -3,7 +3,11 @@
 import re
 from collections.abc import Iterator
 
-from strandline.llm.heuristic.words import exact_frequency_band, is_ordinary, is_word_beginning
+from strandline.llm.heuristic.words import (
+    exact_frequency_band,
+    is_ordinary,
+    is_prefix_of_listed_word,
+)
 
 _SUFFIX = re.compile(
     r"(?:ing|ed|ly|ions?|ments?|ness|ity|ance|ence|ery|ure|age|ism|able|ful|ous|est|ies)$"
@@ -26,7 +30,7 @@ _MAX_LETTERS = 64
 """No listed word, and no misspelling of one, has more letters."""
 
 
-def is_derived(word: str) -> bool:
+def is_derived_from_listed_word(word: str) -> bool:
     """Whether a word is built from the beginning of a listed one, as rebooking and tweetable are,
     or is no word at all: aaaah."""
     word = word.lower()
@@ -38,24 +42,24 @@ def is_derived(word: str) -> bool:
     return (
         bool(ending)
         and ending.start() >= _MIN_ROOT_LETTERS
-        and is_word_beginning(word[: ending.start()])
+        and is_prefix_of_listed_word(word[: ending.start()])
     )
 
 
-def is_misspelt(word: str) -> bool:
+def is_misspelt_common_word(word: str) -> bool:
     """Whether a lower-case word is a common one with a letter omitted, doubled or cut off (goin),
     or with two letters swapped."""
     if not min(_MAX_BAND_BY_LENGTH) <= len(word) <= _MAX_LETTERS:
         return False
     if not (word.isascii() and word.isalpha() and word.islower()):
         return False
-    if any(map(_is_common, _list_doubling_candidates(word))):
+    if any(map(_is_common_word, _list_doubling_candidates(word))):
         return True
-    bands = map(exact_frequency_band, _list_slip_candidates(word))
+    bands = map(exact_frequency_band, _list_typing_slip_candidates(word))
     return any(band and band <= _MAX_BAND_BY_LENGTH.get(len(word), band) for band in bands)
 
 
-def _is_common(word: str) -> bool:
+def _is_common_word(word: str) -> bool:
     return (exact_frequency_band(word) or _RARE_BAND) <= _MAX_COMMON_BAND
 
 
@@ -70,7 +74,7 @@ def _list_doubling_candidates(word: str) -> Iterator[str]:
         yield word + "g"
 
 
-def _list_slip_candidates(word: str) -> Iterator[str]:
+def _list_typing_slip_candidates(word: str) -> Iterator[str]:
     """The words without the slip. A last letter is seldom forgotten, and names often look as if one
     were: Meridia. In words of four letters only a vowel is restored: Hans is not "hand"."""
     for index in range(len(word) - 1):

@@ -74,7 +74,7 @@ def iter_stems(text: str) -> Iterator[str]:
             and not token.isdecimal()
             and (len(token) > 2 or not token.isalpha())
         ):
-            yield stem(token)
+            yield stem_english_word(token)
 
 
 def is_english(texts: Iterable[str]) -> bool:
@@ -89,7 +89,7 @@ def split_sentences(text: str) -> list[str]:
     return [part for piece in _SENTENCE.split(text) if (part := piece.strip())]
 
 
-def stem(word: str) -> str:
+def stem_english_word(word: str) -> str:
     """An English word without its endings; a word with other letters is returned unchanged."""
     if not word.isascii():
         return word
@@ -128,16 +128,16 @@ def _is_form_of_ordinary_word(word: str) -> bool:
         return True
     if not _ENDING.search(word):
         return False
-    root = stem(word)
+    root = stem_english_word(word)
     same_stem = _words_with_stem(root) if len(root) <= _MAX_LISTED_LETTERS else ()
     # So few letters may be the stem of a name: Agnes.
     return any(len(other) >= _MIN_STEM_LETTERS or word == other + "s" for other in same_stem)
 
 
-def frequency_band(word: str) -> int | None:
+def get_stem_frequency_band(word: str) -> int | None:
     """How common an English word is: the lowest band (10, 20, 35 or 40) of the listed words with
     the same stem; None if there is none."""
-    root = stem(normalize_without_genitive(word))
+    root = stem_english_word(normalize_without_genitive(word))
     if len(root) > _MAX_LISTED_LETTERS:
         return None
     bands = _band_by_word()
@@ -153,7 +153,7 @@ def exact_frequency_band(word: str) -> int | None:
     return _band_by_word().get(word) or (40 if word in _lexicon_words() else None)
 
 
-def is_word_beginning(prefix: str) -> bool:
+def is_prefix_of_listed_word(prefix: str) -> bool:
     """Whether any listed word has this prefix."""
     words = _sorted_words()
     index = bisect_left(words, prefix)
@@ -167,7 +167,10 @@ def _words_with_stem(root: str) -> tuple[str, ...]:
     hoping, hope)."""
     prefixes = (root, *(root[:-1] + letter for letter in _CHANGED_LETTERS.get(root[-1:], "")))
     return tuple(
-        word for prefix in prefixes for word in _words_with_prefix(prefix) if stem(word) == root
+        word
+        for prefix in prefixes
+        for word in _words_with_prefix(prefix)
+        if stem_english_word(word) == root
     )
 
 

@@ -58,7 +58,7 @@ def test_heuristic_cost_of_word_lookup_is_logarithmic(monkeypatch: pytest.Monkey
     monkeypatch.setattr(words, "_sorted_words", lambda: listing)
     words._words_with_stem.cache_clear()
     for word in unheard(200, "zz"):
-        assert words.frequency_band(word) is None
+        assert words.get_stem_frequency_band(word) is None
     assert listing.looks < 200 * 2 * 25, "a few halvings of each of two beginnings"
 
 
@@ -105,12 +105,12 @@ def test_heuristic_cost_saving_aliases_match_full_comparison() -> None:
 
 
 def _all_with_all(names: Collection[str]) -> Iterator[tuple[str, str | None]]:
-    folds = {name: aliases._normalize(name) for name in names}
+    folds = {name: aliases._remove_case_and_diacritics(name) for name in names}
 
     def is_of(short: str, name: str) -> bool:
         low, like = folds[short], folds[name]
         if low == like:
-            return aliases._spelling_rank(name) > aliases._spelling_rank(short)
+            return aliases._make_spelling_sort_key(name) > aliases._make_spelling_sort_key(short)
         return aliases._is_short_form(low, like, is_lower_case=short.islower())
 
     results = {
@@ -119,7 +119,7 @@ def _all_with_all(names: Collection[str]) -> Iterator[tuple[str, str | None]]:
     for short, wholes in results.items():
         if wholes:
             of = [name for name in wholes if not results[name]] or wholes
-            best = {folds[name]: name for name in sorted(of, key=aliases._spelling_rank)}
+            best = {folds[name]: name for name in sorted(of, key=aliases._make_spelling_sort_key)}
             last = [
                 name
                 for low, name in best.items()
@@ -157,7 +157,7 @@ times as long as this, and what is cubic an hour."""
 def test_heuristic_cost_grows_with_text_length(text: str) -> None:
     events = say(*([text] * 9), text + " and so on")
     started = time.process_time()
-    for verb in (HEURISTIC.summarise, HEURISTIC.entities, digest.name_topic):
+    for verb in (HEURISTIC.summarise, HEURISTIC.entities, digest.choose_topic_phrase):
         verb(events)
         assert time.process_time() - started < SECONDS
     HEURISTIC.continues(events[:6], events[6], events[7:])
@@ -167,7 +167,7 @@ def test_heuristic_cost_grows_with_text_length(text: str) -> None:
 def test_heuristic_cost_long_word_is_not_cached() -> None:
     before = words._stem_cached.cache_info().currsize
     for place in range(50):
-        words.frequency_band(f"{'q' * 500}{place}")
+        words.get_stem_frequency_band(f"{'q' * 500}{place}")
         words.is_ordinary(f"{'q' * 500}ing{'q' * place}s")
     assert words._stem_cached.cache_info().currsize == before
 
@@ -180,11 +180,11 @@ def test_heuristic_cost_open_text_is_stemmed_once(monkeypatch: pytest.MonkeyPatc
         return iter(text.split())
 
     monkeypatch.setattr(topic_continuation, "iter_stems", stems)
-    topic_continuation._stems_of.cache_clear()
+    topic_continuation._stem_text.cache_clear()
     events = say(*(f"event no {place}" for place in range(500)))
     for place in range(490, 496):
         HEURISTIC.continues(events[:place], events[place], events[place + 1 : place + 4])
-    topic_continuation._stems_of.cache_clear()
+    topic_continuation._stem_text.cache_clear()
     assert len(durations) == len({*durations}) == 499
 
 
@@ -206,7 +206,7 @@ def test_heuristic_cost_saving_patterns_match_slow_forms() -> None:
 def test_heuristic_cost_numbered_names_are_counted_once() -> None:
     name_spans._count_numbered_names.cache_clear()
     sentence = [part for _ in range(50) for part in ("Velmo", "60", ",")]
-    assert len(list(name_spans.find_spans(sentence))) == 50
+    assert len(list(name_spans.find_capitalized_runs(sentence))) == 50
     assert name_spans._count_numbered_names.cache_info().misses == 1
 
 
@@ -244,7 +244,7 @@ def test_heuristic_stemmer_is_thread_safe() -> None:
 
     def read(seed: int) -> None:
         mine = random.Random(seed).sample(spelt, len(spelt))
-        wrong.extend(word for word in mine if words.stem(word) != stems[word])
+        wrong.extend(word for word in mine if words.stem_english_word(word) != stems[word])
 
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
@@ -257,4 +257,4 @@ def test_heuristic_stemmer_is_thread_safe() -> None:
     finally:
         sys.setswitchinterval(interval)
     assert wrong == []
-    assert [word for word in spelt if words.stem(word) != stems[word]] == []
+    assert [word for word in spelt if words.stem_english_word(word) != stems[word]] == []

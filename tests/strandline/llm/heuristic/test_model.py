@@ -19,7 +19,7 @@ from strandline.embeddings.similarity_thresholds import Thresholds
 from strandline.llm.heuristic import digest, topic_continuation
 from strandline.llm.heuristic.model import HeuristicModel
 from strandline.llm.heuristic.words import iter_stems, split_sentences, word_list
-from strandline.llm.types import PromptEvent, Summary
+from strandline.llm.types import PromptEvent, RunSummary
 from strandline.tuning import DEFAULTS
 from tests.bench import scores, talks
 
@@ -290,12 +290,14 @@ def test_heuristic_importance_of_demo_reaches_graph(first: str) -> None:
 
 
 def test_heuristic_merge_keeps_most_telling_sentence() -> None:
-    one = Summary(summary="We take the blue rope.", importance=0.6)
-    other = Summary(summary="The blue rope costs 40 euro.", importance=0.4)
+    one = RunSummary(summary="We take the blue rope.", importance=0.6)
+    other = RunSummary(summary="The blue rope costs 40 euro.", importance=0.4)
     both = HEURISTIC.merge(one, other)
     assert both.summary == "The blue rope costs 40 euro."
     assert 0.6 < both.importance < 1
-    long = Summary(summary="".join(f"Fact {n} is told, " for n in range(300))[:4000], importance=1)
+    long = RunSummary(
+        summary="".join(f"Fact {n} is told, " for n in range(300))[:4000], importance=1
+    )
     assert len(HEURISTIC.merge(long, long).summary) <= digest.SUMMARY_CHARACTERS
 
 

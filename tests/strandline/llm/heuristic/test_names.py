@@ -5,7 +5,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from strandline.llm.heuristic.names import extract_entities
-from strandline.llm.heuristic.unlisted_words import is_derived, is_misspelt
+from strandline.llm.heuristic.unlisted_words import (
+    is_derived_from_listed_word,
+    is_misspelt_common_word,
+)
 from strandline.llm.types import PromptEvent
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -134,17 +137,19 @@ def test_names_resolve_short_forms(texts: tuple[str, ...], names: set[str] | int
     "word", ["nobdy", "orderd", "recieve", "wedneday", "nevr", "totaly", "propper", "goin", "sory"]
 )
 def test_names_recognise_misspelt_words(word: str) -> None:
-    assert is_misspelt(word)
+    assert is_misspelt_common_word(word)
 
 
 @pytest.mark.parametrize("word", ["hans", "odile", "meridia", "tobin", "corin", "Nobdy", "x", ""])
 def test_names_are_not_taken_for_misspelt_words(word: str) -> None:
-    assert not is_misspelt(word)
+    assert not is_misspelt_common_word(word)
 
 
 def test_names_recognise_derived_words() -> None:
-    assert all(map(is_derived, ["rebooking", "delisting", "aaaah", "unsubscribing"]))
-    assert not any(map(is_derived, ["Aldous", "Hanning", "Dravik", "velmo"]))
+    assert all(
+        map(is_derived_from_listed_word, ["rebooking", "delisting", "aaaah", "unsubscribing"])
+    )
+    assert not any(map(is_derived_from_listed_word, ["Aldous", "Hanning", "Dravik", "velmo"]))
 
 
 @pytest.mark.parametrize(

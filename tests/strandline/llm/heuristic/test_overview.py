@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from strandline.llm.fixed_answer_model import PlainModel
+from strandline.llm.fixed_answer_model import FixedAnswerModel
 from strandline.llm.heuristic.model import HeuristicModel
 from strandline.llm.heuristic.overview import OVERVIEW_CHARACTERS
 from strandline.llm.types import TopicTreePart
@@ -41,7 +41,7 @@ def test_overview_counts_rejected_chains() -> None:
 def test_overview_is_short_and_never_empty(size: int, text: str) -> None:
     """Whatever the parts say, and however much."""
     parts = [part(None if n % 2 else f"{n}{text}"[:200], n + 1, text, n) for n in range(size)]
-    for model in (HeuristicModel(), PlainModel()):
+    for model in (HeuristicModel(), FixedAnswerModel()):
         overview = model.overview(parts)
         assert 0 < len(overview.summary) <= OVERVIEW_CHARACTERS
         assert "\n" not in overview.summary

@@ -4,16 +4,21 @@ import itertools
 
 import pytest
 
-from strandline.llm.heuristic.slots import compare, judge, read_fact, read_slots
+from strandline.llm.heuristic.slots import (
+    compare_slot_statements,
+    judge_by_later_statements,
+    read_slot_of_fact,
+    read_slot_statements,
+)
 
 ENDS, DOUBTS = "ends", "doubts"
 
 
 def find_verdict(fact: str, message: str) -> str | None:
     """What a message of Jonas does to a fact."""
-    earlier = read_fact(fact)
+    earlier = read_slot_of_fact(fact)
     assert earlier is not None, fact
-    result = judge(earlier, read_slots(message, "Jonas"))
+    result = judge_by_later_statements(earlier, read_slot_statements(message, "Jonas"))
     return result[0] if result else None
 
 
@@ -77,35 +82,40 @@ def test_slot_lookalike_ends_nothing(fact: str, message: str) -> None:
 
 
 def test_slot_last_statement_wins() -> None:
-    leipzig = read_fact("Jonas lives in Leipzig.")
+    leipzig = read_slot_of_fact("Jonas lives in Leipzig.")
     assert leipzig is not None
-    (moved,) = read_slots("We moved to Dresden.", "Jonas")
-    (back,) = read_slots("We moved back to Leipzig.", "Jonas")
-    assert judge(leipzig, [moved]) == (ENDS, 0)
-    assert judge(leipzig, [back, moved]) == ("restates", 0)
-    assert judge(leipzig, [moved, back]) == (ENDS, 0)
+    (moved,) = read_slot_statements("We moved to Dresden.", "Jonas")
+    (back,) = read_slot_statements("We moved back to Leipzig.", "Jonas")
+    assert judge_by_later_statements(leipzig, [moved]) == (ENDS, 0)
+    assert judge_by_later_statements(leipzig, [back, moved]) == ("restates", 0)
+    assert judge_by_later_statements(leipzig, [moved, back]) == (ENDS, 0)
 
 
 def test_slot_move_to_tool_is_no_change_of_home() -> None:
-    leipzig = read_fact("Jonas lives in Leipzig.")
+    leipzig = read_slot_of_fact("Jonas lives in Leipzig.")
     assert leipzig is not None
-    statements = read_slots("I moved to Neovim.", "Jonas") + read_slots("I use Vim.", "Jonas")
-    assert judge(leipzig, statements) == (DOUBTS, 0)
-    (moved,) = read_slots("We moved from Leipzig to Dresden.", "Jonas")
-    assert judge(leipzig, [moved, *statements]) == (ENDS, 0)
+    statements = read_slot_statements("I moved to Neovim.", "Jonas") + read_slot_statements(
+        "I use Vim.", "Jonas"
+    )
+    assert judge_by_later_statements(leipzig, statements) == (DOUBTS, 0)
+    (moved,) = read_slot_statements("We moved from Leipzig to Dresden.", "Jonas")
+    assert judge_by_later_statements(leipzig, [moved, *statements]) == (ENDS, 0)
 
 
 def test_slot_change_spares_other_people() -> None:
-    mara = read_fact("Mara lives in Leipzig.")
+    mara = read_slot_of_fact("Mara lives in Leipzig.")
     assert mara is not None
-    assert judge(mara, read_slots("We moved to Dresden.", "Jonas")) is None
-    (own,) = read_slots("We moved to Dresden.", "Mara")
-    assert compare(mara, own) == ENDS
+    assert (
+        judge_by_later_statements(mara, read_slot_statements("We moved to Dresden.", "Jonas"))
+        is None
+    )
+    (own,) = read_slot_statements("We moved to Dresden.", "Mara")
+    assert compare_slot_statements(mara, own) == ENDS
 
 
 def test_slot_reading_of_long_texts_ends_in_time() -> None:
     for text in ("I live in " * 4000, "we moved from A " * 400, "I use Aa Bb " * 900, "\0" * 9000):
-        assert isinstance(read_slots(text, "Jonas"), list)
+        assert isinstance(read_slot_statements(text, "Jonas"), list)
 
 
 @pytest.mark.parametrize(
@@ -128,5 +138,6 @@ def test_slots_read_messages_whose_values_are_quotations(message: str) -> None:
             quoted = " ".join([*words[:first], f'{left}"{" ".join(words[first:last])}"'])
             text = " ".join([quoted, *words[last:]])
             assert all(
-                one.value or one.old or one.slot in ("job", "plan") for one in read_slots(text, "a")
+                one.value or one.old or one.slot in ("job", "plan")
+                for one in read_slot_statements(text, "a")
             )

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from strandline.llm.heuristic import words
-from strandline.llm.heuristic.words import frequency_band, is_ordinary, stem
+from strandline.llm.heuristic.words import get_stem_frequency_band, is_ordinary, stem_english_word
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ from strandline.llm.heuristic.words import frequency_band, is_ordinary, stem
     ],
 )
 def test_words_have_frequency_bands(word: str, common: int | None) -> None:
-    assert frequency_band(word) == common
+    assert get_stem_frequency_band(word) == common
 
 
 def test_words_are_found_by_stem() -> None:
@@ -43,9 +43,11 @@ def test_words_are_found_by_stem() -> None:
             band_now = int(word[:-1])
             continue
         every.append(word)
-        lowest.setdefault(stem(word), band_now)
+        lowest.setdefault(stem_english_word(word), band_now)
     some = random.Random(1).sample(sorted(every), 1500)
-    assert [frequency_band(word) for word in some] == [lowest[stem(word)] for word in some]
+    assert [get_stem_frequency_band(word) for word in some] == [
+        lowest[stem_english_word(word)] for word in some
+    ]
 
 
 def test_words_list_is_separate_from_licence() -> None:
