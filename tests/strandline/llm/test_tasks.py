@@ -843,16 +843,16 @@ def test_llm_tasks_limits_are_separate_per_tenant(
         assert len(store_calls.list_newest_model_calls(access, None, 100)) == calls
 
 
-def test_llm_tasks_test_detects_shared_account(
+def test_llm_tasks_test_detects_shared_get_tenant_limits(
     database: Database, make: Callable[..., LlmTasks], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     meter: Any = budget.LlmBudget
-    real = meter._account
+    real = meter._get_tenant_limits
 
     def shared(one: Any, tenant: str) -> Any:
         return real(one, "acme")
 
-    monkeypatch.setattr(meter, "_account", shared)
+    monkeypatch.setattr(meter, "_get_tenant_limits", shared)
     access = database.connect_as(Caller.background("acme"))
     with access.transaction():
         store_quotas.set_quota_limits(access, {"model_usd_per_month": 0})
