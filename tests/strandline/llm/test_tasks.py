@@ -843,7 +843,7 @@ def test_llm_tasks_limits_are_separate_per_tenant(
         assert len(store_calls.list_newest_model_calls(access, None, 100)) == calls
 
 
-def test_llm_tasks_test_detects_shared_get_tenant_limits(
+def test_llm_tasks_test_detects_shared_account(
     database: Database, make: Callable[..., LlmTasks], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     meter: Any = budget.LlmBudget
