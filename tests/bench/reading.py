@@ -74,7 +74,7 @@ def choose(corpora: Sequence[Corpus], seed: int) -> list[tuple[str, Asking]]:
 
 def read(service: RecallService, name: str, asking: Asking) -> Reading:
     """Ask for both texts."""
-    text = _ask_context(service, asking, BUDGET)["text"]
+    text = ask_context(service, asking, BUDGET)["text"]
     hits = service.recall(asking, limit=TURNS, min_relevance=0)["hits"]
     texts = {event["source_event_key"]: event for event in asking.home.events}
     return Reading(
@@ -87,7 +87,8 @@ def read(service: RecallService, name: str, asking: Asking) -> Reading:
     )
 
 
-def _ask_context(service: RecallService, asking: Asking, budget: int) -> Mapping[str, Any]:
+def ask_context(service: RecallService, asking: Asking, budget: int) -> Mapping[str, Any]:
+    """The answer of `POST /api/v1/context` for a question."""
     body: dict[str, object] = {
         "query": asking.question.text,
         "participants": list(asking.participants),
@@ -121,7 +122,7 @@ def measure(service: RecallService, corpora: Sequence[Corpus], budget: int) -> l
         for question in corpus.questions:
             if question.evidence:
                 asking = Asking(question, corpus, corpus, question.participants)
-                citations = _ask_context(service, asking, budget)["citations"]
+                citations = ask_context(service, asking, budget)["citations"]
                 source_event_keys = {citation["source_event_key"] for citation in citations}
                 shares[corpus.group].append(
                     len(asking.evidence & source_event_keys) / len(asking.evidence)

@@ -53,10 +53,10 @@ class Corpus:
 def load(locomo_file: Path | None, more_sets: Path | None = None) -> list[Corpus]:
     """Every corpus that ships, LoCoMo's with its file, and further sets with their folder; of these
     the ones that do not ship as well. Raises OSError, KeyError and locomo.UnknownShape."""
-    corpora = [_from_set(path, "talks") for path in sorted(SETS.glob("*.json"))]
+    corpora = [read_set(path, "talks") for path in sorted(SETS.glob("*.json"))]
     shipped = {corpus.events[0]["content"] for corpus in corpora}
     for path in sorted(more_sets.glob("*.json")) if more_sets else ():
-        corpus = _from_set(path, path.stem.rstrip("0123456789_-"))
+        corpus = read_set(path, path.stem.rstrip("0123456789_-"))
         if corpus.events[0]["content"] not in shipped:
             corpora.append(corpus)
     corpora.append(_from_conversation(conversations.read(talks.DEMO), "demo"))
@@ -73,7 +73,8 @@ def moment(text: str) -> datetime:
     return datetime.fromisoformat(text)
 
 
-def _from_set(path: Path, group: str) -> Corpus:
+def read_set(path: Path, group: str) -> Corpus:
+    """A set's file. Raises OSError, ValueError and KeyError."""
     talk = json.loads(path.read_bytes())
     events = [
         {
@@ -84,6 +85,7 @@ def _from_set(path: Path, group: str) -> Corpus:
             "speaker": event["speaker"],
             "content": event["text"],
             "occurred_at": event["at"],
+            **({"type": event["type"]} if "type" in event else {}),
         }
         for event in talk["events"]
     ]

@@ -109,7 +109,7 @@ def print_recall(
 
 def _describe_hit(hit: Any, full: bool) -> str:
     """The text of a hit, and how many near-duplicates share its place."""
-    text = _cut_text_for_table(hit.text or hit.name, full)
+    text = _cut_text_for_table(hit.text or hit.name, full, hit.piece if hit.text else None)
     return f"{text} (and {hit.similar.count} more like it)" if hit.similar else text
 
 
@@ -119,9 +119,11 @@ _LIMIT_NOTES = {
 }
 
 
-def _cut_text_for_table(text: str | None, full: bool) -> str:
-    """A text as a table shows it."""
+def _cut_text_for_table(text: str | None, full: bool, piece: Any = None) -> str:
+    """A text as a table shows it; a long one from the piece that matches."""
     whole = text or ""
+    if piece and piece.start_char and not full and len(whole) > _SHOWN_CHARS:
+        whole = f"…{whole[piece.start_char :]}"
     return whole if full or len(whole) <= _SHOWN_CHARS else f"{whole[:_SHOWN_CHARS].rstrip()}…"
 
 

@@ -196,6 +196,7 @@ def _compose_context_text(
         later={i: said for i, said in later.items() if said.event.event_id in shown_ids},
         similar=groups.similar,
         notes_late=request.answering is not None,
+        matcher=matches.search.matcher if matches.search else None,
     )
     layout = lay_out_within_budget(
         ContextLineSources(

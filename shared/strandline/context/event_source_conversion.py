@@ -8,6 +8,7 @@ from uuid import UUID
 from strandline.chains.slot_decisions import StatementInMessage
 from strandline.context.lines import ChainLineSource, EventLineSource, LaterStatementMark
 from strandline.log.store import Event
+from strandline.recall.passages import Passages, WordMatcher
 from strandline.sessions.store_chains import MatchedChain
 
 _LATE = timedelta(days=1)
@@ -22,11 +23,12 @@ def to_event_line_source(
     later: Mapping[UUID, StatementInMessage] = MappingProxyType({}),
     similar: Mapping[UUID, Collection[UUID]] = MappingProxyType({}),
     notes_late: bool = False,
+    matcher: WordMatcher | None = None,
 ) -> EventLineSource:
     """Convert an event that represents `stands_for` recent events. Its line says whether it is one
     of `ended`, the statements that hold no longer, which `later` statement may have changed it,
     how many near-duplicates it has in `similar`, and, with `notes_late`, whether it was added later
-    than it happened."""
+    than it happened. A long text is shortened to what `matcher` finds in it."""
     changed_by = later.get(event.event_id)
     said_at = event.occurred_at or event.recorded_at
     return EventLineSource(
@@ -44,6 +46,7 @@ def to_event_line_source(
         else None,
         similar=len(similar.get(event.event_id, ())),
         is_late=notes_late and event.recorded_at - said_at >= _LATE,
+        passages=Passages(event.content, matcher) if matcher and event.content else None,
     )
 
 

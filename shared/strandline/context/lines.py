@@ -11,6 +11,7 @@ from uuid import UUID
 from strandline.context.fence import sanitize_label, sanitize_to_one_line
 from strandline.log.indexed_text import format_utc_date_in_words
 from strandline.participants import display_name
+from strandline.recall.passages import Passages
 
 _EVENT_SHARE, _SUMMARY_SHARE, _KNOWN_SHARE = 1 / 4, 1 / 12, 1 / 24
 """The maximum share of a budget for the text of one event, one topic and one known fact."""
@@ -58,6 +59,8 @@ class EventLineSource(NamedTuple):
     """The later statement in the text that may have changed what it states."""
     similar: int = 0
     """The number of its near-duplicates, which share its line."""
+    passages: Passages | None = None
+    """Which parts of its text match the question; None without a question."""
 
 
 class ChainLineSource(NamedTuple):
@@ -109,13 +112,28 @@ class ContextLine[Source: (EventLineSource, ChainLineSource, KnowledgeLineSource
         return f"{self.text}…{self.tail}" if self.is_shortened else self.text
 
     def shorten(self, max_bytes: int) -> None:
-        """Shorten a longer text to this size, `…` included: after a sentence or a word, or, if it
-        has a tail, at most half of it before the `…` and the rest after it."""
-        if count_bytes(self.shown_text) > max_bytes:
+        """Shorten a longer text to this size, `…` included: to the passages that match the
+        question. Where none does, after a sentence or a word, or, if it has a tail, at most half of
+        it before the `…` and the rest after it."""
+        if count_bytes(self.shown_text) > max_bytes and not self._show_passages(max_bytes):
             room = max(0, max_bytes - count_bytes("…"))
             self.tail = _keep_end_that_fits(self.tail, room // 2)
             self.text = _keep_beginning_that_fits(self.text, room - count_bytes(self.tail))
             self.is_shortened = True
+
+    def _show_passages(self, max_bytes: int) -> bool:
+        """Show the passages that match the question. Returns whether some do, and fit."""
+        passages = self.source.passages if isinstance(self.source, EventLineSource) else None
+        limit = max_bytes
+        while passages and limit > 0 and (found := passages.excerpt(limit)):
+            excerpt = sanitize_to_one_line(found)
+            excess = count_bytes(excerpt) - max_bytes
+            if excess <= 0:
+                self.text, _, self.tail = excerpt.rpartition("…")
+                self.is_shortened = True
+                return True
+            limit -= excess  # what stands for a line break takes more bytes than it
+        return False
 
 
 def _keep_beginning_that_fits(text: str, max_bytes: int) -> str:

@@ -11,7 +11,7 @@ from strandline.mcp.answer_size import MAX_TOKENS, shorten_json, take_fitting_li
 
 type Item = Mapping[str, Any]
 
-_TEXT_CHARS, _NAME_CHARS = 1500, 60
+_TEXT_CHARS, _NAME_CHARS, _CHARS_BEFORE_PIECE = 1500, 60, 400
 _SURE = 0.5
 """The least confidence of an edge that is shown without it: searches follow these alone."""
 _NODE_NOTES, _NODE_TEXTS = ("category", "kind", "status"), ("rationale", "description")
@@ -88,7 +88,17 @@ def hit_line(hit: Item) -> str:
     similar: Item | None = hit["similar"]
     notes = f"{later}, and {similar['count']} more like it" if similar else later
     start = f"- event {hit['event_id']}{relevance}, {moment(hit['occurred_at'])}, {who}{notes}"
-    return f"{start}: {sanitize_text(hit['text'] or hit['name'] or '')}"
+    return f"{start}: {sanitize_text(_show_from_piece(hit))}"
+
+
+def _show_from_piece(hit: Item) -> str:
+    """A hit's text; a long one from a little before the part that matches."""
+    text: str = hit["text"] or hit["name"] or ""
+    piece: Item | None = hit["piece"]
+    if hit["text"] is None or piece is None or len(text) <= _TEXT_CHARS:
+        return text
+    first = max(0, piece["start_char"] - _CHARS_BEFORE_PIECE)
+    return f"…{text[first:]}" if first else text
 
 
 def event_line(event: Item) -> str:

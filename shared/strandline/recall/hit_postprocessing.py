@@ -18,8 +18,10 @@ from strandline.db.database import TenantDb
 from strandline.log.read import to_event_out
 from strandline.log.store import Event
 from strandline.recall import store
+from strandline.recall.features import QuestionWord
+from strandline.recall.passages import Passages, WordMatcher
 from strandline.recall.relevance import ScoredEvent
-from strandline.recall.schemas import Hit, HitNearDuplicates, RecallRequest
+from strandline.recall.schemas import Hit, HitNearDuplicates, RecallRequest, TextRange
 
 BYTES_PER_TOKEN = 4
 """A token counts as four bytes of UTF-8, regardless of the model's tokenizer."""
@@ -27,6 +29,9 @@ _MAX_SIMILAR = 20
 """The maximum number of near-duplicates that a hit names."""
 _MAX_SEEDS = 10
 """The number of best hits whose edges are followed."""
+_LONG_CHARS, _PASSAGE_CHARS = 1000, 600
+"""Of a text with more characters a hit names the part that matches, of at most so many characters,
+or one sentence."""
 _MAX_DEPTH = 3
 """The maximum number of consecutive edges followed."""
 _EDGES_PER_EVENT = 5
@@ -195,6 +200,28 @@ def find_cited_events(
     return list_transitively_cited_event_ids(access, seeds, exclude_ids, filters, expand)
 
 
+def find_matching_range(
+    event: Event, row: store.CandidateRow, matcher: WordMatcher
+) -> TextRange | None:
+    """The part of a payload's text, or of a long text, that matches the question; None where only
+    its meaning or the payload's name does."""
+    if event.blob_cid:
+        if row.start_char is None or not row.end_char:  # 0: only its name matched
+            return None
+        return TextRange(start_char=row.start_char, end_char=row.end_char)
+    if len(event.content or "") <= _LONG_CHARS:
+        return None
+    found = Passages(event.content or "", matcher).find_best(_PASSAGE_CHARS)
+    return TextRange(start_char=found[0], end_char=found[1]) if found else None
+
+
+def list_match_reasons(event: ScoredEvent, words: Sequence[QuestionWord]) -> list[str]:
+    """The question's words that an event holds, rarest first, and `meaning` if it is similar."""
+    matches = [word for n, word in enumerate(words) if event.candidate.word_bits >> n & 1]
+    rarest_first = [word.text for word in sorted(matches, key=lambda word: word.events)]
+    return rarest_first + (["meaning"] if event.is_similar_to_question else [])
+
+
 class HitsWithinBudget(NamedTuple):
     """The hits of a budget."""
 
@@ -202,28 +229,40 @@ class HitsWithinBudget(NamedTuple):
     left_out: int
     """How many hits do not fit."""
     is_cut: bool = False
-    """Whether the only hit is cut to fit."""
+    """Whether a hit is cut to fit."""
 
 
 def fit_to_budget(hits: Sequence[Hit], max_tokens: int | None) -> HitsWithinBudget:
-    """The hits whose texts fit the budget, in their order; a hit that does not fit is left out. If
-    none fits, the first one is cut to fit: an empty answer would say that nothing is stored. A
-    token is four bytes of UTF-8, rounded up."""
+    """The hits whose texts fit the budget, in their order. One that does not fit is cut to its
+    `piece`, and left out if that does not fit either. If none fits, the first one is cut to fit: an
+    empty answer would say that nothing is stored. A token is four bytes of UTF-8, rounded up."""
     if max_tokens is None:
         return HitsWithinBudget(hits, 0)
     fitting: list[Hit] = []
-    tokens_left = max_tokens
+    tokens_left, is_cut = max_tokens, False
     for hit in hits:
-        tokens = -(-len((hit.text or "").encode()) // BYTES_PER_TOKEN)
-        if tokens <= tokens_left:
-            fitting.append(hit)
-            tokens_left -= tokens
+        for shown in (hit, _cut_to_piece(hit)):
+            tokens = -(-len((shown.text or "").encode()) // BYTES_PER_TOKEN)
+            if tokens <= tokens_left:
+                fitting.append(shown)
+                tokens_left -= tokens
+                is_cut |= shown.text != hit.text
+                break
     if fitting or not hits:
-        return HitsWithinBudget(fitting, len(hits) - len(fitting))
+        return HitsWithinBudget(fitting, len(hits) - len(fitting), is_cut)
     room = max_tokens * BYTES_PER_TOKEN - len("…".encode())
     beginning = (hits[0].text or "").encode()[:room].decode(errors="ignore")
     best = hits[0].model_copy(update={"text": f"{beginning}…"})
     return HitsWithinBudget([best], len(hits) - 1, is_cut=True)
+
+
+def _cut_to_piece(hit: Hit) -> Hit:
+    """The hit with the part of its text that matches, if it names one."""
+    if hit.piece is None or hit.text is None:
+        return hit
+    first, last = hit.piece.start_char, hit.piece.end_char
+    before, after = "…" if first else "", "…" if last < len(hit.text) else ""
+    return hit.model_copy(update={"text": f"{before}{hit.text[first:last]}{after}"})
 
 
 def sort_cited_first_then_by_time(

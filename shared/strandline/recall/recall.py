@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 from uuid import UUID
 
@@ -23,7 +24,9 @@ from strandline.recall.features import QuestionWord
 from strandline.recall.hit_postprocessing import (
     EDGE,
     find_cited_events,
+    find_matching_range,
     fit_to_budget,
+    list_match_reasons,
     make_hit_near_duplicates,
     make_hits_of_cited_events,
     put_superseding_events_before_hits,
@@ -35,9 +38,10 @@ from strandline.recall.importance import (
     rerank_by_weights,
 )
 from strandline.recall.near_duplicates import collapse_near_duplicates
+from strandline.recall.passages import WordMatcher
 from strandline.recall.question_mentions import parse_names_and_dates
 from strandline.recall.relevance import Calibration, RankedEvents, ScoredEvent, rank_candidates
-from strandline.recall.schemas import Hit, PayloadTextRange, RecallAnswer, RecallRequest
+from strandline.recall.schemas import Hit, RecallAnswer, RecallRequest
 from strandline.recall.store import CandidateRow
 
 _MAX_USED_HITS = 10
@@ -64,6 +68,11 @@ class SearchResult:
     min_known: float
     """The threshold of `known` below which an answer is empty by default: the tenant's, else the
     deployment's, else the calibrated one. 0 without a query vector or a calibration."""
+
+    @cached_property
+    def matcher(self) -> WordMatcher:
+        """Finds the question's words in texts."""
+        return WordMatcher(self.words)
 
     @property
     def unembedded_event_count(self) -> int:
@@ -292,9 +301,6 @@ def _to_hit(
     features = scored_event.features._asdict()
     if event.event_id in traits:
         features |= traits[event.event_id].to_values_by_name()
-    piece = None
-    if event.blob_cid and row.start_char is not None and row.end_char:  # 0: only its name matched
-        piece = PayloadTextRange(start_char=row.start_char, end_char=row.end_char)
     return Hit(
         event_id=event.event_id,
         source_event_key=event.source_event_key,
@@ -302,21 +308,14 @@ def _to_hit(
         occurred_at=row.said_at,
         text=event.content,
         name=event.file_name,
-        piece=piece,
+        piece=find_matching_range(event, row, search_result.matcher),
         relevance=search_result.round_calibrated_relevance(scored_event.relevance),
-        why=_list_match_reasons(scored_event, search_result.words),
+        why=list_match_reasons(scored_event, search_result.words),
         superseded_by=None,
         features=features if request.explain else None,
         event=to_event_out(event) if request.include == "full" else None,
         similar=make_hit_near_duplicates(similar.get(event.event_id, ())),
     )
-
-
-def _list_match_reasons(event: ScoredEvent, words: Sequence[QuestionWord]) -> list[str]:
-    """The question's words that an event holds, rarest first, and `meaning` if it is similar."""
-    matches = [word for n, word in enumerate(words) if event.candidate.word_bits >> n & 1]
-    rarest_first = [word.text for word in sorted(matches, key=lambda word: word.events)]
-    return rarest_first + (["meaning"] if event.is_similar_to_question else [])
 
 
 def record_use_of_hits(access: TenantDb, answer: RecallAnswer, now: datetime) -> bool:

@@ -81,9 +81,9 @@ class RecallRequest(QuestionTime, EventFilters):
     """The maximum number of events to add because the best ten hits cite them, directly or through
     up to two other events, those with the greatest weights first."""
     max_tokens: int | None = Field(default=None, ge=1, le=1_000_000, strict=True)
-    """A token budget for the texts, filled best first: hits that do not fit are left out, and
-    `did_not_fit` counts them. If none fits, the best one is cut to fit. A token counts as four
-    bytes."""
+    """A token budget for the texts, filled best first: a long text that does not fit is cut to its
+    `piece`, and hits that do not fit are left out, and `did_not_fit` counts them. If none fits, the
+    best one is cut to fit. A token counts as four bytes."""
     order: Literal["relevance", "time"] = "relevance"
     """The order of the hits. `time`: cited events before those that cite them, otherwise oldest
     first."""
@@ -123,8 +123,8 @@ class RecallRequest(QuestionTime, EventFilters):
         return self.min_relevance == 0 or self.has_filters
 
 
-class PayloadTextRange(ResponseModel):
-    """A range of characters of a payload's text; `end_char` is exclusive."""
+class TextRange(ResponseModel):
+    """A range of characters of a text; `end_char` is exclusive."""
 
     start_char: int
     end_char: int
@@ -150,11 +150,14 @@ class Hit(ResponseModel):
     occurred_at: datetime
     """When it happened; if the event does not state this, when it was recorded."""
     text: str | None
-    """Its text; null if the text is stored as a payload."""
+    """Its text, with `max_tokens` perhaps cut to its `piece`; null if the text is stored as a
+    payload."""
     name: str | None
     """The payload's file name."""
-    piece: PayloadTextRange | None
-    """The part of a payload's text that matched; null if only its file name matched."""
+    piece: TextRange | None
+    """The part of a payload's text, or of a text of more than 1,000 characters, that matched; null
+    if only its file name or its meaning did. Of a long text it is at most 600 characters, or one
+    sentence."""
     relevance: float | None
     """The probability that the event answers the question, 0 to 1, comparable between questions.
     Null in an embedding space without a calibration, and for an event that was added to those
@@ -192,7 +195,7 @@ class RecallAnswer(ResponseModel):
     """The limitations of this answer, empty if there are none. `no_query_vector`: it was searched
     by words alone. `not_calibrated`: `min_relevance` left nothing out, because the embedding space
     has no calibration. `cut_by_size`: the response was full before `limit` hits. `cut_by_budget`:
-    no hit fits `max_tokens`, and the best one is cut, with `…` at its end. `no_scope_in_view`: the
+    a text does not fit `max_tokens` and is cut, marked by `…`. `no_scope_in_view`: the
     participants, as their names are written, never took part together; names keep their case."""
     not_yet_embedded: int
     """The number of visible events, at most 50, that have no vector yet and are found by words

@@ -1,0 +1,180 @@
+"""The passages of a long text that hold a question's words: what is shown of a text that is too
+long to be shown whole."""
+
+import itertools
+import math
+import re
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from strandline.recall.features import QuestionWord
+
+_MAX_CHARS = 65_536
+"""The maximum characters of a text that are looked at."""
+_SEGMENT_CHARS = 300
+"""A sentence or a line of more characters is more than one segment."""
+_BOUNDARY = re.compile(r"(?<=[.!?…;:])\s+|(?<=[\u3002\uff01\uff1f\u061f])|\s*\n\s*")
+_NEIGHBOUR_SHARE = 0.4
+"""How much of the better neighbour's score counts for a segment: what answers a question often
+stands beside its words."""
+_MIN_STEM = 3
+_MAX_ENDING = 5
+"""The maximum characters that a word is longer than its stem: `organ` is not `organization`."""
+_GAP = " … "
+
+
+class WordMatcher:
+    """Finds a question's words in texts, by their stems as the index has them."""
+
+    def __init__(self, words: Sequence[QuestionWord]) -> None:
+        """`words` in the index's form. A word that many events hold tells less."""
+        self.weights = [word.compute_inverse_frequency(0) for word in words]
+        # Where one stem begins another, the longer one is found.
+        in_order = sorted(range(len(words)), key=lambda n: (-len(words[n].text), n))
+        forms = [f"(?P<w{n}>{_make_form(words[n].text)})" for n in in_order if words[n].text]
+        self._pattern = re.compile("|".join(forms), re.IGNORECASE) if forms else None
+
+    def find(self, text: str) -> list[tuple[int, int]]:
+        """The place of each of the words in a text, and the word's number."""
+        if self._pattern is None:
+            return []
+        found = ((match.start(), match.lastgroup) for match in self._pattern.finditer(text))
+        return [(place, int(group[1:])) for place, group in found if group]
+
+
+def _make_form(stem: str) -> str:
+    """The pattern of the words that have this stem: an English stem may end in `i` where the word
+    has a `y`. Scripts without spaces have no bounds of words."""
+    if not stem[0].isascii() and len(stem) <= _MIN_STEM:
+        return re.escape(stem)
+    base = stem[:-1] if len(stem) > _MIN_STEM and stem.endswith("i") else stem
+    ending = rf"[^\W_]{{0,{_MAX_ENDING}}}" if len(base) >= _MIN_STEM and base.isalpha() else ""
+    return rf"(?<![^\W_]){re.escape(base)}{ending}(?![^\W_])"
+
+
+@dataclass(frozen=True)
+class Passages:
+    """A text, and which of its parts match a question."""
+
+    text: str
+    matcher: WordMatcher
+
+    @cached_property
+    def _segments(self) -> list[tuple[int, int]]:
+        """The sentences and lines, as ranges of characters."""
+        text = self.text[:_MAX_CHARS]
+        bounds = [0, *itertools.chain(*(m.span() for m in _BOUNDARY.finditer(text))), len(text)]
+        segments: list[tuple[int, int]] = []
+        for start, end in zip(bounds[::2], bounds[1::2], strict=True):
+            segments += _split_long(text, start, end)
+        return segments
+
+    @cached_property
+    def _words(self) -> list[dict[int, float]]:
+        """The question's words that each segment holds, with their weights. A word tells more, the
+        fewer segments hold it."""
+        starts = [start for start, _ in self._segments]
+        words: list[dict[int, float]] = [{} for _ in starts]
+        for place, word in self.matcher.find(self.text[:_MAX_CHARS]):
+            words[max(0, bisect_right(starts, place) - 1)][word] = self.matcher.weights[word]
+        counts = Counter(itertools.chain.from_iterable(words))
+        rarity = {word: math.log(1 + len(words) / (1 + count)) for word, count in counts.items()}
+        return [{word: found[word] * rarity[word] for word in sorted(found)} for found in words]
+
+    @cached_property
+    def _order(self) -> list[int]:
+        """The segments, those that match best first; those that do not match are in their order."""
+        own = [sum(found.values()) for found in self._words]
+        padded = [0.0, *own, 0.0]
+        scores = [
+            score + _NEIGHBOUR_SHARE * max(padded[n], padded[n + 2]) for n, score in enumerate(own)
+        ]
+        return sorted(range(len(scores)), key=lambda n: (-scores[n], n))
+
+    @property
+    def has_match(self) -> bool:
+        """Whether the text holds a word of the question."""
+        return any(self._words)
+
+    def _choose(self, max_bytes: int) -> list[tuple[int, int]]:
+        """The segments that match best, each with its neighbours, as many as fit the size, as
+        ranges of characters in the order of the text. What room is left shows its beginning."""
+        chosen: set[int] = set()
+        room = max_bytes
+        for best in self._order:
+            for n in (best, best + 1, best - 1):
+                if 0 <= n < len(self._segments) and n not in chosen:
+                    start, end = self._segments[n]
+                    size = len(self.text[start:end].encode()) + len(_GAP.encode())
+                    if size > room and not chosen:  # as much of it as fits
+                        shown = self.text[start:end].encode()[: max(room, 0)]
+                        return [(start, start + len(shown.decode(errors="ignore")))]
+                    if size > room:
+                        break
+                    chosen.add(n)
+                    room -= size
+        return [self._segments[n] for n in sorted(chosen)]
+
+    def excerpt(self, max_bytes: int) -> str:
+        """The segments that match best, at most this many bytes together, with `…` for what is
+        left out between, before and after them; empty where no word matches or none fits."""
+        chosen = self._choose(max_bytes - 2 * len(_GAP.encode())) if self.has_match else []
+        if not chosen:
+            return ""
+        runs = [chosen[0]]
+        for start, end in chosen[1:]:
+            if self.text[runs[-1][1] : start].strip():
+                runs.append((start, end))
+            else:
+                runs[-1] = runs[-1][0], end
+        shown = _GAP.join(self.text[start:end] for start, end in runs)
+        before = "… " if self.text[: runs[0][0]].strip() else ""
+        after = " …" if self.text[runs[-1][1] :].strip() else ""
+        return f"{before}{shown}{after}"
+
+    def find_best(self, max_chars: int) -> tuple[int, int] | None:
+        """The range of whole segments, at most this many characters or one segment, that holds most
+        of the question's words by weight, with the segments around them; None where no word
+        matches."""
+        if not self.has_match:
+            return None
+        best, best_score = (0, 0), 0.0
+        for first, (start, _) in enumerate(self._segments):
+            found: dict[int, float] = {}
+            for last in range(first, len(self._segments)):
+                if last > first and self._segments[last][1] - start > max_chars:
+                    break
+                found |= self._words[last]
+                score = sum(found.values())
+                if score > best_score + 1e-9:
+                    best, best_score = (first, last), score
+        return self._grow(*best, max_chars)
+
+    def _grow(self, first: int, last: int, max_chars: int) -> tuple[int, int]:
+        """The range of these segments, with as many after and before them as fit."""
+        size = -1
+        while size != (first, last):
+            size = first, last
+            for low, high in ((0, 1), (-1, 0)):
+                start, end = max(0, first + low), min(len(self._segments) - 1, last + high)
+                if self._segments[end][1] - self._segments[start][0] <= max_chars:
+                    first, last = start, end
+        return self._segments[first][0], self._segments[last][1]
+
+
+def _split_long(text: str, start: int, end: int) -> list[tuple[int, int]]:
+    """A range in parts of at most `_SEGMENT_CHARS`, cut at spaces where there are some; without
+    blank parts."""
+    parts: list[tuple[int, int]] = []
+    while start < end:
+        cut = end
+        if end - start > _SEGMENT_CHARS:
+            cut = text.rfind(" ", start + _SEGMENT_CHARS // 2, start + _SEGMENT_CHARS)
+            cut = cut if cut > 0 else start + _SEGMENT_CHARS
+        if text[start:cut].strip():
+            parts.append((start, cut))
+        start = cut + 1 if text[cut : cut + 1] == " " else cut
+    return parts
