@@ -19,7 +19,13 @@ HEADINGS = ("Latest events:", "Topics:", "Events about the question:")
 WEAK_HEADING = "Nearest events, perhaps not about the question:"
 KNOWN_HEADING = "What is known:"
 SAID_HEADING = "What was said, true as of each date:"
-_NOTES = ("Left out for length: ", "Shortened, ", "No event clearly ", "Nothing was found.")
+_NOTES = (
+    "Left out for length: ",
+    "Shortened, ",
+    "No event clearly ",
+    "Nothing was found.",
+    "Many new events ",
+)
 _DAY = r"[A-Z][a-z]{2} \d+ [A-Z][a-z]+ \d{4}"
 _NOTE_FORMS = (
     "[a-z]+",

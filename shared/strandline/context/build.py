@@ -208,6 +208,7 @@ def _compose_context_text(
             knowledge=[source for source in knowledge if source.event_ids[0] in events],
             recent_share=request.answering.recent_share if request.answering else None,
             today=request.today,
+            pending=matches.search.unembedded_event_count if matches.search else 0,
         ),
         request.budget,
     )
@@ -278,6 +279,8 @@ def _to_context_response(
         ],
         cut=LeftOutCountsOut.model_validate(layout.cut._asdict()),
         degraded=matches.search.list_degradations(min_relevance) if matches.search else [],
+        not_yet_embedded=matches.search.unembedded_event_count if matches.search else None,
+        not_yet_folded=matches.search.unfolded_event_count if matches.search else None,
         read_token=matches.read_token,
     )
 

@@ -46,6 +46,8 @@ _KNOWN_SHARE, _CHANGED_SHARE = 1 / 16, 1 / 6
 """The maximum share for known facts: two or three lines; if the first may have changed, both."""
 _MIN_SHOWN_BYTES = 60
 """The minimum length of a shortened text: less is not worth a line."""
+_MANY_PENDING = 10
+"""So many events without a vector are told: what was said just now may be missing."""
 _FOLLOWS_NOTE = f" {FOLLOWS}: said right after the line above; else more may have come between."
 _KNOWN_NOTE = " What is known holds since its date."
 _LATE_NOTE = f" {REMEMBERED_LATER.capitalize()}: added later than it happened."
@@ -77,6 +79,8 @@ class ContextLineSources:
     """The maximum share for short-term memory; None: the default."""
     today: datetime | None = None
     """The day on which the text is read; None: it is not said."""
+    pending: int = 0
+    """The number of new events that the question was compared with by words alone."""
 
 
 class LeftOutCounts(NamedTuple):
@@ -130,6 +134,7 @@ def lay_out_within_budget(sources: ContextLineSources, budget: int) -> LaidOutTe
             [make_knowledge_line(source, max_bytes) for source in sources.knowledge]
         ),
         today=sources.today,
+        pending=sources.pending,
     )
     usual_share = _RECENT_SHARE if has_question else 1 - _TOPICS_SHARE
     draft.show_lines_that_fit(
@@ -166,6 +171,7 @@ class _TextDraft:
     events: EventsTextPart
     knowledge: TextPart[KnowledgeLineSource]
     today: datetime | None
+    pending: int
 
     def show_lines_that_fit(self, part: AnyPart, share: float, *, shorten: bool = False) -> None:
         """Show the part's next lines while they fit, using at most this share of the budget. The
@@ -282,6 +288,8 @@ class _TextDraft:
             notes.append("Nothing was found.")
         elif self.is_known is False:
             notes.append("No event clearly answers the question.")
+        if self.pending >= _MANY_PENDING:
+            notes.append("Many new events were searched by words alone so far.")
         *counts, shortened_count = self._left_out_counts
         names = ("latest event{}", "topic{}", "less relevant event{}")
         left_out = [

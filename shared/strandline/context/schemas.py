@@ -102,6 +102,12 @@ class ContextTextOut(ResponseModel):
     by words alone. `not_calibrated`: `min_relevance` left nothing out, because the embedding space
     has no calibration. `no_scope_in_view`: the participants, as their names are written, never took
     part together; names keep their case."""
+    not_yet_embedded: int | None
+    """The number of visible events, at most 50, that have no vector yet and are found by words
+    alone; null without a query."""
+    not_yet_folded: int | None
+    """The number of visible events that are not folded yet: topics and chains do not know them,
+    short-term memory and events do; null without a query."""
     read_token: str
     """An opaque token of the state that this answer is based on: database snapshot, time, embedding
     space. It is not a credential."""
@@ -195,6 +201,12 @@ class ContextOut(ResponseModel):
     """The limitations of this answer, empty if there are none. `no_query_vector`: chains were
     searched by words alone. `not_calibrated`: `min_relevance` left nothing out, because the
     embedding space has no calibration. `cut_by_size`: the response was full."""
+    not_yet_embedded: int | None
+    """The number of visible events, at most 50, that have no vector yet and are found by words
+    alone; null without a query."""
+    not_yet_folded: int | None
+    """The number of visible events that are not folded yet: topics and chains do not know them,
+    short-term memory and events do; null without a query."""
     read_token: str
     """An opaque token of the state that this answer is based on: database snapshot, time, embedding
     space. It is not a credential."""
@@ -231,6 +243,12 @@ class SearchOut(ResponseModel):
     `only_session`, and if the tenant's long-term memory is disabled."""
     degraded: list[str]
     """As in a session's context."""
+    not_yet_embedded: int
+    """The number of visible events, at most 50, that have no vector yet and are found by words
+    alone."""
+    not_yet_folded: int
+    """The number of visible events that are not folded yet: topics and chains do not know them,
+    short-term memory and events do."""
     read_token: str
     """An opaque token of the state that this answer is based on: database snapshot, time, embedding
     space. It is not a credential."""

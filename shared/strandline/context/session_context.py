@@ -95,6 +95,8 @@ def build_session_context(
         chains=filter_by_type(ChainOut, fitting_items),
         degraded=(matches.search.list_degradations(query.min_relevance) if matches.search else [])
         + (["cut_by_size"] if len(fitting_items) < len(recent) + len(chains) else []),
+        not_yet_embedded=matches.search.unembedded_event_count if matches.search else None,
+        not_yet_folded=matches.search.unfolded_event_count if matches.search else None,
         read_token=matches.read_token,
     )
     return answer, list(matches.chains[: len(answer.chains)]) if matches.search else []
@@ -249,6 +251,8 @@ def search_session_chains_and_graph(
         ),
         degraded=search.list_degradations(request.min_relevance)
         + (["cut_by_size"] if len(fitting) < len(items) else []),
+        not_yet_embedded=search.unembedded_event_count,
+        not_yet_folded=search.unfolded_event_count,
         read_token=make_read_token(view.access, search.result, search.space),
     )
     return answer, list(rows[: len(answer.hits)])

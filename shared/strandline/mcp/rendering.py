@@ -12,6 +12,7 @@ from strandline.mcp.answer_size import MAX_TOKENS, shorten_json, take_fitting_li
 type Item = Mapping[str, Any]
 
 _TEXT_CHARS, _NAME_CHARS, _CHARS_BEFORE_PIECE = 1500, 60, 400
+_MANY_PENDING = 10
 _SURE = 0.5
 """The least confidence of an edge that is shown without it: searches follow these alone."""
 _NODE_NOTES, _NODE_TEXTS = ("category", "kind", "status"), ("rationale", "description")
@@ -175,6 +176,12 @@ _NO_SCOPE_NOTE = (
     "\nThe participants, as their names are written here, have never taken part together: names"
     " keep their case."
 )
+
+
+def pending_note(not_yet_embedded: int) -> str:
+    """That many new events were searched by words alone; empty if few were."""
+    is_many = not_yet_embedded >= _MANY_PENDING
+    return "\nMany new events were searched by words alone so far." if is_many else ""
 
 
 def limits_note(codes: Sequence[str]) -> str:

@@ -24,6 +24,7 @@ from strandline.mcp.rendering import (
     fence_lines,
     hit_line,
     limits_note,
+    pending_note,
     sanitize_name,
 )
 from strandline.mcp.tool_types import Tool, ToolContext
@@ -53,7 +54,11 @@ def recall(context: ToolContext, arguments: Arguments) -> str:
     if arguments.get("format") == "json":
         return fence_json(answer, _WHOLE_TEXT)
     lines = [hit_line(hit) for hit in answer["hits"]]
-    return (fence_lines(lines, _WEAKER) if lines else _NOTHING) + limits_note(answer["degraded"])
+    return (
+        (fence_lines(lines, _WEAKER) if lines else _NOTHING)
+        + limits_note(answer["degraded"])
+        + pending_note(answer["not_yet_embedded"])
+    )
 
 
 def weights_of(arguments: Arguments) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from strandline.personas.schemas import (
 )
 from strandline.personas.store_sonas import Sona
 from strandline.recall import store_sonas as recall_sonas
-from strandline.recall.recall import embed_query
+from strandline.recall.query_vector import embed_query
 from strandline.recall.sona_lookup import hash_normalized_name, require_sona_by_id_or_name
 
 _MAX_NAMES_EMBEDDED = 64

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -13,7 +12,7 @@ from uuid_utils.compat import uuid7
 
 from strandline.chains import store_recalls
 from strandline.db.database import SnapshotRead, TenantDb
-from strandline.embeddings.embedder import Embedder, Purpose
+from strandline.embeddings.embedder import Embedder
 from strandline.log import indexed_text
 from strandline.log.read import take_models_fitting_response, to_event_out
 from strandline.log.store import Event
@@ -39,6 +38,7 @@ from strandline.recall.importance import (
 )
 from strandline.recall.near_duplicates import collapse_near_duplicates
 from strandline.recall.passages import WordMatcher
+from strandline.recall.query_vector import embed_query
 from strandline.recall.question_mentions import parse_names_and_dates
 from strandline.recall.relevance import Calibration, RankedEvents, ScoredEvent, rank_candidates
 from strandline.recall.schemas import Hit, RecallAnswer, RecallRequest
@@ -46,9 +46,6 @@ from strandline.recall.store import CandidateRow
 
 _MAX_USED_HITS = 10
 """The number of the best hits of an answer that are recorded as used."""
-# A call to an unresponsive model occupies its thread. With a few threads, a slow model degrades
-# answers but does not block them.
-_EMBEDDING_POOL = ThreadPoolExecutor(max_workers=4, thread_name_prefix="query-vector")
 
 
 @dataclass(frozen=True)
@@ -78,6 +75,11 @@ class SearchResult:
     def unembedded_event_count(self) -> int:
         """How many of the newest events have no vector yet."""
         return sum(row.is_fresh for row in self.result.rows)
+
+    @property
+    def unfolded_event_count(self) -> int:
+        """How many visible events are not folded yet."""
+        return next((n for row in self.result.rows if (n := row.unfolded_events) is not None), 0)
 
     @property
     def answer_probability(self) -> float | None:
@@ -266,26 +268,9 @@ def recall(
         + (["cut_by_size"] if is_cut else [])
         + (["cut_by_budget"] if fitting.is_cut else []),
         not_yet_embedded=search_result.unembedded_event_count,
+        not_yet_folded=search_result.unfolded_event_count,
         read_token=make_read_token(access, search_result.result, search_result.space),
     )
-
-
-def embed_query(
-    embedder: Embedder, question: str, timeout: float, purpose: Purpose = "question"
-) -> tuple[list[float] | None, list[str]]:
-    """The vector of a question, or of a text that is compared with others of its kind, and the
-    codes for `degraded`. None if the model fails or takes longer than `timeout` seconds."""
-    future = _EMBEDDING_POOL.submit(embedder.embed, [question], timeout=timeout, purpose=purpose)
-    try:
-        vector = future.result(timeout=timeout)[0]
-        if all(map(math.isfinite, vector)):
-            return vector, []
-        reason = "not finite"
-    except Exception as error:  # recall answers even if the model fails
-        future.cancel()
-        reason = type(error).__name__
-    logger.warning("recall without a query vector", extra={"error": reason})
-    return None, ["no_query_vector"]
 
 
 def _to_hit(

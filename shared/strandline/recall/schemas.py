@@ -200,6 +200,9 @@ class RecallAnswer(ResponseModel):
     not_yet_embedded: int
     """The number of visible events, at most 50, that have no vector yet and are found by words
     alone."""
+    not_yet_folded: int
+    """The number of visible events that are not folded yet: chains, topics and `superseded_by` do
+    not know them, hits do."""
     read_token: str
     """An opaque token of the state that this answer is based on: database snapshot, time, embedding
     space. It is not a credential."""

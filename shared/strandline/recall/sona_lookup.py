@@ -8,7 +8,7 @@ from strandline.db.database import TenantDb
 from strandline.embeddings.embedder import Embedder
 from strandline.errors import Invalid
 from strandline.recall import store_sonas
-from strandline.recall.recall import embed_query
+from strandline.recall.query_vector import embed_query
 
 
 def hash_normalized_name(name: str) -> str:

@@ -45,6 +45,8 @@ class CandidateRow(CandidateEvent):
     """The tenant's own threshold."""
     today: date | None
     """The day of `now` in the tenant's time zone."""
+    unfolded_events: int | None
+    """The number of visible events that no fold has read yet, regardless of the filter."""
 
 
 def search_candidate_events(
@@ -122,13 +124,15 @@ def search_candidate_events(
             from view, nearest_matching_filter(%(vector)s::halfvec, %(space)s, view.scope_ids,
                 %(filter)s::jsonb, %(candidates)s) n
             where %(vector)s::halfvec is not null and %(filter)s::jsonb <> '{}'),
-        fresh as (  -- every scope with events past its last vector has pending work
+        -- every scope with events that have no vector or are not folded has pending work
+        pending_scopes as materialized (
+            select scope_id from scope_work
+            where scope_id = any ((select scope_ids from view)::uuid[])
+            union all
+            select scope_id from scope_work where (select scope_ids from view) is null),
+        fresh as (
             select e.event_id
-            from (
-                select scope_id from scope_work
-                where scope_id = any ((select scope_ids from view)::uuid[])
-                union all
-                select scope_id from scope_work where (select scope_ids from view) is null) w
+            from pending_scopes w
             left join embedding_progress p on p.scope_id = w.scope_id and p.space = %(space)s
             cross join lateral (
                 select e.event_id, e.recorded_at from events e
@@ -186,7 +190,7 @@ def search_candidate_events(
             coalesce(f.word_bits, 0) as word_bits,
             coalesce(f.cosine, stored.cosine) as cosine, f.start_char, f.end_char, f.is_fresh,
             head.words, head.document_counts, head.events_in_view, head.sampled_cosines,
-            head.min_known, head.today
+            head.min_known, head.today, head.unfolded_events
         from in_lanes f
         cross join lateral (
             select count(*) as events from (
@@ -207,6 +211,11 @@ def search_candidate_events(
                 size.events as events_in_view,
                 (select sample_cosines(%(vector)s::halfvec, %(space)s, view.scope_ids, %(sampled)s)
                     from view) as sampled_cosines,
+                (select coalesce(sum(s.last_seq - s.folded_seq), 0)::bigint
+                    from pending_scopes w cross join lateral (
+                        select s.last_seq, s.folded_seq from scopes s
+                        where s.tenant_id = current_tenant() and s.scope_id = w.scope_id
+                        offset 0) s) as unfolded_events,
                 tenant.min_known,
                 greatest(least((%(now)s::timestamptz at time zone tenant.time_zone)::date,
                     date '9999-12-31'), date '0001-01-01') as today

@@ -25,6 +25,7 @@ NOTHING: dict[str, Any] = {
     "did_not_fit": 0,
     "degraded": [],
     "not_yet_embedded": 0,
+    "not_yet_folded": 0,
     "read_token": "t",
 }
 

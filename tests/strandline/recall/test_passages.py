@@ -164,7 +164,11 @@ def test_passages_of_context_without_words_are_the_beginning(
     gateway: Gateway, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The planted fault: a matcher that finds nothing shows the first bytes."""
-    monkeypatch.setattr(passages_module.WordMatcher, "find", lambda *_: [])
+
+    def find_nothing(matcher: WordMatcher, text: str) -> list[tuple[int, int]]:
+        return []
+
+    monkeypatch.setattr(passages_module.WordMatcher, "find", find_nothing)
     body = {"query": QUESTION, "budget": 400}
     answer = gateway.call("POST", "/api/v1/context", body, key=key).body
     assert ANSWER not in answer["text"]

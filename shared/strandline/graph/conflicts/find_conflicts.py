@@ -21,7 +21,7 @@ from strandline.graph.search.search import NodeFinder, require_node_across_scope
 from strandline.llm.heuristic.contradiction import explain_contradiction
 from strandline.llm.tasks import LlmTasks
 from strandline.llm.types import TaskContext
-from strandline.recall.recall import embed_query
+from strandline.recall.query_vector import embed_query
 from strandline.tuning import Tuning
 
 _MAX_MODEL_PAIRS = 10

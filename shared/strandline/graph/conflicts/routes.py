@@ -33,7 +33,7 @@ from strandline.http.request import Request
 from strandline.http.routes_and_responses import Response, Route, json_response
 from strandline.llm.types import TaskContext
 from strandline.log.trust_ranks import trust_rank
-from strandline.recall.recall import embed_query
+from strandline.recall.query_vector import embed_query
 from strandline.schemas import ParticipantsQuery
 from strandline.tuning import Tuning
 

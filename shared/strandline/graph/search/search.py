@@ -30,7 +30,7 @@ from strandline.graph.search.schemas import (
     SubgraphOut,
 )
 from strandline.graph.search.store import NodeFilter, NodeMatch, NodeQuery
-from strandline.recall.recall import embed_query
+from strandline.recall.query_vector import embed_query
 
 ALL_TYPES: Sequence[NodeType] = tuple(NODE_TYPES)
 _PREFIXES = "|".join(spec.prefix for spec in NODE_TYPES.values())
