@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS = 1.0
 _AS_OF = "Answer as of this time, such as 2026-05-08T00:00:00Z: without what came later."
-_SHOWN_CHARS = 240
+_SHOWN_CHARS, _CHARS_BEFORE_MATCH = 240, 60
 """Of a text in a table."""
 
 
@@ -109,7 +109,9 @@ def print_recall(
 
 def _describe_hit(hit: Any, full: bool) -> str:
     """The text of a hit, and how many near-duplicates share its place."""
-    text = _cut_text_for_table(hit.text or hit.name, full, hit.piece if hit.text else None)
+    start = 0 if full or not hit.text else _find_match(hit)
+    text = _cut_text_for_table(hit.text[start:] if start else hit.text or hit.name, full)
+    text = f"…{text}" if start else text
     return f"{text} (and {hit.similar.count} more like it)" if hit.similar else text
 
 
@@ -119,11 +121,20 @@ _LIMIT_NOTES = {
 }
 
 
-def _cut_text_for_table(text: str | None, full: bool, piece: Any = None) -> str:
-    """A text as a table shows it; a long one from the piece that matches."""
+def _find_match(hit: Any) -> int:
+    """Where a table begins to show a text: a little before the rarest word of the question in the
+    part that matches; 0 for a short text."""
+    if hit.piece is None or len(hit.text) <= _SHOWN_CHARS:
+        return 0
+    first, last = hit.piece.start_char, hit.piece.end_char
+    part = hit.text[first:last].lower()
+    places = [place for word in hit.why if (place := part.find(word.lower())) >= 0]
+    return max(0, first + (places[0] if places else 0) - _CHARS_BEFORE_MATCH)
+
+
+def _cut_text_for_table(text: str | None, full: bool) -> str:
+    """A text as a table shows it."""
     whole = text or ""
-    if piece and piece.start_char and not full and len(whole) > _SHOWN_CHARS:
-        whole = f"…{whole[piece.start_char :]}"
     return whole if full or len(whole) <= _SHOWN_CHARS else f"{whole[:_SHOWN_CHARS].rstrip()}…"
 
 

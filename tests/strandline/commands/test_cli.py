@@ -55,6 +55,14 @@ def test_cli_add_recall_context_as_text_and_json(run: Run) -> None:
     assert out == "Nothing is known about this.\n"
 
 
+def test_cli_recall_shows_long_text_from_the_match(run: Run) -> None:
+    text = f"{'calm sea, ' * 150}the spare key hangs behind the heron, {'light wind, ' * 150}"
+    assert run("add", text, "--user", "alice")[0] == 0
+    out = run("recall", "Where does the spare key hang?", "--user", "alice")[1]
+    assert "the spare key hangs" in " ".join(out.split())
+    assert "…" in out
+
+
 def test_cli_admin_key_needs_everybody_option(run: Run, service: HttpService) -> None:
     for name in ("alice", "bob"):
         assert run("add", f"{name} likes herring.", "--user", name)[0] == 0

@@ -16,7 +16,14 @@ from strandline.embeddings.embedder import Embedder
 from strandline.local.lambda_context import LambdaContext
 from strandline.mcp.dispatch import INSTRUCTIONS, TOOLSETS
 from strandline.mcp.protocol import HANDSHAKE_VERSIONS, MODERN, SERVER_VERSION, encode_header
-from strandline.mcp.rendering import conflict_line, escape_json, fence_lines, hit_line, node_line
+from strandline.mcp.rendering import (
+    conflict_line,
+    escape_json,
+    fence_lines,
+    hit_line,
+    node_line,
+    pending_note,
+)
 from strandline.observability import logger
 from tests.context_block import read_fence
 from tests.mcp_calls import (
@@ -602,7 +609,8 @@ def node_of(text: str) -> dict[str, Any]:
 
 def hit_of(text: str) -> dict[str, Any]:
     hit = {"event_id": "1", "relevance": 0.5, "occurred_at": "2026-05-08T10:00:00Z", "name": None}
-    return {**hit, "speaker": f"user:{text}", "text": text, "superseded_by": None, "similar": None}
+    hit |= {"superseded_by": None, "similar": None, "piece": None}
+    return {**hit, "speaker": f"user:{text}", "text": text}
 
 
 def test_mcp_hit_line_counts_near_duplicates() -> None:
@@ -610,6 +618,21 @@ def test_mcp_hit_line_counts_near_duplicates() -> None:
     line = hit_line({**hit_of("ann"), "similar": similar})
     assert line.endswith(", user:ann, and 59 more like it: ann")
     assert "more like it" not in hit_line(hit_of("ann"))
+
+
+def test_mcp_hit_line_shows_a_long_text_from_its_piece() -> None:
+    text = f"{'before ' * 600}THE KEY IS HERE{' after' * 600}"
+    start = text.index("THE KEY")
+    hit = {**hit_of("ann"), "text": text, "piece": {"start_char": start, "end_char": start + 15}}
+    assert "…" in hit_line(hit).split("THE KEY IS HERE")[0]
+    assert "THE KEY" not in hit_line({**hit, "piece": None}), "the planted fault: its beginning"
+    payload = {**hit, "text": None, "name": "log.txt"}
+    assert hit_line(payload).endswith(": log.txt")
+
+
+def test_mcp_answer_says_that_many_events_are_pending() -> None:
+    assert pending_note(9) == ""
+    assert pending_note(10) == "\nMany new events were searched by words alone so far."
 
 
 def test_mcp_fence_contains_stored_text() -> None:
