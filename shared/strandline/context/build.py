@@ -171,8 +171,7 @@ def _compose_context_text(
     matches: ChainSearchResult,
     request: ContextTextOptions,
 ) -> tuple[ContextTextOut, UsedSources]:
-    groups, is_weak = DeduplicatedEvents(()), False
-    best: Sequence[UUID] = ()
+    groups, is_weak, best = DeduplicatedEvents(()), False, list[UUID]()
     if matches.search:
         groups, is_weak = choose_answer_events(access, matches.search, request)
         best = take_events_to_fill_budget(groups.events, matches.search, recent, request.budget)

@@ -243,9 +243,9 @@ def recall(
     relevant = search_result.select_relevant_events(request.min_relevance)
     sona = SonaInEmbeddingSpace(sona_id, embedder.space) if sona_id else None
     by_weight, traits = rerank_by_weights(access, relevant, request.weights, asked_at, now, sona)
-    words, limit = search_result.words, request.limit
-    groups = collapse_near_duplicates(access, by_weight, words, request.query, limit)
-    best = groups.list_events(with_duplicates=request.shows_near_duplicates)[:limit]
+    words = search_result.words
+    groups = collapse_near_duplicates(access, by_weight, words, request.query, request.limit)
+    best = groups.list_events(with_duplicates=request.shows_near_duplicates)[: request.limit]
     supporting = find_cited_events(access, best, request.to_json_filter(), request.expand)
     events = store.read_visible_events(access, [e.candidate.event_id for e in best] + supporting)
     scored_hits = [
@@ -257,7 +257,6 @@ def recall(
     found = put_superseding_events_before_hits(access, scored_hits, edge_hits, request)
     fitting = fit_to_budget(found, request.max_tokens)
     hits = take_models_fitting_response(fitting.hits)
-    is_cut = len(hits) < len(fitting.hits)
     if request.order == "time":
         hits = sort_hits_cited_first_then_by_time(hits, events)
     return RecallAnswer(
@@ -265,8 +264,8 @@ def recall(
         hits=hits,
         did_not_fit=fitting.left_out,
         degraded=search_result.list_degradations(request.min_relevance)
-        + (["cut_by_size"] if is_cut else [])
-        + (["cut_by_budget"] if fitting.is_cut else []),
+        + ["cut_by_size"] * (len(hits) < len(fitting.hits))
+        + ["cut_by_budget"] * fitting.is_cut,
         not_yet_embedded=search_result.unembedded_event_count,
         not_yet_folded=search_result.unfolded_event_count,
         read_token=make_read_token(access, search_result.result, search_result.space),

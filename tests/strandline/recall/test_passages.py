@@ -66,7 +66,7 @@ def test_passages_excerpt_cuts_a_match_longer_than_the_room() -> None:
     assert len(excerpt.encode()) <= 60
 
 
-def test_passages_best_range_holds_the_match_and_its_surroundings() -> None:
+def test_passages_best_range_holds_the_match() -> None:
     first, last = find(DEEP).find_best(300) or (0, 0)
     assert ANSWER in DEEP[first:last]
     assert 200 < last - first <= 300
