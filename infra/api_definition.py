@@ -74,14 +74,14 @@ def _operation(path: str, uri: str) -> dict[str, Any]:
 
 
 def _gateway_responses(origins: Sequence[str]) -> dict[str, dict[str, Any]]:
-    cors_headers = gateway_generated_responses.gateway_cors_headers(origins)
+    cors_headers = gateway_generated_responses.make_gateway_cors_headers(origins)
     definitions: dict[str, dict[str, Any]] = {}
     for kind, response in sorted(gateway_generated_responses.RESPONSES.items()):
-        body = response.body(gateway_generated_responses.REQUEST_ID)
+        body = response.make_json_body(gateway_generated_responses.REQUEST_ID)
         definition: dict[str, Any] = {"responseTemplates": {"application/json": body}}
         if response.status:
             definition["statusCode"] = str(response.status)
-        if headers := response.headers | cors_headers:
+        if headers := response.retry_after_header | cors_headers:
             definition["responseParameters"] = {
                 f"gatewayresponse.header.{name}": f"'{value}'" for name, value in headers.items()
             }

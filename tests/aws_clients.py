@@ -21,7 +21,7 @@ def share_clients(patch: pytest.MonkeyPatch) -> None:
     environment; and read the models of services from their files once."""
     botocore: Any = botocore_session
     patch.setattr(botocore, "create_loader", functools.cache(botocore.create_loader))
-    make = client_factory.client
+    make = client_factory.make_client
     results: dict[tuple[object, ...], Any] = {}
 
     @functools.wraps(make)
@@ -37,7 +37,7 @@ def share_clients(patch: pytest.MonkeyPatch) -> None:
             results[key] = make(service, config)
         return results[key]
 
-    patch.setattr(client_factory, "client", client)
+    patch.setattr(client_factory, "make_client", client)
 
 
 def share_applications(patch: pytest.MonkeyPatch) -> None:

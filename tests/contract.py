@@ -21,7 +21,7 @@ HANDLERS = (ingest, query, admin)
 def document() -> dict[str, Any]:
     """The document of all that is served."""
     routes = {name: route for handler in HANDLERS for name, route in handler.ROUTES.items()}
-    return openapi.build_document(routes, examples.load_examples())
+    return openapi.build_openapi_document(routes, examples.load_examples())
 
 
 @functools.cache

@@ -233,7 +233,7 @@ class Gateway:
 
 def planned_items(run: str) -> list[dict[str, Any]]:
     """The items of a run, as the state machine reads them from the bucket."""
-    s3 = client_factory.client("s3", Config())
+    s3 = client_factory.make_client("s3", Config())
     shards = s3.get_object(Bucket=get_settings().bucket, Key=f"_jobs/{run}/shards.json")
     return json.loads(shards["Body"].read())
 

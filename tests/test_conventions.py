@@ -85,7 +85,7 @@ def test_conventions_function_table_matches_routes() -> None:
         | set(topics_routes_admin.ROUTES)
         | set(graph_routes_admin.ROUTES)
         | set(apidocs_routes.ROUTES),
-        "mcp": set(mcp_routes.make_routes(lambda _: {})),
+        "mcp": set(mcp_routes.make_mcp_routes(lambda _: {})),
     }
     assert {fn.name: set(fn.routes) for fn in FUNCTIONS if fn.routes} == served
 

@@ -17,6 +17,6 @@ def lambda_handler(event: dict[str, Any], context: LambdaContext) -> dict[str, A
     """Apply what is pending. A deployment or the state machine calls it; an error fails the
     function, and so the deployment."""
     del event
-    secrets.load_into_env(os.environ)
+    secrets.load_secret_into_env(os.environ)
     deadline = time.monotonic() + context.get_remaining_time_in_millis() / 1000 - _RESERVE_SECONDS
     return prepare_release(os.environ, deadline)._asdict()

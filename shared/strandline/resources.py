@@ -67,7 +67,7 @@ class Resources:
         if embedder is not None:  # a model that several share: one takes 100 MB
             self.__dict__["embedder"] = embedder
         if "AWS_LAMBDA_FUNCTION_NAME" in os.environ:
-            secrets.load_into_env(os.environ)
+            secrets.load_secret_into_env(os.environ)
             require_provider_settings(get_settings())
             log_unknown_settings()
             if load_auth:

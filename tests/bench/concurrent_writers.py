@@ -15,7 +15,7 @@ from statistics import median
 import psycopg
 
 from strandline.auth.principals import Principal
-from strandline.http.writer import Writer
+from strandline.http.writer import WriterResources
 from strandline.log.append import append
 from strandline.resources import Resources
 from tests.bench.baseline_postgres import BarePostgres
@@ -171,7 +171,7 @@ def _body(key: str, scope: int, text: str) -> dict[str, object]:
 def _append(service: Resources, key: str, scope: int, text: str) -> Callable[[], object]:
     body = _body(key, scope, text)
     principal = Principal(TENANT, None, frozenset({"write"}))
-    writer = Writer.from_resources(service, principal)
+    writer = WriterResources.from_resources(service, principal)
 
     def call() -> None:
         (result,) = append(writer, [(body, None)])

@@ -371,7 +371,7 @@ def test_bola_owner_finds_each_sampled_id(world: World) -> None:
             key = world.operator if "/admin/" in name else world.owner
             is_tenants = "/admin/communities" in name
             key = world.admin if "/admin/jobs" in name or is_tenants else key
-            names = set(error_responses.path_parameters(name)) - NO_IDS
+            names = set(error_responses.find_path_parameters(name)) - NO_IDS
             own = {n: world.samples[n][0].own() for n in names}
             if name == "GET /file/{cid}":
                 own = {"cid": world.samples["cid"][1].own()}

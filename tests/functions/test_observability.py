@@ -16,7 +16,7 @@ import pytest
 
 from strandline.aws import work_queue
 from strandline.errors import QuotaExceeded
-from strandline.http.app import status_of
+from strandline.http.app import find_http_status
 from strandline.local import event_sources
 from strandline.local.aws import LocalAws, client
 from strandline.local.event_sources import QueuePoller
@@ -268,7 +268,7 @@ def test_observability_counts_quota_and_degraded_recall(
 
     monkeypatch.setattr("strandline.log.routes_write.append", refuse)
     reply = gateway.call("POST", PATH, user_message("x"), key=key)
-    assert reply.status == status_of(QuotaExceeded("", quota="", retry_after=1)) == 429
+    assert reply.status == find_http_status(QuotaExceeded("", quota="", retry_after=1)) == 429
     recall, refusal = map(as_cloudwatch_reads, lines.of("request"))
     assert (recall["RecallsDegraded"], refusal["QuotaRejections"]) == (1, 1)
 

@@ -245,8 +245,8 @@ class Ear:
 
     def listen(self, patch: pytest.MonkeyPatch) -> None:
         """To all clients from now on, and to what is signed without one."""
-        patch.setattr(client_factory, "client", self.client)
-        sign = Signer.sign_post
+        patch.setattr(client_factory, "make_client", self.client)
+        sign = Signer.make_signed_post_headers
 
         def signed(signer: Signer, service: str, url: str, body: bytes, *more: Any) -> Any:
             self._hear(more[0]["x-amz-target"].partition(".")[2], json.loads(body))
@@ -258,7 +258,7 @@ class Ear:
             self.calls.add(NeededCall(self.function, "rds-db:connect", user_arn))
             return PASSWORDS[user]  # which a database here takes for it
 
-        patch.setattr(Signer, "sign_post", signed)
+        patch.setattr(Signer, "make_signed_post_headers", signed)
         patch.setattr(Signer, "sign_database_token", token)
         # Each function runs in a process of its own, and makes its own token.
         patch.setattr("strandline.db.connection._TOKEN_SECONDS", 1e-6)
@@ -288,7 +288,7 @@ class Ear:
         return SimpleNamespace(status_code=200, headers={}), answer
 
 
-_make = client_factory.client
+_make = client_factory.make_client
 
 
 def by_lambda(fn: FunctionSpec, stage: ResourceArns) -> Iterator[NeededCall]:

@@ -62,7 +62,10 @@ def names() -> Mapping[str, str]:
     session: Any = import_module("botocore.session").get_session()
     with_waiters = session.get_component("data_loader").list_available_services("waiters-2")
     results: dict[str, str] = {}
-    for service in (*get_args(client_factory.client.__annotations__["service"]), "secretsmanager"):
+    for service in (
+        *get_args(client_factory.make_client.__annotations__["service"]),
+        "secretsmanager",
+    ):
         for operation in session.get_service_model(service).operation_names:
             results |= {operation: operation, _BOTOCORE.xform_name(operation): operation}
         if service in with_waiters:

@@ -229,7 +229,9 @@ def test_api_template_answers_are_readable_with_origin() -> None:
         "x-amazon-apigateway-gateway-responses"
     ]
     for kind, answer in x_amazon_apigateway_gateway_responses.items():
-        headers = RESPONSES[kind].headers | gateway_generated_responses.gateway_cors_headers([PAGE])
+        headers = RESPONSES[kind].retry_after_header | gateway_generated_responses.make_gateway_cors_headers(
+            [PAGE]
+        )
         assert headers["Access-Control-Allow-Origin"] == PAGE
         assert answer["responseParameters"] == {
             f"gatewayresponse.header.{name}": f"'{value}'" for name, value in headers.items()
@@ -237,7 +239,7 @@ def test_api_template_answers_are_readable_with_origin() -> None:
 
 
 def test_api_test_detects_answer_of_other_shape() -> None:
-    body = json.loads(gateway_generated_responses.TIMEOUT.body("3b9c"))
+    body = json.loads(gateway_generated_responses.TIMEOUT.make_json_body("3b9c"))
     del body["error"]["retryable"]
     with pytest.raises(ValidationError):
         check_error(json.dumps(body))
@@ -463,7 +465,7 @@ def test_api_preflight_covers_all_methods_and_headers() -> None:
     names |= {s["name"] for s in schemes if "name" in s}
     assert {name.lower() for name in names} <= set(allowed)
     exposed = (
-        gateway_generated_responses.cors_headers(("*",), None)["Access-Control-Expose-Headers"]
+        gateway_generated_responses.make_cors_headers(("*",), None)["Access-Control-Expose-Headers"]
         .lower()
         .split(", ")
     )
@@ -487,13 +489,13 @@ def test_api_refuses_invalid_origin(origin: str) -> None:
 
 def test_api_template_has_one_origin_or_wildcard() -> None:
     assert (
-        gateway_generated_responses.gateway_cors_headers([PAGE])["Access-Control-Allow-Origin"]
+        gateway_generated_responses.make_gateway_cors_headers([PAGE])["Access-Control-Allow-Origin"]
         == PAGE
     )
     assert (
-        gateway_generated_responses.gateway_cors_headers([PAGE, OTHER])[
+        gateway_generated_responses.make_gateway_cors_headers([PAGE, OTHER])[
             "Access-Control-Allow-Origin"
         ]
         == "*"
     )
-    assert gateway_generated_responses.gateway_cors_headers([]) == {}
+    assert gateway_generated_responses.make_gateway_cors_headers([]) == {}

@@ -40,7 +40,7 @@ def tell(query: Mapping[str, Any]) -> dict[str, Any]:
         "authorities": len(ssl.create_default_context(cafile=query["certificates"]).get_ca_certs()),
         "libpq": psycopg.pq.version(),
         "clients": [
-            client_factory.client(service, Config()).meta.service_model.service_name
+            client_factory.make_client(service, Config()).meta.service_model.service_name
             for service in ("s3", "sqs", "bedrock-runtime", "stepfunctions", "scheduler")
         ],
         "space": embedder.space,

@@ -217,7 +217,7 @@ def test_layer_build_check_finds_forbidden_licence(tmp_path: Path, message: str)
 def test_layer_build_ships_every_called_service() -> None:
     """botocore's models are pruned to those of the clients that `client_factory` makes."""
     args = typing.get_args(
-        typing.get_type_hints(client_factory.client, {"Config": object})["service"]
+        typing.get_type_hints(client_factory.make_client, {"Config": object})["service"]
     )
     assert set(args) <= contents.AWS_SERVICES
     data = site("arm64", "deps") / "botocore" / "data"

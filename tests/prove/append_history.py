@@ -14,7 +14,7 @@ from strandline.auth.principals import Principal
 from strandline.aws.blobs import BlobStore
 from strandline.aws.work_queue import WorkQueue
 from strandline.db.database import Caller, Database
-from strandline.http.writer import Writer
+from strandline.http.writer import WriterResources
 from strandline.log import event_builder, event_draft
 from strandline.log import store as log_store
 from strandline.log.append import append
@@ -166,7 +166,7 @@ class Client:
         """Through the service. Raises Unavailable or Unsure."""
         self._history.invocations.update(ops)
         requests = [op.request() for op in ops]
-        writer = Writer(WRITER, self.database, self._blobs, WorkQueue(""), self._quotas)
+        writer = WriterResources(WRITER, self.database, self._blobs, WorkQueue(""), self._quotas)
         results = append(writer, requests)
         for op, result in zip(ops, results, strict=True):
             assert result.receipt is not None, f"{op} was refused: {result.error!r}"

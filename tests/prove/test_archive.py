@@ -102,7 +102,7 @@ PAUSED = {
     for method in (
         BlobStore.put,
         BlobStore.inspect_upload,
-        BlobStore.store_upload,
+        BlobStore.copy_upload_to_cid,
         BlobStore.list_payloads,
         BlobStore.remove,
     )

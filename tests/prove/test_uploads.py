@@ -20,7 +20,7 @@ from strandline.aws.blobs import BlobStore, UploadedObject
 from strandline.aws.work_queue import WorkQueue
 from strandline.db.database import Database
 from strandline.errors import Invalid, StrandlineError, Unavailable
-from strandline.http.writer import Writer, make_caller
+from strandline.http.writer import WriterResources, make_caller
 from strandline.local.aws import LocalAws, client
 from strandline.log import payload_citations, presigned_uploads, store_uploads
 from strandline.log import store as log_store
@@ -152,7 +152,9 @@ class World:
         """Append an event that cites this payload."""
         body = citing(cid)
         deadline = time.monotonic() + 20
-        writer = Writer(WRITER, self.database, self.blobs, WorkQueue(""), self.quotas, deadline)
+        writer = WriterResources(
+            WRITER, self.database, self.blobs, WorkQueue(""), self.quotas, deadline
+        )
         (result,) = append(writer, [(body, key)])
         return result
 
@@ -452,8 +454,8 @@ def test_upload_test_detects_unverified_copy(
         there = self.inspect_upload(tenant, upload_id, time.monotonic() + 10)
         return there is not None and real(self, tenant, upload_id, cid, there.etag)
 
-    real: Callable[..., bool] = BlobStore.store_upload
-    monkeypatch.setattr(BlobStore, "store_upload", careless)
+    real: Callable[..., bool] = BlobStore.copy_upload_to_cid
+    monkeypatch.setattr(BlobStore, "copy_upload_to_cid", careless)
     rounds = play_rounds(world, stage, 400, lambda result: bool(result.wrong))
     print(f"\nunconditional copy: a wrong payload after {len(rounds)} interleavings")
     assert rounds[-1].wrong
@@ -466,7 +468,7 @@ def test_upload_test_detects_sweep_that_forgets_first(
 
     def row_first(access: Any, blobs: BlobStore, due: Any) -> int:
         store_uploads.delete_expired_upload_rows(access, due)
-        return len(blobs.remove_uploads(access.caller.tenant, due))
+        return len(blobs.erase_uploads(access.caller.tenant, due))
 
     monkeypatch.setattr(presigned_uploads, "_remove_upload_objects_and_rows", row_first)
     data = b"never cited"

@@ -83,7 +83,7 @@ connection, now = MagicMock(), datetime(2026, 1, 1, tzinfo=UTC)
 connection.execute.return_value.fetchone.return_value = (now, *[None] * (len(JOBS) - 1))
 due = next_runs.find_next_run_times(connection, space=None, heat={}, grace=timedelta(),
     period=timedelta(), spacing=MIN_SPACING, now=now)
-start = openapi.build_document(routes.ROUTES)["paths"]["/api/v1/admin/jobs/{job}"]["post"]
+start = openapi.build_openapi_document(routes.ROUTES)["paths"]["/api/v1/admin/jobs/{job}"]["post"]
 settings = ServiceSettings.from_env({"STRANDLINE_DATABASE_URL": "d", "STRANDLINE_BUCKET": "b",
     "STRANDLINE_KEY_SECRET": "k" * 32})
 access = MagicMock()

@@ -177,11 +177,11 @@ def _ensure_operator_key(owner: Connection, secret: str, key_secret: str) -> Non
 
 def _request_migration_run(env: Mapping[str, str]) -> None:
     """Request another run of this function by the state machine: a long migration is not done."""
-    sqs = client_factory.retrying_client("sqs")
+    sqs = client_factory.make_retrying_client("sqs")
     body = json.dumps({"job": "migrate", "run": str(uuid4()), "trace": make_trace_header()})
     try:
         sqs.send_message(QueueUrl=_require_setting(env, "JOB_QUEUE_URL"), MessageBody=body)
-    except client_factory.all_errors() as error:
+    except client_factory.all_error_classes() as error:
         raise Unavailable(
             "A migration is not done, and no further run could be requested: run this again."
         ) from error

@@ -50,7 +50,7 @@ def list_errors(name: str, route: Route) -> frozenset[type[StrandlineError]]:
         errors |= {Unauthorized, Invalid}  # an unknown query parameter
     if route.right not in (None, "issued"):
         errors |= {Forbidden, Unavailable, QuotaExceeded}
-    parameters = path_parameters(name)
+    parameters = find_path_parameters(name)
     if parameters:
         errors.add(NotFound)
     if route.query or route.headers or "cid" in parameters:
@@ -68,19 +68,19 @@ def list_errors(name: str, route: Route) -> frozenset[type[StrandlineError]]:
 
 def list_error_statuses(name: str, route: Route) -> set[int]:
     """The statuses of a route's errors, with those that the gateway and our own faults give."""
-    return {_status(kind) for kind in list_errors(name, route)} | _GATEWAY_ERRORS.keys()
+    return {_find_error_status(kind) for kind in list_errors(name, route)} | _GATEWAY_ERRORS.keys()
 
 
-def path_parameters(name: str) -> list[str]:
+def find_path_parameters(name: str) -> list[str]:
     """The names of the parameters in a route's path."""
     return re.findall(r"{(\w+)\+?}", name)
 
 
-def _status(kind: type[StrandlineError]) -> int:
+def _find_error_status(kind: type[StrandlineError]) -> int:
     return next(status for error_class, status in STATUS.items() if issubclass(kind, error_class))
 
 
-def response_name(status: int) -> str:
+def choose_response_name(status: int) -> str:
     """The name of a status's answer among the document's components."""
     by_status = {status: kind.__name__ for kind, status in STATUS.items()}
     return _GATEWAY_ERRORS[status][0] if status in _GATEWAY_ERRORS else by_status[status]
@@ -94,8 +94,8 @@ def describe_errors(routes: Mapping[str, Route]) -> dict[str, Any]:
     descriptions: dict[int, str] = {}
     for kind in (*STATUS, *narrower):
         words = f"`{kind.code}`: {inspect.getdoc(kind)}"
-        descriptions[_status(kind)] = " ".join(
-            filter(None, [descriptions.get(_status(kind)), words])
+        descriptions[_find_error_status(kind)] = " ".join(
+            filter(None, [descriptions.get(_find_error_status(kind)), words])
         )
     descriptions |= {status: words for status, (_, words) in _GATEWAY_ERRORS.items()}
     responses: dict[str, Any] = {}
@@ -107,5 +107,5 @@ def describe_errors(routes: Mapping[str, Route]) -> dict[str, Any]:
         names = {401: ["WWW-Authenticate"], **{n: ["Retry-After"] for n in (429, 503, 504)}}
         if status in names:
             response["headers"] = {name: ERROR_HEADERS[name] for name in names[status]}
-        responses[response_name(status)] = response
+        responses[choose_response_name(status)] = response
     return responses

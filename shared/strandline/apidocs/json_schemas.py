@@ -16,7 +16,7 @@ from strandline.http.routes_and_responses import AnswerMediaType, Route
 from strandline.schemas import Error
 
 
-class _MinimalSchema(GenerateJsonSchema):
+class _MinimalJsonSchemaGenerator(GenerateJsonSchema):
     """Leaves out members without information: a title that repeats a field's name, a default that
     is null."""
 
@@ -30,7 +30,9 @@ class _MinimalSchema(GenerateJsonSchema):
         return result
 
 
-def build_schemas(routes: Mapping[str, Route]) -> tuple[dict[Any, Any], dict[str, Any]]:
+def build_schemas_and_components(
+    routes: Mapping[str, Route],
+) -> tuple[dict[Any, Any], dict[str, Any]]:
     """The schema of each type that a route names, and the components that they refer to. A body or
     answer is given as a reference; a query or headers type as its properties."""
     parameter_models = {
@@ -55,7 +57,7 @@ def build_schemas(routes: Mapping[str, Route]) -> tuple[dict[Any, Any], dict[str
     by_model, definitions = models_json_schema(
         schema_requests,
         ref_template="#/components/schemas/{model}",
-        schema_generator=_MinimalSchema,
+        schema_generator=_MinimalJsonSchemaGenerator,
     )
     components: dict[str, Any] = definitions["$defs"]
     schemas: dict[Any, Any] = {shape: schema for (shape, _), schema in by_model.items()}

@@ -13,18 +13,18 @@ from typing import Any
 from strandline.apidocs.error_responses import (
     ERROR_HEADERS,
     JSON,
+    choose_response_name,
     describe_errors,
+    find_path_parameters,
     list_error_statuses,
-    path_parameters,
-    response_name,
 )
 from strandline.apidocs.examples import ExampleCall
-from strandline.apidocs.json_schemas import build_schemas
+from strandline.apidocs.json_schemas import build_schemas_and_components
 from strandline.apidocs.security import (
     ALL_SCHEMES,
     SECURITY_SCHEMES,
     SecurityAlternatives,
-    credential_note,
+    describe_credential,
     list_security_requirements,
 )
 from strandline.graph.fields.schemas import FIELD_PATTERN, MAX_FIELD_CHARS
@@ -145,18 +145,18 @@ _PATH_PARAMETERS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def build_document(
+def build_openapi_document(
     routes: Mapping[str, Route],
     examples: Sequence[ExampleCall] = (),
     security: SecurityAlternatives = ALL_SCHEMES,
 ) -> dict[str, Any]:
     """The document of these routes, with the first example of each."""
-    schemas, components = build_schemas(routes)
+    schemas, components = build_schemas_and_components(routes)
     examples_by_operation = {example.operation: example for example in reversed(examples)}
     paths: dict[str, dict[str, Any]] = {}
     for name, route in routes.items():
         method, _, path = name.partition(" ")
-        operation = _operation(name, route, schemas, examples_by_operation.get(name))
+        operation = _describe_operation(name, route, schemas, examples_by_operation.get(name))
         operation["security"] = list_security_requirements(route, security)
         paths.setdefault(to_openapi_path(path), {})[method.lower()] = operation
     operation_tags = {op["tags"][0] for methods in paths.values() for op in methods.values()}
@@ -194,7 +194,7 @@ def to_openapi_path(path: str) -> str:
     return path.replace("+}", "}")
 
 
-def _operation(
+def _describe_operation(
     name: str, route: Route, schemas: Mapping[Any, Any], example: ExampleCall | None
 ) -> dict[str, Any]:
     text = re.sub(r"\s+", " ", inspect.getdoc(route.handler) or "")
@@ -202,14 +202,14 @@ def _operation(
         text = text.replace(f"{{{placeholder}}}", value)
     summary, _, rest = re.sub(r"(?<=\?) |[.:;] ", "\n", text, count=1).partition("\n")
     operation: dict[str, Any] = {
-        "tags": [_tag(name)],
+        "tags": [_choose_tag(name)],
         "summary": summary.rstrip("."),
         "description": " ".join(
-            filter(None, [rest[:1].upper() + rest[1:], credential_note(route)])
+            filter(None, [rest[:1].upper() + rest[1:], describe_credential(route)])
         ),
         "operationId": route.handler.__name__,
     }
-    parameters = list(_parameters(name, route, schemas, example))
+    parameters = list(_describe_parameters(name, route, schemas, example))
     if parameters:
         operation["parameters"] = parameters
     if route.body:
@@ -217,27 +217,32 @@ def _operation(
         if example:
             content["example"] = example.body
         operation["requestBody"] = {"required": True, "content": {JSON: content}}
-    operation["responses"] = _responses(name, route, schemas, example)
+    operation["responses"] = _describe_responses(name, route, schemas, example)
     return operation
 
 
-def _tag(name: str) -> str:
+def _choose_tag(name: str) -> str:
     first = name.partition(" ")[2].removeprefix("/api/v1").split("/")[1]
     return _ROOT_TAGS.get(first, first)
 
 
-def _parameters(
+def _describe_parameters(
     name: str, route: Route, schemas: Mapping[Any, Any], example: ExampleCall | None
 ) -> Iterable[dict[str, Any]]:
-    for parameter in path_parameters(name):
-        entry = {"name": parameter, "in": "path", "required": True, **_path_schema(parameter)}
-        yield _with_example(entry, example and example.path)
+    for parameter in find_path_parameters(name):
+        entry = {
+            "name": parameter,
+            "in": "path",
+            "required": True,
+            **_describe_path_parameter(parameter),
+        }
+        yield _add_example_to_parameter(entry, example and example.path)
     sources = (("query", route.query, "query"), ("header", route.headers, "headers"))
     for location, model, part in sources:
         properties: Mapping[str, Any] = schemas[model]["properties"] if model else {}
         for field_name, schema in properties.items():
             required = field_name in schemas[model].get("required", ())
-            plain = _drop_null(schema)
+            plain = _drop_null_from_schema(schema)
             description = plain.pop("description", "").replace("\n", " ")
             entry = {
                 "name": field_name,
@@ -246,10 +251,10 @@ def _parameters(
                 "description": description,
                 "schema": plain,
             }
-            yield _with_example(entry, example and getattr(example, part))
+            yield _add_example_to_parameter(entry, example and getattr(example, part))
 
 
-def _path_schema(parameter: str) -> Mapping[str, Any]:
+def _describe_path_parameter(parameter: str) -> Mapping[str, Any]:
     if parameter in _PATH_PARAMETERS:
         return _PATH_PARAMETERS[parameter]
     if not parameter.endswith("_id"):
@@ -261,12 +266,14 @@ def _path_schema(parameter: str) -> Mapping[str, Any]:
     }
 
 
-def _with_example(parameter: dict[str, Any], values: Mapping[str, Any] | None) -> dict[str, Any]:
+def _add_example_to_parameter(
+    parameter: dict[str, Any], values: Mapping[str, Any] | None
+) -> dict[str, Any]:
     name = parameter["name"]
     return {**parameter, "example": values[name]} if values and name in values else parameter
 
 
-def _drop_null(schema: Mapping[str, Any]) -> dict[str, Any]:
+def _drop_null_from_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     """A parameter is absent or has a value, so drop the null from an optional field's schema."""
     plain = dict(schema)
     kinds = [kind for kind in plain.pop("anyOf", []) if kind != {"type": "null"}]
@@ -275,7 +282,7 @@ def _drop_null(schema: Mapping[str, Any]) -> dict[str, Any]:
     return {**plain, "anyOf": kinds} if kinds else plain
 
 
-def _responses(
+def _describe_responses(
     name: str, route: Route, schemas: Mapping[Any, Any], example: ExampleCall | None
 ) -> dict[str, Any]:
     responses: dict[int, Any] = {}
@@ -298,5 +305,5 @@ def _responses(
         if headers:
             responses[status]["headers"] = headers
     for status in sorted(list_error_statuses(name, route) - responses.keys()):
-        responses[status] = {"$ref": f"#/components/responses/{response_name(status)}"}
+        responses[status] = {"$ref": f"#/components/responses/{choose_response_name(status)}"}
     return {str(status): responses[status] for status in sorted(responses)}

@@ -42,7 +42,7 @@ _POLICY = (
 )
 
 
-class _File(NamedTuple):
+class _PageFile(NamedTuple):
     path: Path
     media: AnswerMediaType
 
@@ -52,17 +52,19 @@ _CSS, _SCRIPT = (
     AnswerMediaType("text/javascript; charset=utf-8"),
 )
 _FILES = {
-    "page.css": _File(_PAGE / "page.css", _CSS),
-    "page.js": _File(_PAGE / "page.js", _SCRIPT),
-    "swagger-ui.css": _File(_SWAGGER / "swagger-ui.min.css", _CSS),
-    "swagger-ui.js": _File(_SWAGGER / "swagger-ui-bundle.min.js", _SCRIPT),
+    "page.css": _PageFile(_PAGE / "page.css", _CSS),
+    "page.js": _PageFile(_PAGE / "page.js", _SCRIPT),
+    "swagger-ui.css": _PageFile(_SWAGGER / "swagger-ui.min.css", _CSS),
+    "swagger-ui.js": _PageFile(_SWAGGER / "swagger-ui-bundle.min.js", _SCRIPT),
 }
 
 
 def get_openapi(request: Request) -> Response:
     """This document. OpenAPI 3.1, made from the types that check requests and write answers."""
     del request
-    return text_response(_document(), AnswerMediaType(JSON), {"Cache-Control": "no-cache"})
+    return text_response(
+        _build_document_json(), AnswerMediaType(JSON), {"Cache-Control": "no-cache"}
+    )
 
 
 def get_root(request: Request) -> Response:
@@ -84,7 +86,7 @@ def get_docs(request: Request) -> Response:
         "Referrer-Policy": "no-referrer",
         "X-Content-Type-Options": "nosniff",
     }
-    return text_response(_page(), _HTML, headers)
+    return text_response(_make_docs_page(), _HTML, headers)
 
 
 def get_docs_file(request: Request) -> Response:
@@ -97,23 +99,23 @@ def get_docs_file(request: Request) -> Response:
         "Cache-Control": "public, max-age=31536000, immutable",
         "X-Content-Type-Options": "nosniff",
     }
-    return text_response(_read(file.path), file.media, headers)
+    return text_response(_read_text(file.path), file.media, headers)
 
 
 @functools.cache
-def _read(path: Path) -> str:
+def _read_text(path: Path) -> str:
     return path.read_text()
 
 
 @functools.cache
-def _page() -> str:
-    contents = "".join(_read(file.path) for file in _FILES.values())
+def _make_docs_page() -> str:
+    contents = "".join(_read_text(file.path) for file in _FILES.values())
     version = hashlib.sha256(contents.encode()).hexdigest()[:16]
-    return _read(_PAGE / "docs.html").replace("{version}", version)
+    return _read_text(_PAGE / "docs.html").replace("{version}", version)
 
 
 @functools.cache
-def _document() -> str:
+def _build_document_json() -> str:
     """Built on first use, so that importing this module costs nothing."""
     all_routes = {
         **log_routes_write.ROUTES,
@@ -139,8 +141,10 @@ def _document() -> str:
         **graph_routes_admin.ROUTES,
         **ROUTES,
     }
-    alternatives = security.security_alternatives(get_settings())
-    return json.dumps(openapi.build_document(all_routes, examples.load_examples(), alternatives))
+    alternatives = security.list_security_alternatives(get_settings())
+    return json.dumps(
+        openapi.build_openapi_document(all_routes, examples.load_examples(), alternatives)
+    )
 
 
 _NO_CACHE = {"Cache-Control": "`no-cache`: ask again."}

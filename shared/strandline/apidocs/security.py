@@ -34,7 +34,7 @@ type SecurityAlternatives = Sequence[tuple[str, ...]]
 ALL_SCHEMES: SecurityAlternatives = [(name,) for name in SECURITY_SCHEMES]
 
 
-def security_alternatives(settings: AuthSettings) -> SecurityAlternatives:
+def list_security_alternatives(settings: AuthSettings) -> SecurityAlternatives:
     """The security alternatives under these settings."""
     methods = [
         ("ApiKey", "Bearer") if settings.key_secret else (),
@@ -52,7 +52,7 @@ def security_alternatives(settings: AuthSettings) -> SecurityAlternatives:
     ]
 
 
-def credential_note(route: Route) -> str:
+def describe_credential(route: Route) -> str:
     """Which credential a route needs, as a sentence."""
     if route.right is None:
         return "Needs no credential."

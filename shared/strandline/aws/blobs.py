@@ -25,8 +25,8 @@ from strandline.aws.object_removal import (
     MAX_KEYS_PER_CALL,
     Bucket,
     FileErasureCounts,
-    client_config,
-    translate_errors,
+    make_s3_client_config,
+    translate_s3_errors,
 )
 from strandline.errors import PayloadMissing, Unavailable
 
@@ -46,7 +46,7 @@ _TEXT_TYPES = re.compile(
 _CHARSET = re.compile(r"charset=\"?([^\";\s]+)")
 
 
-def is_text(mime_type: str | None) -> bool:
+def is_utf8_text_type(mime_type: str | None) -> bool:
     """Whether a payload of this type is read as UTF-8 text: full-text search finds it, and a model
     is shown it. False for text in another character set."""
     kind, _, parameters = (mime_type or "").lower().partition(";")
@@ -73,7 +73,7 @@ class UploadedObject:
 
 
 @dataclass(frozen=True)
-class StoredBlob:
+class StoredPayload:
     """A stored payload."""
 
     cid: str
@@ -85,14 +85,14 @@ class BlobStore(Bucket):
     """The payloads of one bucket. Methods raise Unavailable when S3 cannot be reached."""
 
     @functools.cached_property
-    def _copy_client(self) -> Any:
+    def _slow_copy_client(self) -> Any:
         """A client for copies. S3 answers only when the whole copy is done, so it gets a long
         timeout and no retry, which would be no faster."""
-        return client_factory.client("s3", client_config(22, 1))
+        return client_factory.make_client("s3", make_s3_client_config(22, 1))
 
     def put(self, tenant: str, cid: str, data: bytes) -> None:
         """Store a payload under its CID. Doing it twice changes nothing."""
-        with translate_errors():
+        with translate_s3_errors():
             self.s3.put_object(Bucket=self.name, Key=f"{tenant}/{cid}", Body=data)
 
     def read_text_prefix(
@@ -103,12 +103,12 @@ class BlobStore(Bucket):
         so that positions stay right. Raises PayloadMissing when there is no such object."""
         location = {"Bucket": self.name, "Key": f"{tenant}/{cid}"}
         if upload_id is not None:
-            location = self._upload_location(tenant, upload_id)
-        with translate_errors():
+            location = self._make_upload_location(tenant, upload_id)
+        with translate_s3_errors():
             try:
                 response = self.s3.get_object(**location, Range=f"bytes=0-{size - 1}")
-            except client_factory.client_error() as error:
-                if _code(error) not in _MISSING_CODES:
+            except client_factory.client_error_class() as error:
+                if _get_error_code(error) not in _MISSING_CODES:
                     raise
                 raise PayloadMissing from None
             data = response["Body"].read()
@@ -117,11 +117,11 @@ class BlobStore(Bucket):
     def read(self, tenant: str, cid: str) -> bytes:
         """A whole payload, which the caller knows to be small. Raises PayloadMissing when there is
         no such object."""
-        with translate_errors():
+        with translate_s3_errors():
             try:
                 response = self.s3.get_object(Bucket=self.name, Key=f"{tenant}/{cid}")
-            except client_factory.client_error() as error:
-                if _code(error) not in _MISSING_CODES:
+            except client_factory.client_error_class() as error:
+                if _get_error_code(error) not in _MISSING_CODES:
                     raise
                 raise PayloadMissing from None
             with closing(response["Body"]) as body:
@@ -136,7 +136,7 @@ class BlobStore(Bucket):
             "Bucket": self.name,
             "Key": f"{tenant}/{cid}",
             "ResponseContentType": mime_type or "application/octet-stream",
-            "ResponseContentDisposition": _content_disposition(name or cid),
+            "ResponseContentDisposition": _make_content_disposition(name or cid),
         }
         return self.s3.generate_presigned_url("get_object", Params=params, ExpiresIn=seconds)
 
@@ -147,7 +147,7 @@ class BlobStore(Bucket):
         signed."""
         checksum = base64.b64encode(sha256).decode()
         params = {
-            **self._upload_location(tenant, upload_id),
+            **self._make_upload_location(tenant, upload_id),
             "ContentLength": size,
             "ChecksumSHA256": checksum,
             "IfNoneMatch": "*",
@@ -162,34 +162,34 @@ class BlobStore(Bucket):
         """What a caller uploaded, or None. S3 verified the SHA-256 that it reports when it received
         the bytes. If it reports none, the bytes are read and hashed; raises Unavailable if that is
         not done by `deadline` (time.monotonic())."""
-        location = self._upload_location(tenant, upload_id)
-        with translate_errors():
+        location = self._make_upload_location(tenant, upload_id)
+        with translate_s3_errors():
             try:
                 head = self.s3.head_object(**location, ChecksumMode="ENABLED")
                 if checksum := head.get("ChecksumSHA256"):
                     # For a multipart object it is a hash of hashes, which matches no payload.
                     digest = base64.b64decode(checksum.partition("-")[0])
                 else:
-                    digest = self._hash_object(location, head["ETag"], deadline)
-            except client_factory.client_error() as error:
-                if _status(error) in _MISSING_STATUSES:
+                    digest = self._hash_object_until_deadline(location, head["ETag"], deadline)
+            except client_factory.client_error_class() as error:
+                if _get_http_status(error) in _MISSING_STATUSES:
                     return None
                 raise
         return UploadedObject(head["ContentLength"], digest, head["ETag"])
 
-    def store_upload(self, tenant: str, upload_id: UUID, cid: str, etag: str) -> bool:
+    def copy_upload_to_cid(self, tenant: str, upload_id: UUID, cid: str, etag: str) -> bool:
         """Copy an upload that was verified under this ETag to its CID. False: it is no longer
         there. Doing it twice changes nothing."""
-        with translate_errors():
+        with translate_s3_errors():
             try:
-                self._copy_client.copy_object(
+                self._slow_copy_client.copy_object(
                     Bucket=self.name,
                     Key=f"{tenant}/{cid}",
-                    CopySource=self._upload_location(tenant, upload_id),
+                    CopySource=self._make_upload_location(tenant, upload_id),
                     CopySourceIfMatch=etag,
                 )
-            except client_factory.client_error() as error:
-                if _status(error) in _MISSING_STATUSES:
+            except client_factory.client_error_class() as error:
+                if _get_http_status(error) in _MISSING_STATUSES:
                     return False
                 raise
         return True
@@ -197,37 +197,38 @@ class BlobStore(Bucket):
     def read_upload_prefix(self, tenant: str, upload_id: UUID, max_bytes: int) -> bytes:
         """The first `max_bytes` of what a caller uploaded. Raises PayloadMissing when there is no
         such object."""
-        location = self._upload_location(tenant, upload_id)
-        with translate_errors():
+        location = self._make_upload_location(tenant, upload_id)
+        with translate_s3_errors():
             try:
                 response = self.s3.get_object(**location)
-            except client_factory.client_error() as error:
-                if _code(error) not in _MISSING_CODES:
+            except client_factory.client_error_class() as error:
+                if _get_error_code(error) not in _MISSING_CODES:
                     raise
                 raise PayloadMissing from None
             with closing(response["Body"]) as body:
                 return body.read(max_bytes)
 
-    def remove_uploads(self, tenant: str, upload_ids: Sequence[UUID]) -> list[UUID]:
+    def erase_uploads(self, tenant: str, upload_ids: Sequence[UUID]) -> list[UUID]:
         """Remove uploads with all their versions, which no row would name any more: up to
         MAX_KEYS_PER_CALL of them, whether they exist or not. Returns those that do not exist any
         more."""
         keys = {
-            self._upload_location(tenant, upload_id)["Key"]: upload_id for upload_id in upload_ids
+            self._make_upload_location(tenant, upload_id)["Key"]: upload_id
+            for upload_id in upload_ids
         }
-        version_counts = self.erase(list(keys))
+        version_counts = self.erase_all_versions(list(keys))
         return [upload_id for key, upload_id in keys.items() if key in version_counts]
 
     def reopen_upload(self, tenant: str, upload_id: UUID) -> None:
         """Remove an upload's object, so that another PUT is accepted. A bucket that keeps versions
         keeps it until the upload is removed."""
-        self.remove_keys([self._upload_location(tenant, upload_id)["Key"]])
+        self.delete_keys([self._make_upload_location(tenant, upload_id)["Key"]])
 
-    def list_payloads(self, tenant: str, after: str) -> list[StoredBlob]:
+    def list_payloads(self, tenant: str, after: str) -> list[StoredPayload]:
         """A tenant's payloads with a CID after `after`, in order, up to MAX_KEYS_PER_CALL; empty at
         the end."""
         prefix = f"{tenant}/"
-        with translate_errors():
+        with translate_s3_errors():
             response = self.s3.list_objects_v2(
                 Bucket=self.name,
                 Prefix=prefix,
@@ -236,20 +237,21 @@ class BlobStore(Bucket):
             )
         objects = response.get("Contents", [])
         return [
-            StoredBlob(item["Key"].removeprefix(prefix), item["LastModified"]) for item in objects
+            StoredPayload(item["Key"].removeprefix(prefix), item["LastModified"])
+            for item in objects
         ]
 
     def remove(self, tenant: str, cids: Sequence[str]) -> list[str]:
         """Remove payloads, up to MAX_KEYS_PER_CALL. Returns the CIDs that do not exist any more."""
         prefix = f"{tenant}/"
         return [
-            key.removeprefix(prefix) for key in self.remove_keys([prefix + cid for cid in cids])
+            key.removeprefix(prefix) for key in self.delete_keys([prefix + cid for cid in cids])
         ]
 
     def put_export(self, tenant: str, export_id: UUID, data: bytes) -> None:
         """Store the file of an export."""
         key = f"{_EXPORTS_PREFIX}{tenant}/{export_id}"
-        with translate_errors():
+        with translate_s3_errors():
             self.s3.put_object(Bucket=self.name, Key=key, Body=data)
 
     def presign_export(self, tenant: str, export_id: UUID, seconds: int) -> str:
@@ -258,7 +260,7 @@ class BlobStore(Bucket):
             "Bucket": self.name,
             "Key": f"{_EXPORTS_PREFIX}{tenant}/{export_id}",
             "ResponseContentType": "application/jsonl",
-            "ResponseContentDisposition": _content_disposition(f"graph-{export_id}.jsonl"),
+            "ResponseContentDisposition": _make_content_disposition(f"graph-{export_id}.jsonl"),
         }
         return self.s3.generate_presigned_url("get_object", Params=params, ExpiresIn=seconds)
 
@@ -275,23 +277,25 @@ class BlobStore(Bucket):
     def put_shards(self, run: str, shards: Sequence[Mapping[str, object]]) -> str:
         """Store the list of a run's items, as the state machine reads it. Returns its key."""
         key = f"{_RUNS_PREFIX}{run}/shards.json"
-        with translate_errors():
+        with translate_s3_errors():
             self.s3.put_object(Bucket=self.name, Key=key, Body=json.dumps(shards).encode())
         return key
 
     def delete_shards(self, run: str) -> None:
         """Delete a run's list of shards."""
-        self.remove_keys([f"{_RUNS_PREFIX}{run}/shards.json"])
+        self.delete_keys([f"{_RUNS_PREFIX}{run}/shards.json"])
 
     def delete_old_shards(self, before: datetime) -> int:
         """Delete the lists of runs that were stored before `before`, up to MAX_KEYS_PER_CALL.
         Returns how many."""
         return self.delete_stored_before(_RUNS_PREFIX, before)
 
-    def _upload_location(self, tenant: str, upload_id: UUID) -> dict[str, str]:
+    def _make_upload_location(self, tenant: str, upload_id: UUID) -> dict[str, str]:
         return {"Bucket": self.name, "Key": f"_uploads/{tenant}/{upload_id}"}
 
-    def _hash_object(self, location: dict[str, str], etag: str, deadline: float) -> bytes:
+    def _hash_object_until_deadline(
+        self, location: dict[str, str], etag: str, deadline: float
+    ) -> bytes:
         digest = hashlib.sha256()
         with closing(self.s3.get_object(**location, IfMatch=etag)["Body"]) as body:
             for chunk in body.iter_chunks(_CHUNK_BYTES):
@@ -303,14 +307,14 @@ class BlobStore(Bucket):
         return digest.digest()
 
 
-def _content_disposition(name: str) -> str:
+def _make_content_disposition(name: str) -> str:
     """A Content-Disposition for a file of any name (RFC 6266)."""
     return f"attachment; filename*=UTF-8''{quote(name, safe='')}"
 
 
-def _status(error: Exception) -> int:
+def _get_http_status(error: Exception) -> int:
     return cast("Any", error).response["ResponseMetadata"]["HTTPStatusCode"]
 
 
-def _code(error: Exception) -> str:
+def _get_error_code(error: Exception) -> str:
     return cast("Any", error).response["Error"]["Code"]

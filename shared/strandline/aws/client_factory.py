@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _CODE = re.compile(r"[A-Za-z]{1,60}")
 
 
-def client(
+def make_client(
     service: Literal["s3", "sqs", "bedrock-runtime", "stepfunctions", "scheduler"],
     config: "Config",
 ) -> Any:
@@ -25,25 +25,25 @@ def client(
     return cast("Any", boto3).client(service, config=config)
 
 
-def best_effort_sqs_client() -> Any:
+def make_best_effort_sqs_client() -> Any:
     """An SQS client for messages that may be lost: half a second to connect, half a second to
     answer, no retry."""
     from botocore.config import Config
 
     no_retry = {"total_max_attempts": 1}
-    return client("sqs", Config(connect_timeout=0.5, read_timeout=0.5, retries=no_retry))
+    return make_client("sqs", Config(connect_timeout=0.5, read_timeout=0.5, retries=no_retry))
 
 
-def retrying_client(service: Literal["sqs", "stepfunctions", "scheduler"]) -> Any:
+def make_retrying_client(service: Literal["sqs", "stepfunctions", "scheduler"]) -> Any:
     """A client for calls that somebody waits for, with one retry: a caller that still fails comes
     again by itself."""
     from botocore.config import Config
 
     one_retry = {"total_max_attempts": 2}
-    return client(service, Config(connect_timeout=2, read_timeout=5, retries=one_retry))
+    return make_client(service, Config(connect_timeout=2, read_timeout=5, retries=one_retry))
 
 
-def client_error() -> type[Exception]:
+def client_error_class() -> type[Exception]:
     """The exception of an answer that is an error. A function, so that botocore is imported only
     when an `except` clause needs it."""
     from botocore.exceptions import ClientError
@@ -51,11 +51,11 @@ def client_error() -> type[Exception]:
     return ClientError
 
 
-def all_errors() -> tuple[type[Exception], ...]:
+def all_error_classes() -> tuple[type[Exception], ...]:
     """All exceptions of a client: no answer, or an answer that is an error."""
     from botocore.exceptions import BotoCoreError
 
-    return BotoCoreError, client_error()
+    return BotoCoreError, client_error_class()
 
 
 def error_code(error: "ClientError") -> str:

@@ -16,7 +16,7 @@ MAX_KEYS_PER_CALL = 1000
 """The most objects that S3 deletes or lists in one call."""
 
 
-def client_config(read_timeout: int, attempts: int) -> "Config":
+def make_s3_client_config(read_timeout: int, attempts: int) -> "Config":
     """How a client calls S3: seconds to wait for an answer, and how often to try."""
     from botocore.config import Config
 
@@ -46,28 +46,28 @@ class Bucket:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.s3 = client_factory.client("s3", client_config(10, 2))
+        self.s3 = client_factory.make_client("s3", make_s3_client_config(10, 2))
 
-    def erase(self, keys: Sequence[str]) -> dict[str, int]:
+    def erase_all_versions(self, keys: Sequence[str]) -> dict[str, int]:
         """Remove objects with all their versions, whether they exist or not. Returns the keys that
         no longer exist, each with the number of its versions; in a bucket without versioning, where
         that number is unknown, with 1. Up to MAX_KEYS_PER_CALL; a bucket that keeps versions takes
         calls for each of them."""
         if not keys:
             return {}
-        with translate_errors():
+        with translate_s3_errors():
             versioning = self.s3.get_bucket_versioning(Bucket=self.name)
         if "Status" in versioning:
-            totals = {key: self._erase_versions(key) for key in keys}
+            totals = {key: self._erase_versions_of_key(key) for key in keys}
             return {key: total for key, total in totals.items() if total is not None}
-        return dict.fromkeys(self.remove_keys(keys), 1)
+        return dict.fromkeys(self.delete_keys(keys), 1)
 
-    def _erase_versions(self, key: str) -> int | None:
+    def _erase_versions_of_key(self, key: str) -> int | None:
         """Remove all versions of an object, and the markers of its deletions. Returns how many
         versions; None where something is left."""
         total = 0
         while True:
-            with translate_errors():
+            with translate_s3_errors():
                 response = self.s3.list_object_versions(Bucket=self.name, Prefix=key)
                 page = {
                     kind: [
@@ -92,11 +92,11 @@ class Bucket:
         versions. Each step erases one listing of them and yields the outcome."""
         marker = dict[str, str]()
         while True:
-            with translate_errors():
+            with translate_s3_errors():
                 response = self.s3.list_object_versions(Bucket=self.name, Prefix=prefix, **marker)
             versions = (*response.get("Versions", []), *response.get("DeleteMarkers", []))
             keys = sorted({v["Key"] for v in versions if v["LastModified"] < before})
-            version_counts = self.erase(keys)
+            version_counts = self.erase_all_versions(keys)
             remaining = 0 if version_counts else len(keys)
             yield FileErasureCounts(len(version_counts), sum(version_counts.values()), remaining)
             if version_counts:  # the next objects are now first in this listing
@@ -111,16 +111,16 @@ class Bucket:
     def delete_stored_before(self, prefix: str, before: datetime) -> int:
         """Delete the objects under a prefix that were stored before `before`, up to
         MAX_KEYS_PER_CALL. Returns how many."""
-        with translate_errors():
+        with translate_s3_errors():
             response = self.s3.list_objects_v2(Bucket=self.name, Prefix=prefix)
         objects = response.get("Contents", [])
-        return len(self.remove_keys([o["Key"] for o in objects if o["LastModified"] < before]))
+        return len(self.delete_keys([o["Key"] for o in objects if o["LastModified"] < before]))
 
-    def remove_keys(self, keys: Sequence[str]) -> list[str]:
+    def delete_keys(self, keys: Sequence[str]) -> list[str]:
         """Delete objects in one call. Returns the keys that do not exist any more."""
         if not keys:
             return []
-        with translate_errors():
+        with translate_s3_errors():
             response = self.s3.delete_objects(
                 Bucket=self.name,
                 Delete={"Objects": [{"Key": key} for key in keys], "Quiet": True},
@@ -130,15 +130,15 @@ class Bucket:
 
     def check(self) -> None:
         """Raise Unavailable when the bucket does not answer."""
-        with translate_errors():
+        with translate_s3_errors():
             self.s3.head_bucket(Bucket=self.name)
 
 
 @contextmanager
-def translate_errors() -> Generator[None]:
+def translate_s3_errors() -> Generator[None]:
     """Raise Unavailable for every error of S3 or of the connection to it that the caller does not
     handle itself."""
     try:
         yield
-    except client_factory.all_errors() as error:
+    except client_factory.all_error_classes() as error:
         raise Unavailable("The payload store cannot be reached. Try again.") from error

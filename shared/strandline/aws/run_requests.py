@@ -28,7 +28,7 @@ def min_spacing_by_job(sweep_seconds: int) -> Mapping[str, timedelta]:
     return {**MIN_SPACING, "sweeper": timedelta(seconds=sweep_seconds)}
 
 
-def next_slot(due: datetime, now: datetime, spacing: timedelta) -> datetime:
+def find_next_run_slot(due: datetime, now: datetime, spacing: timedelta) -> datetime:
     """The first slot whose run surely sees what is due by then: a multiple of `spacing` since 1970,
     not before `due`, and not so near that the request could arrive late."""
     epoch = datetime.fromtimestamp(0, UTC)
@@ -42,7 +42,7 @@ class JobQueue:
         self.spacing = spacing
         self._url = job_queue_url
         # The daily sweep finds what no request named.
-        self._sqs: Any = client_factory.best_effort_sqs_client() if job_queue_url else None
+        self._sqs: Any = client_factory.make_best_effort_sqs_client() if job_queue_url else None
         self._requests_sent: set[tuple[str, datetime]] = set()
 
     def start_run(self, job: str, tenant: str, run: str) -> None:
@@ -54,21 +54,21 @@ class JobQueue:
                 "STRANDLINE_JOB_QUEUE_URL. Jobs run by themselves."
             )
         try:
-            self._send({"job": job, "tenant": tenant, "run": run})
-        except client_factory.all_errors() as error:
+            self._send_request({"job": job, "tenant": tenant, "run": run})
+        except client_factory.all_error_classes() as error:
             raise Unavailable("The job queue cannot be reached. Try again.") from error
 
     def request_run(self, job: str, due: datetime, now: datetime) -> bool:
         """Request a run of a job once `due` is past. Returns whether the request is with the
         scheduler. A queue that does not answer is logged and raises nothing. What this process
         requested before is not sent again."""
-        slot = next_slot(due, now, self.spacing[job])
+        slot = find_next_run_slot(due, now, self.spacing[job])
         self._requests_sent = {request for request in self._requests_sent if request[1] > now}
         if not self._url or (job, slot) in self._requests_sent:
             return bool(self._url)
         try:
-            self._send({"job": job, "at": slot.isoformat()})
-        except client_factory.all_errors() as error:
+            self._send_request({"job": job, "at": slot.isoformat()})
+        except client_factory.all_error_classes() as error:
             logger.warning(
                 "run request not sent", extra={"job": job, "error": type(error).__name__}
             )
@@ -78,8 +78,8 @@ class JobQueue:
 
     def is_run_requested(self, job: str, now: datetime) -> bool:
         """Whether this process has requested a run of a job that is still to come."""
-        return (job, next_slot(now, now, self.spacing[job])) in self._requests_sent
+        return (job, find_next_run_slot(now, now, self.spacing[job])) in self._requests_sent
 
-    def _send(self, request: Mapping[str, str]) -> None:
+    def _send_request(self, request: Mapping[str, str]) -> None:
         body = json.dumps({**request, "trace": make_trace_header()})
         self._sqs.send_message(QueueUrl=self._url, MessageBody=body)

@@ -17,8 +17,8 @@ class RunStarter:
 
     def __init__(self, machine: str, group: str, role: str) -> None:
         self._machine, self._group, self._role = machine, group, role
-        self._states: Any = client_factory.retrying_client("stepfunctions")
-        self._scheduler: Any = client_factory.retrying_client("scheduler")
+        self._states: Any = client_factory.make_retrying_client("stepfunctions")
+        self._scheduler: Any = client_factory.make_retrying_client("scheduler")
 
     @classmethod
     def from_environment(cls) -> "RunStarter":
@@ -36,15 +36,15 @@ class RunStarter:
             self._states.start_execution(
                 stateMachineArn=self._machine, name=run, input=json.dumps(run_input)
             )
-        except client_factory.client_error() as error:
-            _raise_unless("ExecutionAlreadyExists", error)
+        except client_factory.client_error_class() as error:
+            _reraise_unless_code("ExecutionAlreadyExists", error)
 
     def schedule_run(self, job: str, at: datetime) -> None:
         """Schedule one run of a job at this time; the schedule deletes itself afterwards. Does
         nothing if it exists already."""
         try:
             self._scheduler.create_schedule(
-                Name=run_name(job, at),
+                Name=make_run_name(job, at),
                 GroupName=self._group,
                 ScheduleExpression=f"at({at.astimezone(UTC):%Y-%m-%dT%H:%M:%S})",
                 ScheduleExpressionTimezone="UTC",
@@ -56,16 +56,16 @@ class RunStarter:
                     "Input": json.dumps({"job": job}),
                 },
             )
-        except client_factory.client_error() as error:
-            _raise_unless("ConflictException", error)
+        except client_factory.client_error_class() as error:
+            _reraise_unless_code("ConflictException", error)
 
 
-def run_name(job: str, at: datetime) -> str:
+def make_run_name(job: str, at: datetime) -> str:
     """The name of a job's run at this time, as a schedule and as an execution."""
     return f"{job}-{at.astimezone(UTC):%Y%m%dT%H%M%SZ}"
 
 
-def _raise_unless(code: str, error: Exception) -> None:
+def _reraise_unless_code(code: str, error: Exception) -> None:
     """Raise the error again, unless it has this code."""
     response: Any = vars(error)["response"]
     if response["Error"]["Code"] != code:

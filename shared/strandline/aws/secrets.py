@@ -35,7 +35,7 @@ class _SecretsManagerError(Exception):
     """An error that Secrets Manager answered, with its code."""
 
 
-def load_into_env(env: MutableMapping[str, str]) -> None:
+def load_secret_into_env(env: MutableMapping[str, str]) -> None:
     """Put the members of the secret that STRANDLINE_SECRETS names into `env`, as settings.
     Variables that are set already win. Does nothing without that variable.
 
@@ -54,7 +54,7 @@ def load_into_env(env: MutableMapping[str, str]) -> None:
         raise Misconfigured(
             f"{SECRETS_VARIABLE}: there is no secret {arn}, or it has no value yet."
         )
-    members = _parse_members(text)
+    members = _parse_settings_object(text)
     # An older release, to which traffic was rolled back, knows fewer settings; it must start
     # nonetheless.
     if unknown := sorted(members.keys() - ServiceSettings.model_fields.keys()):
@@ -71,11 +71,11 @@ def load_into_env(env: MutableMapping[str, str]) -> None:
 def read_secret(arn: str) -> str | None:
     """A secret's text; None if it has no value yet. Raises Unavailable or Misconfigured."""
     try:
-        response = _call("GetSecretValue", {"SecretId": arn})
+        response = _call_with_retry("GetSecretValue", {"SecretId": arn})
     except _SecretsManagerError as error:
         if str(error) == _NOT_FOUND_ERROR:
             return None
-        raise _misconfigured(arn, error) from None
+        raise _make_misconfigured_error(arn, error) from None
     return response.get("SecretString")
 
 
@@ -85,15 +85,15 @@ def write_secret(arn: str, text: str) -> None:
     try:
         # The token makes a second try the same version.
         version = uuid4().hex
-        _call(
+        _call_with_retry(
             "PutSecretValue",
             {"SecretId": arn, "SecretString": text, "ClientRequestToken": version},
         )
     except _SecretsManagerError as error:
-        raise _misconfigured(arn, error) from None
+        raise _make_misconfigured_error(arn, error) from None
 
 
-def _parse_members(text: str) -> Mapping[str, str]:
+def _parse_settings_object(text: str) -> Mapping[str, str]:
     try:
         members = json.loads(text)
     except ValueError:
@@ -109,16 +109,16 @@ def _parse_members(text: str) -> Mapping[str, str]:
     return cast("dict[str, str]", members)
 
 
-def _misconfigured(arn: str, error: _SecretsManagerError) -> Misconfigured:
+def _make_misconfigured_error(arn: str, error: _SecretsManagerError) -> Misconfigured:
     return Misconfigured(f"Secrets Manager refuses {arn}: {error}.")
 
 
-def _call(operation: str, body: dict[str, str]) -> dict[str, Any]:
+def _call_with_retry(operation: str, body: dict[str, str]) -> dict[str, Any]:
     """One request, tried a second time if that can help. Raises Unavailable or Misconfigured."""
     reason = ""
     for pause in _RETRY_PAUSES:
         try:
-            return _send_request(operation, body)
+            return _send_signed_request(operation, body)
         except (OSError, HTTPException) as error:
             reason = type(error).__name__
         except _SecretsManagerError as api_error:
@@ -127,20 +127,22 @@ def _call(operation: str, body: dict[str, str]) -> dict[str, Any]:
                 raise
         time.sleep(pause)
     raise Unavailable(
-        f"Secrets Manager cannot be reached ({reason}) at {_endpoint()}: the function's network "
-        "needs a route to it: an interface endpoint or a NAT gateway."
+        f"Secrets Manager cannot be reached ({reason}) at {_find_endpoint_url()}: the function's "
+        "network needs a route to it: an interface endpoint or a NAT gateway."
     )
 
 
-def _send_request(operation: str, body: Mapping[str, str]) -> dict[str, Any]:
-    url, data = _endpoint(), json.dumps(body).encode()
+def _send_signed_request(operation: str, body: Mapping[str, str]) -> dict[str, Any]:
+    url, data = _find_endpoint_url(), json.dumps(body).encode()
     base_headers = {
         "content-type": "application/x-amz-json-1.1",
         "x-amz-target": f"{_SERVICE}.{operation}",
     }
     signer = Signer.from_env(os.environ)
-    headers = signer.sign_post(_SERVICE, url + "/", data, base_headers, datetime.now(UTC))
-    connection = _connection(url)
+    headers = signer.make_signed_post_headers(
+        _SERVICE, url + "/", data, base_headers, datetime.now(UTC)
+    )
+    connection = _make_http_connection(url)
     try:
         connection.request("POST", "/", data, headers)
         response = connection.getresponse()
@@ -159,7 +161,7 @@ def _send_request(operation: str, body: Mapping[str, str]) -> dict[str, Any]:
     )
 
 
-def _connection(url: str) -> HTTPConnection:
+def _make_http_connection(url: str) -> HTTPConnection:
     parts = urlsplit(url)
     if parts.scheme == "http":
         return HTTPConnection(parts.netloc, timeout=_TIMEOUT_SECONDS)
@@ -167,7 +169,7 @@ def _connection(url: str) -> HTTPConnection:
     return HTTPSConnection(parts.netloc, timeout=_TIMEOUT_SECONDS, context=tls_context)
 
 
-def _endpoint() -> str:
+def _find_endpoint_url() -> str:
     """The address of Secrets Manager; AWS's own variables override it."""
     for variable in ("AWS_ENDPOINT_URL_SECRETS_MANAGER", "AWS_ENDPOINT_URL"):
         if url := os.environ.get(variable):

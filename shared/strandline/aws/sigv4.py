@@ -47,35 +47,35 @@ class Signer:
     def sign_database_token(self, host: str, port: int, user: str, now: datetime) -> str:
         """The password of `user` for IAM database authentication: the signed URL of a request to
         connect, without its scheme."""
-        timestamp, day = _timestamps(now)
+        timestamp, day = _format_timestamp_and_day(now)
         query = {
             "Action": "connect",
             "DBUser": user,
             "X-Amz-Algorithm": _ALGORITHM,
-            "X-Amz-Credential": f"{self.key_id}/{self._scope(day, 'rds-db')}",
+            "X-Amz-Credential": f"{self.key_id}/{self._make_credential_scope(day, 'rds-db')}",
             "X-Amz-Date": timestamp,
             "X-Amz-Expires": str(TOKEN_SECONDS),
             "X-Amz-SignedHeaders": "host",
         }
         if self.session_token:
             query["X-Amz-Security-Token"] = self.session_token
-        endpoint, query_string = f"{host}:{port}", _encode_query(query)
+        endpoint, query_string = f"{host}:{port}", _encode_query_string(query)
         canonical = [
             "GET",
             "/",
-            _encode_query(dict(sorted(query.items()))),
+            _encode_query_string(dict(sorted(query.items()))),
             f"host:{endpoint}",
             "",
             "host",
         ]
-        signature = self._signature("rds-db", timestamp, [*canonical, _sha256_hex(b"")])
+        signature = self._compute_signature("rds-db", timestamp, [*canonical, _sha256_hex(b"")])
         return f"{endpoint}/?{query_string}&X-Amz-Signature={signature}"
 
-    def sign_post(
+    def make_signed_post_headers(
         self, service: str, url: str, body: bytes, headers: Mapping[str, str], now: datetime
     ) -> dict[str, str]:
         """`headers`, with those that sign a POST of `body` to `url`."""
-        timestamp, day = _timestamps(now)
+        timestamp, day = _format_timestamp_and_day(now)
         address = urlsplit(url)
         all_headers = {name.lower(): value for name, value in headers.items()}
         all_headers |= {"host": address.netloc, "x-amz-date": timestamp}
@@ -84,16 +84,16 @@ class Signer:
         names = ";".join(sorted(all_headers))
         lines = [f"{name}:{all_headers[name]}" for name in sorted(all_headers)]
         canonical = ["POST", address.path or "/", "", *lines, "", names, _sha256_hex(body)]
-        signature = self._signature(service, timestamp, canonical)
-        credential = f"Credential={self.key_id}/{self._scope(day, service)}"
+        signature = self._compute_signature(service, timestamp, canonical)
+        credential = f"Credential={self.key_id}/{self._make_credential_scope(day, service)}"
         authorization = f"{_ALGORITHM} {credential}, SignedHeaders={names}, Signature={signature}"
         return all_headers | {"authorization": authorization}
 
-    def _scope(self, day: str, service: str) -> str:
+    def _make_credential_scope(self, day: str, service: str) -> str:
         return f"{day}/{self.region}/{service}/aws4_request"
 
-    def _signature(self, service: str, timestamp: str, canonical: list[str]) -> str:
-        scope = self._scope(timestamp[:8], service)
+    def _compute_signature(self, service: str, timestamp: str, canonical: list[str]) -> str:
+        scope = self._make_credential_scope(timestamp[:8], service)
         key = f"AWS4{self.secret}".encode()
         for part in scope.split("/"):
             key = hmac.digest(key, part.encode(), "sha256")
@@ -103,12 +103,12 @@ class Signer:
         return hmac.digest(key, string_to_sign.encode(), "sha256").hex()
 
 
-def _timestamps(now: datetime) -> tuple[str, str]:
+def _format_timestamp_and_day(now: datetime) -> tuple[str, str]:
     timestamp = now.astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")
     return timestamp, timestamp[:8]
 
 
-def _encode_query(members: Mapping[str, str]) -> str:
+def _encode_query_string(members: Mapping[str, str]) -> str:
     return "&".join(f"{name}={quote(value, safe='-_.~')}" for name, value in members.items())
 
 

@@ -20,7 +20,7 @@ _RETURN_SECONDS = (5, 30, 120)
 queue's visibility timeout, so that an outage of some minutes makes no dead letters."""
 
 
-def _no_fallback() -> bool:
+def _cannot_request_sweep() -> bool:
     return False
 
 
@@ -32,10 +32,12 @@ class WorkQueue:
     with the next ones.
     """
 
-    def __init__(self, work_queue_url: str, on_failure: Callable[[], bool] = _no_fallback) -> None:
+    def __init__(
+        self, work_queue_url: str, on_failure: Callable[[], bool] = _cannot_request_sweep
+    ) -> None:
         self._url = work_queue_url
         self._on_failure = on_failure
-        self._sqs: Any = client_factory.best_effort_sqs_client() if work_queue_url else None
+        self._sqs: Any = client_factory.make_best_effort_sqs_client() if work_queue_url else None
         self._unsent: list[Mapping[str, object]] = []
 
     def send(self, tenant: str, scope_ids: Iterable[UUID]) -> None:
@@ -45,9 +47,9 @@ class WorkQueue:
         if not self._url:
             return
         chunk_size = max(1, -(-len(names) // _BATCH_SIZE))
-        self._send(
+        self._send_entries(
             [
-                _entry(tenant, names[start : start + chunk_size])
+                _make_message_entry(tenant, names[start : start + chunk_size])
                 for start in range(0, len(names), chunk_size)
             ]
         )
@@ -59,16 +61,16 @@ class WorkQueue:
         if not self._url:
             return
         entries = [
-            _entry(tenant, [str(scope)])
+            _make_message_entry(tenant, [str(scope)])
             | {"DelaySeconds": min(_MAX_DELAY_SECONDS, math.ceil(seconds) + 1 if seconds else 0)}
             for scope, seconds in delays.items()
         ]
-        self._send(entries)
+        self._send_entries(entries)
 
     def send_turn(self, tenant: str, turn_id: UUID) -> None:
         """Send a turn that waits for its answer. Otherwise like `send`."""
         if self._url:
-            self._send([_entry(tenant, [], [str(turn_id)])])
+            self._send_entries([_make_message_entry(tenant, [], [str(turn_id)])])
 
     def return_soon(self, receipt_handle: str, receive_count: int) -> None:
         """Let a message that could not be processed yet come back within seconds or minutes, by how
@@ -81,10 +83,10 @@ class WorkQueue:
             self._sqs.change_message_visibility(
                 QueueUrl=self._url, ReceiptHandle=receipt_handle, VisibilityTimeout=seconds
             )
-        except client_factory.all_errors() as error:
+        except client_factory.all_error_classes() as error:
             logger.warning("message not returned", extra={"error": type(error).__name__})
 
-    def _send(self, entries: Sequence[Mapping[str, object]]) -> None:
+    def _send_entries(self, entries: Sequence[Mapping[str, object]]) -> None:
         """Send these messages, and those that were kept. After a batch that failed, no further one
         is tried."""
         queue, self._unsent = [*entries, *self._unsent], []
@@ -100,7 +102,7 @@ class WorkQueue:
         for _ in range(_TRIES):
             try:
                 response = self._sqs.send_message_batch(QueueUrl=self._url, Entries=remaining)
-            except client_factory.all_errors() as error:
+            except client_factory.all_error_classes() as error:
                 reason = type(error).__name__
                 continue
             failed = {
@@ -121,11 +123,11 @@ class WorkQueue:
             return
         try:
             self._sqs.get_queue_attributes(QueueUrl=self._url, AttributeNames=["QueueArn"])
-        except client_factory.all_errors() as error:
+        except client_factory.all_error_classes() as error:
             raise Unavailable("The work queue cannot be reached. Try again.") from error
 
 
-def _entry(tenant: str, scopes: Sequence[str], turns: Sequence[str] = ()) -> dict[str, object]:
+def _make_message_entry(tenant: str, scopes: Sequence[str], turns: Sequence[str] = ()) -> dict[str, object]:
     body = {"tenant": tenant, "trace": make_trace_header(), "scopes": scopes}
     body |= {"turns": turns} if turns else {}
     return {

@@ -4,7 +4,7 @@ import hashlib
 import time
 from collections.abc import Mapping, Sequence
 
-from strandline.aws.blobs import is_text
+from strandline.aws.blobs import is_utf8_text_type
 from strandline.db.database import TenantDb
 from strandline.errors import EmbeddingRefused
 from strandline.jobs.worker_resources import (
@@ -81,7 +81,7 @@ def _text_to_embed(worker: WorkerResources, tenant: str, event: UnembeddedEvent)
     """The text that is embedded for an event. A text payload is represented by its beginning, any
     other payload by its file name or MIME type."""
     text = event.content
-    if text is None and event.blob_cid and is_text(event.mime_type):
+    if text is None and event.blob_cid and is_utf8_text_type(event.mime_type):
         text = read_payload_text_head(worker, tenant, event.blob_cid, _MAX_TEXT_BYTES)
     body = text if text is not None else event.file_name or event.mime_type or ""
     return indexed_text.format_event_for_model(event.said_at, event.speaker, body)

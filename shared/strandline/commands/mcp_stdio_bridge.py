@@ -26,13 +26,13 @@ from strandline.mcp.protocol import (
     NAME_PARAMETERS,
     PARSE_ERROR,
     VERSION_HEADER,
-    Message,
+    JsonRpcMessage,
     MessageId,
     ProtocolError,
-    encode_header,
-    make_error,
-    make_result,
-    message_id,
+    encode_header_value,
+    find_message_id,
+    make_error_message,
+    make_result_message,
     parse_message,
 )
 
@@ -72,20 +72,22 @@ class StdioBridge:
             body: object = json.loads(line)
         except (ValueError, RecursionError):
             failure = ProtocolError(PARSE_ERROR, "This line is not JSON.")
-            self._write_line(_encode_json(make_error(failure, None)))
+            self._write_line(_encode_json(make_error_message(failure, None)))
             return
         if _is_rpc_answer(body):
             return  # to nothing: the service asks its clients for nothing
         try:
             message = parse_message(body)
         except ProtocolError as error:
-            self._write_line(_encode_json(make_error(error, message_id(body))))
+            self._write_line(_encode_json(make_error_message(error, find_message_id(body))))
             return
         if message.method == "notifications/cancelled":
             self._cancel_request(message.params.get("requestId"))
-        elif message.method == "ping" and message.id is not None and message.version is None:
+        elif (
+            message.method == "ping" and message.id is not None and message.version_in_meta is None
+        ):
             self._write_line(
-                _encode_json(make_result(message, {}, modern=False))
+                _encode_json(make_result_message(message, {}, modern=False))
             )  # behind no slow call
         elif message.id is not None:
             with self._lock:
@@ -107,7 +109,7 @@ class StdioBridge:
             else:
                 self._cancellations.add(cast("MessageId", id))
 
-    def _forward_and_answer(self, message: Message, line: bytes) -> None:
+    def _forward_and_answer(self, message: JsonRpcMessage, line: bytes) -> None:
         try:
             answer = self._client.perform(self._make_mcp_call(message, line))
             data = _encode_json(
@@ -117,10 +119,10 @@ class StdioBridge:
             self._print_first_unavailability(error)
             details = {"code": error.code, "status": error.status, "retryable": error.retryable}
             failure = ProtocolError(INTERNAL_ERROR, str(error), details)
-            data = _encode_json(make_error(failure, message.id))
+            data = _encode_json(make_error_message(failure, message.id))
         except Exception as error:  # whatever it was, the client waits for an answer
             failure = ProtocolError(INTERNAL_ERROR, f"strandline mcp failed: {error!r}")
-            data = _encode_json(make_error(failure, message.id))
+            data = _encode_json(make_error_message(failure, message.id))
         with self._lock:
             self._pending.pop(message.id, None)
             is_cancelled = message.id in self._cancellations
@@ -134,17 +136,17 @@ class StdioBridge:
             self._was_away = True
             print_text(f"strandline mcp: {error}", err=True)
 
-    def _make_mcp_call(self, message: Message, line: bytes) -> Call[Any]:
+    def _make_mcp_call(self, message: JsonRpcMessage, line: bytes) -> Call[Any]:
         # One key for all attempts: what a tool stores is stored once.
         headers = {"Idempotency-Key": str(uuid.uuid4())}
-        version = message.version
+        version = message.version_in_meta
         if isinstance(version, str):
             headers |= {
-                VERSION_HEADER: encode_header(version),
-                METHOD_HEADER: encode_header(message.method),
+                VERSION_HEADER: encode_header_value(version),
+                METHOD_HEADER: encode_header_value(message.method),
             }
             name: object = message.params.get(NAME_PARAMETERS.get(message.method, ""))
-            headers |= {NAME_HEADER: encode_header(name)} if isinstance(name, str) else {}
+            headers |= {NAME_HEADER: encode_header_value(name)} if isinstance(name, str) else {}
         return Call(
             "POST",
             "/mcp",
@@ -186,12 +188,12 @@ def _answer_all_with_error(reason: str, lines: Iterable[bytes], output: BinaryIO
     """Answer every request by an error: a client shows that, and seldom what a process prints."""
     for line in lines:
         try:
-            id = message_id(json.loads(line))
+            id = find_message_id(json.loads(line))
         except (ValueError, RecursionError):
             continue
         if id is not None:
             output.write(
-                _encode_json(make_error(ProtocolError(INTERNAL_ERROR, reason), id)) + b"\n"
+                _encode_json(make_error_message(ProtocolError(INTERNAL_ERROR, reason), id)) + b"\n"
             )
             output.flush()
 

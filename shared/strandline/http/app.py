@@ -76,23 +76,27 @@ def serve(
     seconds_left = context.get_remaining_time_in_millis() / 1000 - 2
     deadline = start + min(_REQUEST_SECONDS, seconds_left)
     request = Request(resources, event, deadline, context.function_name)
-    with trace_context(request.trace):
+    with trace_context(request.trace_id):
         try:
-            result = _preflight_response(request, origins) or _dispatch(routes, request)
+            result = _make_preflight_response(request, origins) or _authorize_and_call_handler(
+                routes, request
+            )
         except StrandlineError as error:
             if isinstance(error, QuotaExceeded):
                 request.metrics["QuotaRejections"] = 1
-            result = _error_response(error, request)
+            result = _make_error_response(error, request)
         except Exception as error:
-            result = _error_response(_internal_error(error, request.id), request)
-        result = _encode_large_as_base64(result)
+            result = _make_error_response(
+                _log_and_hide_unexpected_error(error, request.id), request
+            )
+        result = _encode_large_body_as_base64(result)
         _add_cors_headers(result, origins, request)
         milliseconds = round((time.monotonic() - start) * 1000, 1)
         _log_request(request, routes, result["statusCode"], milliseconds, context.function_name)
     return result
 
 
-def _preflight_response(request: Request, origins: Sequence[str]) -> Response | None:
+def _make_preflight_response(request: Request, origins: Sequence[str]) -> Response | None:
     """The answer to a browser's CORS preflight, if pages of other origins may call; else None."""
     if not origins or not request.operation.startswith("OPTIONS "):
         return None
@@ -102,13 +106,15 @@ def _preflight_response(request: Request, origins: Sequence[str]) -> Response | 
 
 def _add_cors_headers(result: Response, origins: Sequence[str], request: Request) -> None:
     headers: dict[str, str] = result["headers"]
-    cors_headers = gateway_generated_responses.cors_headers(origins, request.headers.get("origin"))
+    cors_headers = gateway_generated_responses.make_cors_headers(
+        origins, request.headers.get("origin")
+    )
     if "Vary" in headers and "Vary" in cors_headers:
         cors_headers["Vary"] = f"{headers['Vary']}, {cors_headers['Vary']}"
     headers |= cors_headers
 
 
-def _encode_large_as_base64(result: Response) -> Response:
+def _encode_large_body_as_base64(result: Response) -> Response:
     """The same answer, in base64 if it is long, so that its size is predictable: see
     _MAX_PLAIN_BYTES."""
     if result["isBase64Encoded"] or len(result["body"]) <= _MAX_PLAIN_BYTES:
@@ -131,7 +137,7 @@ def _log_request(
     logger.info("request", extra=ids | make_emf_fields(dimensions, metrics))
 
 
-def _dispatch(routes: Mapping[str, Route], request: Request) -> Response:
+def _authorize_and_call_handler(routes: Mapping[str, Route], request: Request) -> Response:
     """Authenticate, spend quota, validate, and call the handler, in this order: a stranger learns
     nothing about the request it sent."""
     route = routes.get(request.operation)
@@ -147,18 +153,22 @@ def _dispatch(routes: Mapping[str, Route], request: Request) -> Response:
             request.parse_body(NoBody)
         result = route.handler(request)
     except StrandlineError as error:
-        _audit(route, request, error)
+        _audit_privileged_call(route, request, error)
         raise
     except Exception as error:
-        fault = _internal_error(error, request.id)  # logged first: auditing may fail as well
-        _audit(route, request, fault)
+        fault = _log_and_hide_unexpected_error(
+            error, request.id
+        )  # logged first: auditing may fail as well
+        _audit_privileged_call(route, request, fault)
         raise fault from error
     if not (route.audits_in_transaction or route.audits_refusals_only):
-        _audit(route, request)
+        _audit_privileged_call(route, request)
     return result
 
 
-def _audit(route: Route, request: Request, error: StrandlineError | None = None) -> None:
+def _audit_privileged_call(
+    route: Route, request: Request, error: StrandlineError | None = None
+) -> None:
     """Add a call to the audit trail, if it is an operator's or an admin's, erases, or reads all of
     a tenant's memory. Raises Unavailable if the row cannot be written, unless the answer is a 5xx
     already: that answer discloses nothing of a tenant and stays valid."""
@@ -172,13 +182,13 @@ def _audit(route: Route, request: Request, error: StrandlineError | None = None)
         request.path_parameters,
     )
     try:
-        record_call(request.resources, call, request.deadline, error)
+        record_audited_call(request.resources, call, request.deadline, error)
     except Unavailable:
-        if error is None or status_of(error) < 500:
+        if error is None or find_http_status(error) < 500:
             raise
 
 
-def status_of(error: StrandlineError) -> int:
+def find_http_status(error: StrandlineError) -> int:
     """The HTTP status of an error; 500 for a fault of ours."""
     return next((status for kind, status in STATUS.items() if isinstance(error, kind)), 500)
 
@@ -194,15 +204,15 @@ def error_body(error: StrandlineError, request_id: str) -> dict[str, object]:
     }
 
 
-def _error_response(error: StrandlineError, request: Request) -> Response:
+def _make_error_response(error: StrandlineError, request: Request) -> Response:
     can_retry = error.retryable or isinstance(error, QuotaExceeded)
     headers = {"Retry-After": str(error.retry_after)} if can_retry else {}
     if isinstance(error, Unauthorized):
         headers["WWW-Authenticate"] = request.resources.authenticator.challenge
-    return json_response({"error": error_body(error, request.id)}, status_of(error), headers)
+    return json_response({"error": error_body(error, request.id)}, find_http_status(error), headers)
 
 
-def _internal_error(error: Exception, request_id: str) -> StrandlineError:
+def _log_and_hide_unexpected_error(error: Exception, request_id: str) -> StrandlineError:
     """Turn an unexpected exception into an internal error. The log gets its type and stack frames,
     not its message: a database error quotes the row that it is about."""
     logger.error(
@@ -240,7 +250,7 @@ class AuditedCall:
     """The path's parameters by name, decoded; a caller may have written anything there."""
 
 
-def record_call(
+def record_audited_call(
     resources: Resources, call: AuditedCall, deadline: float, error: StrandlineError | None = None
 ) -> None:
     """Add a call to the audit trail of the tenant it was about. A refused call changed nothing
@@ -260,11 +270,11 @@ def record_call(
     tenant = call.target_tenant if call.target_tenant and error is None else call.caller_tenant
     access = resources.database.connect_as(Caller(tenant, (NOBODY,)), deadline)
     store_audit.add_audit_entry(
-        access, call.context, _target_ids(call), outcome=error.code if error else "done"
+        access, call.context, _select_ids_in_path(call), outcome=error.code if error else "done"
     )
 
 
-def _target_ids(call: AuditedCall) -> dict[str, str]:
+def _select_ids_in_path(call: AuditedCall) -> dict[str, str]:
     """The path's parameters that are ids and look like ids. Any other text is kept out of the
     trail, above all a token."""
     parameters = (

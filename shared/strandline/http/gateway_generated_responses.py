@@ -34,14 +34,14 @@ class GatewayResponse:
     retry_after: int | None = None
     """Seconds after which the request may be tried again; None: it is not retryable."""
 
-    def body(self, request_id: str) -> str:
+    def make_json_body(self, request_id: str) -> str:
         """The JSON body, in the shape of every error (`strandline.http.app.error_body`)."""
         error: dict[str, object] = {"code": self.code, "message": self.message}
         error |= {"details": dict(self.details), "request_id": request_id}
         return json.dumps({"error": error | {"retryable": self.retry_after is not None}})
 
     @property
-    def headers(self) -> dict[str, str]:
+    def retry_after_header(self) -> dict[str, str]:
         """The headers, without Content-Type."""
         return {} if self.retry_after is None else {"Retry-After": str(self.retry_after)}
 
@@ -105,7 +105,7 @@ RESPONSES: Mapping[str, GatewayResponse] = {
 that are not listed fall under DEFAULT_4XX or DEFAULT_5XX."""
 
 
-def cors_headers(origins: Sequence[str], origin: str | None) -> dict[str, str]:
+def make_cors_headers(origins: Sequence[str], origin: str | None) -> dict[str, str]:
     """Headers that let a page of `origin` read an answer (Fetch standard, "CORS protocol").
     `origins` are the permitted ones; `*` permits all. Credentials are never allowed: a browser
     sends none by itself."""
@@ -125,12 +125,12 @@ def cors_headers(origins: Sequence[str], origin: str | None) -> dict[str, str]:
     }
 
 
-def gateway_cors_headers(origins: Sequence[str]) -> dict[str, str]:
+def make_gateway_cors_headers(origins: Sequence[str]) -> dict[str, str]:
     """The CORS headers of the gateway's own answers. The template fixes them, so they cannot depend
     on the request's origin. Those answers hold nobody's data, so if several origins are permitted,
     all origins may read that a request was refused."""
     return (
-        cors_headers(origins, origins[0])
+        make_cors_headers(origins, origins[0])
         if len(origins) == 1
-        else cors_headers(("*",) * len(origins), None)
+        else make_cors_headers(("*",) * len(origins), None)
     )

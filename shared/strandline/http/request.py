@@ -25,7 +25,7 @@ from strandline.errors import (
     UnsupportedMediaType,
 )
 from strandline.http.schemas_idempotency import IdempotencyHeaders
-from strandline.http.writer import Writer, make_caller
+from strandline.http.writer import WriterResources, make_caller
 from strandline.observability import ensure_trace_id
 from strandline.resources import Resources
 from strandline.schemas import (
@@ -104,7 +104,7 @@ class Request:
         return str(context.get("requestId", ""))
 
     @functools.cached_property
-    def trace(self) -> str:
+    def trace_id(self) -> str:
         """The X-Ray trace id in X-Amzn-Trace-Id. Every log line carries it, and so do the jobs that
         this request starts."""
         return ensure_trace_id(self.headers.get("x-amzn-trace-id"))
@@ -116,7 +116,7 @@ class Request:
         return {name.lower(): value for name, value in raw.items()}
 
     @property
-    def _auth_request(self) -> AuthRequest:
+    def _make_auth_request(self) -> AuthRequest:
         context: Mapping[str, Any] = self._event.get("requestContext") or {}
         identity: Mapping[str, Any] = context.get("identity") or {}
         return AuthRequest(self.headers, identity.get("clientCert"))
@@ -137,22 +137,24 @@ class Request:
         """Authenticate the caller and check the right that its route needs. Raises Unauthorized,
         Forbidden or Unavailable."""
         if right == "issued":
-            self.resources.authenticator.require_issued_credential(self._auth_request)
-            self._refuse_forgery()
+            self.resources.authenticator.require_issued_credential(self._make_auth_request)
+            self._refuse_cross_site_forgery()
         elif right is not None:
-            principal = self.resources.authenticator.authenticate(self._auth_request, self.deadline)
+            principal = self.resources.authenticator.authenticate(
+                self._make_auth_request, self.deadline
+            )
             # set before the right is checked: a refusal is audited with the principal
             self._principal = principal
-            self._refuse_forgery()
+            self._refuse_cross_site_forgery()
             principal.require_right(right)
 
-    def _refuse_forgery(self) -> None:
+    def _refuse_cross_site_forgery(self) -> None:
         """Refuse what a foreign page could have a browser send that holds a client certificate, and
         that may change something: a request of another origin than those in the settings, or one
         whose content type needs no preflight. Raises Forbidden or UnsupportedMediaType."""
         if self._event.get("httpMethod") in ("GET", "HEAD"):
             return  # changes nothing, and no page may read its answer
-        if not self.resources.authenticator.uses_client_certificates_alone(self._auth_request):
+        if not self.resources.authenticator.uses_client_certificates_alone(self._make_auth_request):
             return
         origin = self.headers.get("origin")
         if origin is not None and origin not in get_settings().cors_origins:
@@ -168,25 +170,25 @@ class Request:
                 "`application/json`."
             )
 
-    def get_credential_principal(self) -> Principal:
+    def authenticate_without_lookup(self) -> Principal:
         """The caller, for a route that does not look the credential up. Raises Unauthorized or
         Unavailable."""
-        return self.resources.authenticator.authenticate(self._auth_request, self.deadline)
+        return self.resources.authenticator.authenticate(self._make_auth_request, self.deadline)
 
     def find_last_known_principal(self) -> Principal | None:
         """The caller as it was last known, while the database is away: see
         `Authenticator.get_last_known_principal`."""
-        return self.resources.authenticator.get_last_known_principal(self._auth_request)
+        return self.resources.authenticator.get_last_known_principal(self._make_auth_request)
 
     def authenticate(self) -> Principal:
         """The caller, whatever its rights, for a route that performs operations which check them.
         Raises Unauthorized, Forbidden or Unavailable."""
         self._principal = self.resources.authenticator.authenticate(
-            self._auth_request, self.deadline
+            self._make_auth_request, self.deadline
         )
         return self._principal
 
-    def make_event(
+    def make_event_of_operation(
         self,
         operation: str,
         path: Mapping[str, str],
@@ -205,7 +207,7 @@ class Request:
             "headers": {
                 **own,
                 "content-type": "application/json",
-                "x-amzn-trace-id": f"Root={self.trace}",
+                "x-amzn-trace-id": f"Root={self.trace_id}",
                 **headers,
             },
             "multiValueQueryStringParameters": {n: [*v] for n, v in query.items()} or None,
@@ -247,9 +249,9 @@ class Request:
         return self.resources.database.connect_as(make_caller(self.principal), self.deadline)
 
     @property
-    def writer(self) -> Writer:
+    def writer(self) -> WriterResources:
         """What a write on behalf of the caller needs, within this request's time."""
-        return Writer.from_resources(self.resources, self.principal, self.deadline)
+        return WriterResources.from_resources(self.resources, self.principal, self.deadline)
 
     def connect_operator(self, tenant: str | None = None) -> TenantDb:
         """The database in the tenant that an operator acts on (by default the credential's own),
@@ -318,7 +320,7 @@ class Request:
         """Parse the body as strict JSON. Raises TooLarge, Malformed or Invalid."""
         body = str(self._event.get("body") or "")
         is_base64 = bool(self._event.get("isBase64Encoded"))
-        data = _decode_base64(body) if is_base64 else body.encode("utf-8", "surrogatepass")
+        data = _decode_base64_body(body) if is_base64 else body.encode("utf-8", "surrogatepass")
         if len(data) > MAX_BODY_BYTES:
             raise TooLarge(
                 f"body: {len(data)} bytes, at most {MAX_BODY_BYTES}. Send fewer events at "
@@ -333,7 +335,7 @@ class Request:
         return validate(model, check_storable(self.parse_json()))
 
 
-def _decode_base64(text: str) -> bytes:
+def _decode_base64_body(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except ValueError:

@@ -57,7 +57,7 @@ class Route:
     """Headers of its answers, by name with a description; all but Content-Type."""
 
 
-def _dump_json(body: Mapping[str, Any]) -> str:
+def _dump_json_as_utf8(body: Mapping[str, Any]) -> str:
     """JSON in UTF-8: an escaped emoji would be three times as long, and an answer has a limit. A
     lone surrogate stays escaped."""
     text = json.dumps(body, default=str, ensure_ascii=False)
@@ -68,7 +68,7 @@ def json_response(
     body: BaseModel | Mapping[str, Any], status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
     """A JSON answer in API Gateway's format."""
-    text = body.model_dump_json() if isinstance(body, BaseModel) else _dump_json(body)
+    text = body.model_dump_json() if isinstance(body, BaseModel) else _dump_json_as_utf8(body)
     return {
         "statusCode": status,
         "headers": {"Content-Type": "application/json", **(headers or {})},

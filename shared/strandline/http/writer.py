@@ -20,7 +20,7 @@ def make_caller(principal: Principal) -> Caller:
 
 
 @dataclass(frozen=True)
-class Writer:
+class WriterResources:
     """Who writes, with what, and until when."""
 
     principal: Principal

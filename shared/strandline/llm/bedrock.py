@@ -46,7 +46,7 @@ class BedrockModel:
         """`make_client` creates a client of `bedrock-runtime` from a botocore config; for tests."""
         self.name = f"bedrock:{model}"
         self._model = model
-        self._make_client = make_client or partial(client_factory.client, "bedrock-runtime")
+        self._make_client = make_client or partial(client_factory.make_client, "bedrock-runtime")
         self._clients: dict[int, Any] = {}
 
     def _get_client_with_timeout(self, seconds: float) -> Any:

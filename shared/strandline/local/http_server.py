@@ -99,7 +99,7 @@ class GatewayApp:
         origins: Sequence[str] = (),
         hosts: Sequence[str] | None = None,
     ) -> None:
-        self._cors_headers = gateway_generated_responses.gateway_cors_headers(origins)
+        self._cors_headers = gateway_generated_responses.make_gateway_cors_headers(origins)
         self._routes = Routes(routes)
         self._threads = WorkerThreads(workers, waiting)
         self._seconds = seconds

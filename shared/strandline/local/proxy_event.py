@@ -159,12 +159,14 @@ class GatewayError(Exception):
         headers = {"content-type": "application/json", "x-amzn-requestid": self._request_id}
         headers |= {
             n.lower(): v
-            for n, v in (self._response.headers | {**cors_headers, **self._headers}).items()
+            for n, v in (
+                self._response.retry_after_header | {**cors_headers, **self._headers}
+            ).items()
         }
         return HttpResponse(
             self._response.status,
             [*headers.items()],
-            self._response.body(self._request_id).encode(),
+            self._response.make_json_body(self._request_id).encode(),
         )
 
 

@@ -11,7 +11,7 @@ from strandline.auth.principals import Principal
 from strandline.aws.work_queue import WorkQueue
 from strandline.db.database import TenantDb
 from strandline.errors import BatchRefused, Gone, StrandlineError, Unavailable
-from strandline.http.writer import Writer
+from strandline.http.writer import WriterResources
 from strandline.log import (
     charges,
     event_builder,
@@ -32,7 +32,7 @@ from strandline.schemas import check_storable, validate
 
 
 def append(
-    writer: Writer,
+    writer: WriterResources,
     bodies: Sequence[tuple[object, str | None]],
     *,
     atomic: bool = False,
@@ -96,7 +96,7 @@ def _build_event_drafts(
     return AppendBatch(drafts).refuse(errors)
 
 
-def _attach_cited_payloads(access: TenantDb, writer: Writer, batch: AppendBatch) -> AppendBatch:
+def _attach_cited_payloads(access: TenantDb, writer: WriterResources, batch: AppendBatch) -> AppendBatch:
     """The drafts with the payloads that they cite. Drafts whose citation fails are refused."""
     citations = payload_citations.resolve_cited_payloads(
         access, writer.blobs, batch.drafts, writer.deadline
@@ -174,7 +174,7 @@ def _list_drafts_with_new_payload(batch: AppendBatch) -> list[EventDraft]:
     return [batch.drafts[n] for n, event in batch.events.items() if event.blob_stored]
 
 
-def _put_payloads_in_store(writer: Writer, new_drafts: Sequence[EventDraft]) -> None:
+def _put_payloads_in_store(writer: WriterResources, new_drafts: Sequence[EventDraft]) -> None:
     blobs, tenant, deadline = writer.blobs, writer.principal.tenant, writer.deadline
     for draft in new_drafts:
         if draft.payload is not None and draft.payload_cid is not None:
@@ -189,7 +189,7 @@ def _put_payloads_in_store(writer: Writer, new_drafts: Sequence[EventDraft]) -> 
     for cid, upload in uploads.items():
         if deadline is not None and time.monotonic() > deadline:
             raise Unavailable("The payload store is too slow. Cite fewer payloads per request.")
-        if not blobs.store_upload(tenant, upload.upload_id, cid, upload.etag):
+        if not blobs.copy_upload_to_cid(tenant, upload.upload_id, cid, upload.etag):
             raise Unavailable("An upload that this request cites was just removed. Try again.")
 
 

@@ -6,7 +6,7 @@ from itertools import groupby
 from math import inf
 from time import monotonic
 
-from strandline.aws.blobs import BlobStore, is_text
+from strandline.aws.blobs import BlobStore, is_utf8_text_type
 from strandline.db.database import TenantDb
 from strandline.errors import Invalid, PayloadMissing, StrandlineError, TooLarge, Unavailable
 from strandline.log import store_uploads
@@ -132,7 +132,7 @@ class _CitedPayloadReader:
         """The payload with the first characters of its text, if it is text. Raises TooLarge when
         this request cites more text than one request indexes, Unavailable when the store is too
         slow."""
-        if not is_text(request.mime_type or payload.mime_type):
+        if not is_utf8_text_type(request.mime_type or payload.mime_type):
             return payload
         if self._text_budget > 0 and payload.cid not in self._texts:
             self._texts[payload.cid] = self._read_payload_text(payload)

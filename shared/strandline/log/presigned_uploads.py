@@ -136,7 +136,7 @@ def _remove_upload_objects_and_rows(
 ) -> int:
     """Remove the objects before their rows. A row whose object is gone is found again; an object
     without a row never would be."""
-    removed_ids = blobs.remove_uploads(access.caller.tenant, upload_ids) if upload_ids else []
+    removed_ids = blobs.erase_uploads(access.caller.tenant, upload_ids) if upload_ids else []
     if removed_ids:
         store_uploads.delete_expired_upload_rows(access, removed_ids)
     return len(removed_ids)

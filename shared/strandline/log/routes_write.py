@@ -2,7 +2,7 @@
 
 from strandline.config import get_settings
 from strandline.errors import Conflict, Forbidden, Gone, Invalid
-from strandline.http.app import error_body, status_of
+from strandline.http.app import error_body, find_http_status
 from strandline.http.request import Request
 from strandline.http.routes_and_responses import (
     Response,
@@ -79,7 +79,7 @@ def _to_batch_item(result: AppendResult, request_id: str) -> BatchItemResult:
     if result.error is None:
         return BatchItemResult(status=201, event=result.receipt)
     details = Refusal.model_validate(error_body(result.error, request_id))
-    return BatchItemResult(status=status_of(result.error), error=details)
+    return BatchItemResult(status=find_http_status(result.error), error=details)
 
 
 def _make_replay_headers(results: list[AppendResult]) -> dict[str, str]:

@@ -30,7 +30,7 @@ def _count_half_tokens_of_piece(piece: str) -> int:
     return 2 if piece.isascii() else len(piece.encode())
 
 
-def fits(text: str) -> bool:
+def fits_token_limit(text: str) -> bool:
     """Whether an answer may have this text."""
     if len(text) > _MAX_CHARS:
         return False
@@ -50,7 +50,7 @@ def count_fitting_chars(text: str, max_tokens: int = MAX_TOKENS) -> int:
 
 def take_fitting_lines(lines: Sequence[str]) -> Sequence[str]:
     """The first lines, as many as an answer may have."""
-    if fits("\n".join(lines)):
+    if fits_token_limit("\n".join(lines)):
         return lines
     room = MAX_TOKENS
     for n, line in enumerate(lines):
@@ -60,7 +60,7 @@ def take_fitting_lines(lines: Sequence[str]) -> Sequence[str]:
     return lines
 
 
-def ask_for_fitting_page(
+def fetch_page_that_fits(
     ask: Callable[[int], Any], write_lines: Callable[[Any], Sequence[str]], limit: int
 ) -> tuple[Any, Sequence[str]]:
     """A page of a list, and its lines: with fewer entries than `limit` where these would be too
@@ -76,20 +76,20 @@ def ask_for_fitting_page(
     return page, write_lines(page)
 
 
-def shorten_json(value: object, write: Callable[[object], str]) -> tuple[str, str]:
+def shorten_json_to_fit(value: object, write: Callable[[object], str]) -> tuple[str, str]:
     """JSON as `write` writes it, short enough for an answer, and a note on what was cut; the note
     is empty where nothing was."""
     text = write(value)
-    if fits(text):
+    if fits_token_limit(text):
         return text, ""
     for max_chars in TEXT_CHARS:
-        value = cut_texts(value, max_chars)
+        value = cut_texts_in_json(value, max_chars)
         text = write(value)
-        if fits(text):
+        if fits_token_limit(text):
             return text, f"texts are cut after {max_chars:,} characters"
     entries = 0
-    while not fits(text):
-        longest = _find_longest_list(value)
+    while not fits_token_limit(text):
+        longest = _find_longest_list_in_json(value)
         if longest is None:
             return write(None), "it is too long to be shown"
         entries += len(longest) - len(longest) // 2
@@ -99,19 +99,19 @@ def shorten_json(value: object, write: Callable[[object], str]) -> tuple[str, st
     return text, f"{note} out at the ends of lists"
 
 
-def cut_texts(value: object, max_chars: int) -> object:
+def cut_texts_in_json(value: object, max_chars: int) -> object:
     """A copy with texts cut to a length."""
     if isinstance(value, str):
         return value if len(value) <= max_chars else f"{value[:max_chars]}…"
     if isinstance(value, Mapping):
         members = cast("Mapping[str, object]", value).items()
-        return {name: cut_texts(member, max_chars) for name, member in members}
+        return {name: cut_texts_in_json(member, max_chars) for name, member in members}
     if isinstance(value, list):
-        return [cut_texts(item, max_chars) for item in cast("list[object]", value)]
+        return [cut_texts_in_json(item, max_chars) for item in cast("list[object]", value)]
     return value
 
 
-def _find_longest_list(value: object) -> list[object] | None:
+def _find_longest_list_in_json(value: object) -> list[object] | None:
     """The list whose JSON is the longest and that can be cut; None without any."""
     found: list[list[object]] = []
     todo = [value]

@@ -4,44 +4,44 @@ from collections.abc import Mapping
 from typing import Any
 
 type Schema = Mapping[str, Any]
-"""JSON Schema, in the few words that `read_arguments` knows."""
+"""JSON Schema, in the few words that `parse_tool_arguments` knows."""
 
 
-def text(description: str) -> Schema:
+def text_schema(description: str) -> Schema:
     """A text."""
     return {"type": "string", "description": description}
 
 
-def choice(description: str, *names: str) -> Schema:
+def choice_schema(description: str, *names: str) -> Schema:
     """One of some words."""
     return {"type": "string", "enum": list(names), "description": description}
 
 
-def whole(description: str) -> Schema:
+def integer_schema(description: str) -> Schema:
     """A whole number."""
     return {"type": "integer", "description": description}
 
 
-def number(description: str) -> Schema:
+def number_schema(description: str) -> Schema:
     """A number."""
     return {"type": "number", "description": description}
 
 
-def switch(description: str) -> Schema:
+def boolean_schema(description: str) -> Schema:
     """Yes or no."""
     return {"type": "boolean", "description": description}
 
 
-def texts(description: str) -> Schema:
+def text_list_schema(description: str) -> Schema:
     """Several texts."""
     return {"type": "array", "items": {"type": "string"}, "description": description}
 
 
-def objects(description: str) -> Schema:
+def object_list_schema(description: str) -> Schema:
     """Several objects."""
     return {"type": "array", "items": {"type": "object"}, "description": description}
 
 
-def any_json(description: str) -> Schema:
+def any_json_schema(description: str) -> Schema:
     """Any JSON, null too."""
     return {"description": description}

@@ -37,7 +37,7 @@ class WrongArgument(Exception):
     """An argument that a tool does not accept. The text names it and the way out."""
 
 
-def read_arguments(
+def parse_tool_arguments(
     tool: str,
     properties: Mapping[str, Schema],
     required: Sequence[str],
@@ -45,9 +45,9 @@ def read_arguments(
     unlisted: Mapping[str, Schema] | None = None,
 ) -> Arguments:
     """The arguments without those that are null, each of its schema's type. A value of another type
-    is taken where `_convert` finds its meaning plain. Limits and formats are checked by the
-    operation. Those of `unlisted` are taken too, and not named. Raises WrongArgument for one that
-    is unknown, missing, of another type, or that cannot be stored."""
+    is taken where `_convert_lenient_value` finds its meaning plain. Limits and formats are checked
+    by the operation. Those of `unlisted` are taken too, and not named. Raises WrongArgument for one
+    that is unknown, missing, of another type, or that cannot be stored."""
     try:
         check_storable(arguments)
     except Invalid as error:
@@ -59,11 +59,15 @@ def read_arguments(
         if value is not None or (name in properties and "type" not in properties[name])
     }
     schemas = {**properties, **(unlisted or {})}
-    _check_names(tool, properties, required, [name for name in given if name not in schemas], given)
-    return {name: _read_value(name, schemas[name], value) for name, value in given.items()}
+    _require_valid_names(
+        tool, properties, required, [name for name in given if name not in schemas], given
+    )
+    return {
+        name: _parse_value_by_schema(name, schemas[name], value) for name, value in given.items()
+    }
 
 
-def _check_names(
+def _require_valid_names(
     tool: str,
     properties: Mapping[str, Schema],
     required: Sequence[str],
@@ -87,11 +91,11 @@ def _join_names(names: Sequence[str]) -> str:
     return f"{', '.join(shown)} {'is' if len(names) == 1 else 'are'}"
 
 
-def _read_value(name: str, schema: Schema, value: object) -> object:
+def _parse_value_by_schema(name: str, schema: Schema, value: object) -> object:
     if "type" not in schema:
         return value
     kind: str = schema["type"]
-    converted = _convert(schema, value)
+    converted = _convert_lenient_value(schema, value)
     is_of_type = isinstance(converted, _TYPES[kind]) and (
         kind == "boolean" or not isinstance(converted, bool)
     )
@@ -101,11 +105,14 @@ def _read_value(name: str, schema: Schema, value: object) -> object:
         raise WrongArgument(f"{name}: must be one of {', '.join(schema['enum'])}")
     if kind == "array":
         items = cast("list[object]", converted)
-        return [_read_value(f"{name}[{n}]", schema["items"], item) for n, item in enumerate(items)]
+        return [
+            _parse_value_by_schema(f"{name}[{n}]", schema["items"], item)
+            for n, item in enumerate(items)
+        ]
     return converted
 
 
-def _convert(schema: Schema, value: object) -> object:
+def _convert_lenient_value(schema: Schema, value: object) -> object:
     """A value as its schema has it, where its meaning is plain: a number in a text, a whole number
     with a point, `true` or `false` in a text, one text or a JSON list in a text for several, one
     object for several. Any other value as it is."""
@@ -119,7 +126,7 @@ def _convert(schema: Schema, value: object) -> object:
         case "boolean", "true" | "false":
             return value == "true"
         case "array", str() if value.lstrip().startswith("["):
-            return _parse_list(value)
+            return _parse_list_if_json_array(value)
         case "array", str() if schema["items"]["type"] == "string":
             return [value]
         case "array", dict() if schema["items"]["type"] == "object":
@@ -128,7 +135,7 @@ def _convert(schema: Schema, value: object) -> object:
             return value
 
 
-def _parse_list(value: str) -> object:
+def _parse_list_if_json_array(value: str) -> object:
     try:
         parsed: object = check_storable(json.loads(value))
     except (ValueError, RecursionError, Invalid):
@@ -147,7 +154,7 @@ def drop_nulls(value: object) -> Any:
     return value
 
 
-def pick(arguments: Arguments, *names: str, **aliases: str) -> dict[str, Any]:
+def pick_arguments(arguments: Arguments, *names: str, **aliases: str) -> dict[str, Any]:
     """The arguments that are given of `names`, and of `aliases` under the name of a field:
     `pick(arguments, "limit", types="node_types")`."""
     fields = {name: name for name in names} | aliases

@@ -25,10 +25,10 @@ from strandline.mcp.protocol import (
     SERVER,
     SUPPORTED_VERSIONS,
     UNTITLED_VERSIONS,
-    Message,
+    JsonRpcMessage,
     Object,
     ProtocolError,
-    negotiate,
+    choose_handshake_version,
 )
 from strandline.mcp.tool_types import Tool, ToolContext
 from strandline.schemas import check_storable
@@ -68,7 +68,7 @@ _ADVICE: Mapping[int, str] = {
 
 
 @dataclass(frozen=True)
-class RequestContext:
+class McpRequestContext:
     """The context of a request: its caller, and the toolsets and participants that its address
     names."""
 
@@ -80,7 +80,7 @@ class RequestContext:
     or the right to read."""
 
     @property
-    def cache(self) -> Object:
+    def cache_hints(self) -> Object:
         """How long a client may keep a list."""
         return _NO_CACHE if self.is_away else _CACHE
 
@@ -90,14 +90,14 @@ class RequestContext:
         return "memory" in self.toolsets and self.context.principal.has_right("read")
 
     @property
-    def tools(self) -> list[Tool]:
+    def list_callable_tools(self) -> list[Tool]:
         """The tools that are switched on and that the credential may call."""
         principal = self.context.principal
         tools = [tool for name in self.toolsets for tool in TOOLSETS[name]]
-        return [tool for tool in tools if tool.is_allowed(principal)]
+        return [tool for tool in tools if tool.is_allowed_for(principal)]
 
 
-def answer(message: Message, connection: RequestContext) -> Object:
+def answer_method(message: JsonRpcMessage, connection: McpRequestContext) -> Object:
     """The result of a request. Raises ProtocolError."""
     methods = _MODERN if connection.is_modern else _HANDSHAKE
     method = methods.get(message.method)
@@ -113,8 +113,8 @@ def answer(message: Message, connection: RequestContext) -> Object:
     return method(message.params, connection)
 
 
-def _initialize(params: Object, connection: RequestContext) -> Object:
-    version = negotiate(params)
+def _answer_initialize(params: Object, connection: McpRequestContext) -> Object:
+    version = choose_handshake_version(params)
     names = ("name", "version") if version in UNTITLED_VERSIONS else tuple(SERVER)
     return {
         "protocolVersion": version,
@@ -124,43 +124,43 @@ def _initialize(params: Object, connection: RequestContext) -> Object:
     }
 
 
-def _discover(params: Object, connection: RequestContext) -> Object:
+def _answer_discover(params: Object, connection: McpRequestContext) -> Object:
     del params
     return {
         "supportedVersions": list(SUPPORTED_VERSIONS),
         "capabilities": CAPABILITIES,
         "instructions": INSTRUCTIONS + _AWAY * connection.is_away,
-        **connection.cache,
+        **connection.cache_hints,
     }
 
 
-def _ping(params: Object, connection: RequestContext) -> Object:
+def _answer_ping(params: Object, connection: McpRequestContext) -> Object:
     del params, connection
     return {}
 
 
-def _list_tools(params: Object, connection: RequestContext) -> Object:
-    _require_first_page(params)
-    definitions = [tool.definition for tool in connection.tools]
+def _answer_tools_list(params: Object, connection: McpRequestContext) -> Object:
+    _refuse_cursor(params)
+    definitions = [tool.list_entry for tool in connection.list_callable_tools]
     if connection.is_away and definitions:
         definitions[0]["description"] += _AWAY
-    return {"tools": definitions, **connection.cache}
+    return {"tools": definitions, **connection.cache_hints}
 
 
-def _call_tool(params: Object, connection: RequestContext) -> Object:
-    tool = _find_tool(_require_string(params, "name"), connection)
-    given = _read_object(params, "arguments")
+def _answer_tool_call(params: Object, connection: McpRequestContext) -> Object:
+    tool = _require_offered_tool(_require_string_parameter(params, "name"), connection)
+    given = _read_object_parameter(params, "arguments")
     try:
-        arguments = tool.read_arguments(given)
+        arguments = tool.parse_arguments(given)
         text, is_error = tool.run(connection.context, arguments), False
     except WrongArgument as error:
         text, is_error = f"{error}. {_ADVICE[400]}", True
     except Refusal as refusal:
-        text, is_error = _explain(refusal, tool), True
+        text, is_error = _explain_refusal_with_advice(refusal, tool), True
     return {"content": [{"type": "text", "text": text}], "isError": is_error}
 
 
-def _read_object(params: Object, name: str) -> Arguments:
+def _read_object_parameter(params: Object, name: str) -> Arguments:
     """An object of the parameters; empty where it is left out or null."""
     value: object = params.get(name)
     if not isinstance(value, dict | None):
@@ -168,9 +168,9 @@ def _read_object(params: Object, name: str) -> Arguments:
     return cast("Arguments", value or {})
 
 
-def _find_tool(name: str, connection: RequestContext) -> Tool:
+def _require_offered_tool(name: str, connection: McpRequestContext) -> Tool:
     for toolset, tools in TOOLSETS.items():
-        tool = next((tool for tool in tools if name in tool.names), None)
+        tool = next((tool for tool in tools if name in tool.accepted_names), None)
         if tool is not None and toolset in connection.toolsets:
             return tool
         if tool is not None:
@@ -179,11 +179,11 @@ def _find_tool(name: str, connection: RequestContext) -> Tool:
                 f"The toolset {toolset} of this tool is not switched on: add it to `toolsets` in "
                 "the connection's address.",
             )
-    names = ", ".join(tool.name for tool in connection.tools)
+    names = ", ".join(tool.name for tool in connection.list_callable_tools)
     raise ProtocolError(INVALID_PARAMS, f"Unknown tool. There are: {names}")
 
 
-def _explain(refusal: Refusal, tool: Tool | None = None) -> str:
+def _explain_refusal_with_advice(refusal: Refusal, tool: Tool | None = None) -> str:
     """An operation's error, with advice on what to do, and a tool's arguments by their names."""
     advice = _ADVICE.get(refusal.status, "")
     field = refusal.details.get("field")
@@ -208,93 +208,101 @@ def _explain(refusal: Refusal, tool: Tool | None = None) -> str:
     return f"{sanitize_to_one_line(message)} ({refusal.code}) {advice}".strip()
 
 
-def _list_resources(params: Object, connection: RequestContext) -> Object:
-    _require_first_page(params)
+def _answer_resources_list(params: Object, connection: McpRequestContext) -> Object:
+    _refuse_cursor(params)
     resources = memory_resources.RESOURCES if connection.may_read_memory else ()
-    return {"resources": list(resources), **connection.cache}
+    return {"resources": list(resources), **connection.cache_hints}
 
 
-def _list_templates(params: Object, connection: RequestContext) -> Object:
-    _require_first_page(params)
+def _answer_resource_templates_list(params: Object, connection: McpRequestContext) -> Object:
+    _refuse_cursor(params)
     may_read = connection.context.principal.has_right("read")
     toolsets = connection.toolsets if may_read else ()
     templates = [t for t in memory_resources.TEMPLATES if t.toolset in toolsets]
     return {
-        "resourceTemplates": [template.definition for template in templates],
-        **connection.cache,
+        "resourceTemplates": [template.list_entry for template in templates],
+        **connection.cache_hints,
     }
 
 
-def _read_resource(params: Object, connection: RequestContext) -> Object:
-    uri = _require_string(params, "uri")
-    read = memory_resources.find_reader(uri, connection.toolsets)
+def _answer_resource_read(params: Object, connection: McpRequestContext) -> Object:
+    uri = _require_string_parameter(params, "uri")
+    read = memory_resources.find_resource_reader(uri, connection.toolsets)
     missing = INVALID_PARAMS if connection.is_modern else RESOURCE_NOT_FOUND
     if read is None:
         raise ProtocolError(missing, "There is no such resource. See resources/templates/list.")
     try:
         contents = read(connection.context)
     except Refusal as refusal:
-        code = missing if refusal.status in (404, 410, 422) else _code_of(refusal)
-        raise ProtocolError(code, _explain(refusal), {"uri": uri}) from None
+        code = missing if refusal.status in (404, 410, 422) else _choose_error_code(refusal)
+        raise ProtocolError(code, _explain_refusal_with_advice(refusal), {"uri": uri}) from None
     return {"contents": [{"uri": uri, **part} for part in contents], **_NO_CACHE}
 
 
-def _list_prompts(params: Object, connection: RequestContext) -> Object:
-    _require_first_page(params)
+def _answer_prompts_list(params: Object, connection: McpRequestContext) -> Object:
+    _refuse_cursor(params)
     prompts = PROMPTS.values() if connection.may_read_memory else ()
     has_right = connection.context.principal.has_right
     allowed = [prompt for prompt in prompts if all(map(has_right, prompt.rights))]
-    return {"prompts": [prompt.definition for prompt in allowed], **connection.cache}
+    return {"prompts": [prompt.list_entry for prompt in allowed], **connection.cache_hints}
 
 
-def _get_prompt(params: Object, connection: RequestContext) -> Object:
+def _answer_prompt_get(params: Object, connection: McpRequestContext) -> Object:
     prompt = (
-        PROMPTS.get(_require_string(params, "name")) if "memory" in connection.toolsets else None
+        PROMPTS.get(_require_string_parameter(params, "name"))
+        if "memory" in connection.toolsets
+        else None
     )
     if prompt is None:
         raise ProtocolError(INVALID_PARAMS, f"Unknown prompt. There are: {', '.join(PROMPTS)}")
-    value: object = _read_object(params, "arguments").get(prompt.argument)
+    value: object = _read_object_parameter(params, "arguments").get(prompt.argument)
     if not isinstance(value, str | None) or (prompt.is_required and not value):
         raise ProtocolError(INVALID_PARAMS, f"{prompt.argument}: give a text")
     try:
         text = prompt.write(connection.context, {prompt.argument: value} if value else {})
     except Refusal as refusal:
-        raise ProtocolError(_code_of(refusal), _explain(refusal)) from None
+        raise ProtocolError(
+            _choose_error_code(refusal), _explain_refusal_with_advice(refusal)
+        ) from None
     message = {"role": "user", "content": {"type": "text", "text": text}}
     return {"description": prompt.description, "messages": [message]}
 
 
-def _code_of(refusal: Refusal) -> int:
+def _choose_error_code(refusal: Refusal) -> int:
     return INTERNAL_ERROR if refusal.status >= 500 else INVALID_PARAMS
 
 
-def _require_string(params: Object, name: str) -> str:
+def _require_string_parameter(params: Object, name: str) -> str:
     value: object = params.get(name)
     if not isinstance(value, str):
         raise ProtocolError(INVALID_PARAMS, f"{name}: must be a string")
     return value
 
 
-def _require_first_page(params: Object) -> None:
+def _refuse_cursor(params: Object) -> None:
     """Every list is one page."""
     if params.get("cursor") not in (None, ""):
         raise ProtocolError(INVALID_PARAMS, "cursor: there is one page alone")
 
 
-type _Method = Callable[[Object, RequestContext], Object]
+type _Method = Callable[[Object, McpRequestContext], Object]
 _COMMON: Mapping[str, _Method] = {
-    "tools/list": _list_tools,
-    "tools/call": _call_tool,
-    "resources/list": _list_resources,
-    "resources/templates/list": _list_templates,
-    "resources/read": _read_resource,
-    "prompts/list": _list_prompts,
-    "prompts/get": _get_prompt,
+    "tools/list": _answer_tools_list,
+    "tools/call": _answer_tool_call,
+    "resources/list": _answer_resources_list,
+    "resources/templates/list": _answer_resource_templates_list,
+    "resources/read": _answer_resource_read,
+    "prompts/list": _answer_prompts_list,
+    "prompts/get": _answer_prompt_get,
 }
 LISTING = frozenset(
     {"initialize", "server/discover", "ping", "tools/list"}
     | {"resources/list", "resources/templates/list", "prompts/list"}
 )
 """Methods that say what there is. They read no memory, and answer while the database is away."""
-_HANDSHAKE: Mapping[str, _Method] = {"initialize": _initialize, "ping": _ping, **_COMMON}
-_MODERN: Mapping[str, _Method] = {"server/discover": _discover, **_COMMON}
+_HANDSHAKE: Mapping[str, _Method] = {
+    "initialize": _answer_initialize,
+    "ping": _answer_ping,
+    **_COMMON,
+}
+_MODERN: Mapping[str, _Method] = {"server/discover": _answer_discover, **_COMMON}

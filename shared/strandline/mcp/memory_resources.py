@@ -6,12 +6,12 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
-from strandline.aws.blobs import is_text
+from strandline.aws.blobs import is_utf8_text_type
 from strandline.config import McpToolset
-from strandline.mcp.answer_size import MAX_TOKENS, count_fitting_chars, shorten_json
-from strandline.mcp.rendering import escape_json
+from strandline.mcp.answer_size import MAX_TOKENS, count_fitting_chars, shorten_json_to_fit
+from strandline.mcp.rendering import dump_escaped_json
 from strandline.mcp.tool_types import ToolContext
-from strandline.mcp.tools_memory import get_context, read_payload
+from strandline.mcp.tools_memory import get_context_text, read_payload_text
 
 _RECENT = "mie://context/recent"
 _NOTE_TOKENS = 400
@@ -23,36 +23,38 @@ type ResourceContents = list[dict[str, Any]]
 def read_recent_context(context: ToolContext, cid: str, start: int) -> ResourceContents:
     """The newest events and topics, as the block for a prompt."""
     del cid, start
-    return [{"mimeType": "text/plain", "text": get_context(context, {})}]
+    return [{"mimeType": "text/plain", "text": get_context_text(context, {})}]
 
 
-def read_block(context: ToolContext, cid: str, start: int) -> ResourceContents:
+def read_block_bytes(context: ToolContext, cid: str, start: int) -> ResourceContents:
     """The bytes of the block with this CID: the whole, whatever its size, as they are hashed."""
     del start
-    data = context.operations.read(
-        "GET /ipfs/{cid}", path={"cid": cid}, query=_participants_query(context)
+    data = context.operations.call_for_bytes(
+        "GET /ipfs/{cid}", path={"cid": cid}, query=_make_participants_query(context)
     )
     blob = base64.b64encode(data).decode()
     return [{"mimeType": "application/vnd.ipld.raw", "blob": blob}]
 
 
-def read_memory(context: ToolContext, cid: str, start: int) -> ResourceContents:
+def read_event_as_json(context: ToolContext, cid: str, start: int) -> ResourceContents:
     """An event as JSON."""
     del start
     event = context.operations.call(
-        "GET /memory/{cid}", path={"cid": cid}, query=_participants_query(context)
+        "GET /memory/{cid}", path={"cid": cid}, query=_make_participants_query(context)
     )
-    return _write_json(event, f"memory_read with event_id {event['event_id']} gives its text.")
+    return _make_json_contents(
+        event, f"memory_read with event_id {event['event_id']} gives its text."
+    )
 
 
-def read_file(context: ToolContext, cid: str, start: int) -> ResourceContents:
+def read_payload_text_or_address(context: ToolContext, cid: str, start: int) -> ResourceContents:
     """The text of a payload from a character on, as much as an answer may have; of one that is not
     text, the address to download it from."""
-    readers = _participants_query(context)
+    readers = _make_participants_query(context)
     file = context.operations.call("GET /file/{cid}", path={"cid": cid}, query=readers)
-    if not is_text(file["mime_type"]):
-        return _write_json(file, "")
-    text, address = read_payload(context, file)
+    if not is_utf8_text_type(file["mime_type"]):
+        return _make_json_contents(file, "")
+    text, address = read_payload_text(context, file)
     rest = text[start:]
     length = count_fitting_chars(rest, MAX_TOKENS - _NOTE_TOKENS)
     contents = [{"mimeType": file["mime_type"], "text": rest[:length]}]
@@ -63,27 +65,27 @@ def read_file(context: ToolContext, cid: str, start: int) -> ResourceContents:
     return contents + ([{"mimeType": "text/plain", "text": notes}] if notes else [])
 
 
-def read_sona(context: ToolContext, uuid: str, start: int) -> ResourceContents:
+def read_sona_as_json(context: ToolContext, uuid: str, start: int) -> ResourceContents:
     """A sona as JSON."""
     del start
     sona = context.operations.call(
-        "GET /sona/{uuid}", path={"uuid": uuid}, query=_participants_query(context)
+        "GET /sona/{uuid}", path={"uuid": uuid}, query=_make_participants_query(context)
     )
-    return _write_json(sona, "")
+    return _make_json_contents(sona, "")
 
 
-def _write_json(value: object, rest: str) -> ResourceContents:
-    text, note = shorten_json(value, escape_json)
+def _make_json_contents(value: object, rest: str) -> ResourceContents:
+    text, note = shorten_json_to_fit(value, dump_escaped_json)
     contents = [{"mimeType": "application/json", "text": text}]
     return contents + ([{"mimeType": "text/plain", "text": f"Cut: {note}. {rest}"}] * bool(note))
 
 
-def _participants_query(context: ToolContext) -> dict[str, list[str]]:
-    return context.get_read_participants({})
+def _make_participants_query(context: ToolContext) -> dict[str, list[str]]:
+    return context.make_read_participants({})
 
 
 @dataclass(frozen=True)
-class Template:
+class ResourceTemplate:
     """Resources of one kind, by CID or id."""
 
     uri: str
@@ -95,7 +97,7 @@ class Template:
     """The toolset that enables it."""
 
     @property
-    def definition(self) -> dict[str, Any]:
+    def list_entry(self) -> dict[str, Any]:
         """Its entry in `resources/templates/list`."""
         return {
             "uriTemplate": self.uri,
@@ -106,29 +108,33 @@ class Template:
 
 
 TEMPLATES = (
-    Template(
+    ResourceTemplate(
         "ipfs://{cid}",
         "block",
         "A memory's raw DAG-CBOR block, the bytes that its CID hashes.",
         "application/vnd.ipld.raw",
-        read_block,
+        read_block_bytes,
     ),
-    Template(
-        "memoria://memory/{cid}", "memory", "An event by its CID.", "application/json", read_memory
+    ResourceTemplate(
+        "memoria://memory/{cid}",
+        "memory",
+        "An event by its CID.",
+        "application/json",
+        read_event_as_json,
     ),
-    Template(
+    ResourceTemplate(
         "memoria://file/{cid}{?from}",
         "file",
         "A payload by its CID: its text, from a character on, or where to download it.",
         "*/*",
-        read_file,
+        read_payload_text_or_address,
     ),
-    Template(
+    ResourceTemplate(
         "memoria://sona/{uuid}",
         "sona",
         "A persona: its names, and how many memories in view it was active in.",
         "application/json",
-        read_sona,
+        read_sona_as_json,
         "personas",
     ),
 )
@@ -146,7 +152,7 @@ _URI = re.compile(
 )
 
 
-def find_reader(
+def find_resource_reader(
     uri: str, toolsets: Collection[McpToolset]
 ) -> Callable[[ToolContext], ResourceContents] | None:
     """The reader for a resource of these toolsets; None if the URI is not the address of one."""
@@ -156,7 +162,7 @@ def find_reader(
     if match is None:
         return None
     template, name, start = _TEMPLATES[match[1]], match[2], match[3]
-    if start is not None and template.read is not read_file:
+    if start is not None and template.read is not read_payload_text_or_address:
         return None
     if template.toolset not in toolsets:
         return None

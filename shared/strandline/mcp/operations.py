@@ -32,7 +32,7 @@ class Operations:
 
     def __init__(self, request: Request, perform: Perform) -> None:
         self.request, self._perform = request, perform
-        self.count = 0
+        self.performed_count = 0
         """How many it has performed."""
 
     def call(
@@ -45,9 +45,9 @@ class Operations:
         key: str | None = None,
     ) -> Any:
         """The JSON of an operation's answer. Raises Refusal."""
-        return json.loads(self.read(operation, body, path=path, query=query, key=key))
+        return json.loads(self.call_for_bytes(operation, body, path=path, query=query, key=key))
 
-    def read(
+    def call_for_bytes(
         self,
         operation: str,
         body: Mapping[str, Any] | None = None,
@@ -64,8 +64,10 @@ class Operations:
         if body is not None and "everybody" in body:  # its place is the query string alone
             query = {**(query or {}), "everybody": body["everybody"]}
             body = {name: value for name, value in body.items() if name != "everybody"}
-        event = self.request.make_event(operation, path or {}, query or {}, body, headers)
-        self.count += 1
+        event = self.request.make_event_of_operation(
+            operation, path or {}, query or {}, body, headers
+        )
+        self.performed_count += 1
         response = self._perform(event)
         text: str = response["body"]
         data = base64.b64decode(text) if response["isBase64Encoded"] else text.encode()

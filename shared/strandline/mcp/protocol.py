@@ -47,7 +47,7 @@ class ProtocolError(Exception):
 
 
 @dataclass(frozen=True)
-class Message:
+class JsonRpcMessage:
     """A request or a notification."""
 
     id: MessageId
@@ -56,12 +56,12 @@ class Message:
     params: Object
 
     @property
-    def version(self) -> object:
+    def version_in_meta(self) -> object:
         """The version that the request itself names; None with a handshake."""
-        return _meta_of(self.params).get(VERSION_KEY)
+        return _get_meta(self.params).get(VERSION_KEY)
 
 
-def message_id(value: object) -> MessageId:
+def find_message_id(value: object) -> MessageId:
     """The id of a body that may be a message, for the answer to it; None if it has no valid id."""
     identifier = cast("Object", value).get("id") if isinstance(value, dict) else None
     if isinstance(identifier, float):
@@ -70,7 +70,7 @@ def message_id(value: object) -> MessageId:
     return identifier if is_id else None
 
 
-def parse_message(value: object) -> Message:
+def parse_message(value: object) -> JsonRpcMessage:
     """A parsed body as a message. Raises ProtocolError."""
     if isinstance(value, list):
         raise ProtocolError(
@@ -83,48 +83,48 @@ def parse_message(value: object) -> Message:
     params: object = body.get("params") if body.get("params") is not None else {}
     if body.get("jsonrpc") != "2.0" or not isinstance(method, str):
         raise ProtocolError(INVALID_REQUEST, 'A message has "jsonrpc": "2.0" and a method.')
-    if "id" in body and message_id(body) is None:
+    if "id" in body and find_message_id(body) is None:
         raise ProtocolError(INVALID_REQUEST, "id: must be a string or a whole number")
     if not isinstance(params, dict):
         raise ProtocolError(INVALID_PARAMS, "params: must be an object")
-    return Message(message_id(body), method, cast("Object", params))
+    return JsonRpcMessage(find_message_id(body), method, cast("Object", params))
 
 
-def is_modern(message: Message, headers: Mapping[str, str]) -> bool:
+def is_without_handshake(message: JsonRpcMessage, headers: Mapping[str, str]) -> bool:
     """Whether the request is of the version without a handshake. `headers` are by lower-case name.
     Raises ProtocolError for a version that is not supported, and for headers that differ from the
     body."""
     header = headers.get(VERSION_HEADER)
-    version = message.version
+    version = message.version_in_meta
     if version is None and header != MODERN and message.method != "server/discover":
         if header is not None and header not in HANDSHAKE_VERSIONS:
-            raise _version_error(header)
+            raise _make_version_error(header)
         return False
     if message.id is None:
         return True  # headers of notifications are not defined
-    missing = [k for k in (VERSION_KEY, _CAPABILITIES_KEY) if k not in _meta_of(message.params)]
+    missing = [k for k in (VERSION_KEY, _CAPABILITIES_KEY) if k not in _get_meta(message.params)]
     if missing:
         raise ProtocolError(INVALID_PARAMS, f"params._meta: lacks {' and '.join(missing)}")
-    _check_headers(message, headers)
+    _require_headers_as_body(message, headers)
     if version != MODERN:
-        raise _version_error(version)
+        raise _make_version_error(version)
     return True
 
 
-def _check_headers(message: Message, headers: Mapping[str, str]) -> None:
-    expected = {VERSION_HEADER: message.version, METHOD_HEADER: message.method}
+def _require_headers_as_body(message: JsonRpcMessage, headers: Mapping[str, str]) -> None:
+    expected = {VERSION_HEADER: message.version_in_meta, METHOD_HEADER: message.method}
     parameter = NAME_PARAMETERS.get(message.method)
     if parameter is not None and parameter in message.params:
         expected[NAME_HEADER] = message.params[parameter]
     for name, value in expected.items():
         actual = headers.get(name)
         if name == NAME_HEADER and actual is not None:
-            actual = _decode_header(actual)
+            actual = _decode_header_value(actual)
         if actual != value:
             raise ProtocolError(HEADER_MISMATCH, f"The header {name} is not what the body says.")
 
 
-def _version_error(version: object) -> ProtocolError:
+def _make_version_error(version: object) -> ProtocolError:
     return ProtocolError(
         UNSUPPORTED_VERSION,
         "Unsupported protocol version",
@@ -132,7 +132,7 @@ def _version_error(version: object) -> ProtocolError:
     )
 
 
-def encode_header(value: str) -> str:
+def encode_header_value(value: str) -> str:
     """A value for a header: as it is, or in the protocol's base64 form."""
     plain = value.isascii() and value.isprintable() and value == value.strip()
     if plain and not value.startswith(_ENCODED_START):
@@ -140,7 +140,7 @@ def encode_header(value: str) -> str:
     return f"{_ENCODED_START}{base64.b64encode(value.encode()).decode()}{_ENCODED_END}"
 
 
-def _decode_header(value: str) -> str | None:
+def _decode_header_value(value: str) -> str | None:
     """The value of a header; None where its base64 cannot be read."""
     if not (value.startswith(_ENCODED_START) and value.endswith(_ENCODED_END)):
         return value
@@ -151,20 +151,20 @@ def _decode_header(value: str) -> str | None:
         return None
 
 
-def negotiate(params: Object) -> str:
+def choose_handshake_version(params: Object) -> str:
     """The version of an `initialize`: the one that is asked for, else the newest with a
     handshake."""
     version = params.get("protocolVersion")
     return version if version in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[0]
 
 
-def make_result(message: Message, result: Object, *, modern: bool) -> dict[str, Any]:
+def make_result_message(message: JsonRpcMessage, result: Object, *, modern: bool) -> dict[str, Any]:
     """The answer to a request."""
     more = {"resultType": "complete", "_meta": {_SERVER_KEY: SERVER}} if modern else {}
     return {"jsonrpc": "2.0", "id": message.id, "result": {**result, **more}}
 
 
-def make_error(error: ProtocolError, id: MessageId) -> dict[str, Any]:
+def make_error_message(error: ProtocolError, id: MessageId) -> dict[str, Any]:
     """An error as the answer to a message; without an id if the message has none."""
     details: dict[str, Any] = {"code": error.code, "message": error.message}
     if error.data is not None:
@@ -172,6 +172,6 @@ def make_error(error: ProtocolError, id: MessageId) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": id, "error": details}
 
 
-def _meta_of(params: Object) -> Object:
+def _get_meta(params: Object) -> Object:
     meta: object = params.get("_meta")
     return cast("Object", meta) if isinstance(meta, dict) else {}

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from strandline.context.fence import enclose_in_hashed_tags, sanitize_label, sanitize_to_one_line
-from strandline.mcp.answer_size import MAX_TOKENS, shorten_json, take_fitting_lines
+from strandline.mcp.answer_size import MAX_TOKENS, shorten_json_to_fit, take_fitting_lines
 
 type Item = Mapping[str, Any]
 
@@ -40,25 +40,25 @@ def fence_lines(lines: Sequence[str], rest: str = _REST) -> str:
 def fence_json(value: object, rest: str = _REST) -> str:
     """JSON as data on one line. Where it is too long for an answer it is cut, and `rest` tells the
     way to the whole."""
-    line, note = shorten_json(value, escape_json)
+    line, note = shorten_json_to_fit(value, dump_escaped_json)
     block = enclose_in_hashed_tags([_INTRODUCTION, line])
     return f"{block}\nCut to {MAX_TOKENS:,} tokens: {note}. {rest}" if note else block
 
 
-def escape_json(value: object) -> str:
+def dump_escaped_json(value: object) -> str:
     """JSON with what could be read as a tag or the end of a block escaped, and all that is no
     letter and not in ASCII: the same value."""
-    return _ESCAPABLE.sub(_escape, json.dumps(value, ensure_ascii=False))
+    return _ESCAPABLE.sub(_escape_matched_sign, json.dumps(value, ensure_ascii=False))
 
 
-def _escape(match: re.Match[str]) -> str:
+def _escape_matched_sign(match: re.Match[str]) -> str:
     mark = match[0]
     if mark.isascii():
         return f"\\u{ord(mark):04x}"
     return mark if mark.isalnum() and mark not in _FILLERS else json.dumps(mark)[1:-1]
 
 
-def sanitize_text(text: str) -> str:
+def sanitize_and_cut_text(text: str) -> str:
     """Stored text on one line, the beginning of a long one."""
     safe_text = sanitize_to_one_line(text[: 2 * _TEXT_CHARS])
     is_cut = len(safe_text) > _TEXT_CHARS or len(text) > 2 * _TEXT_CHARS
@@ -75,7 +75,7 @@ def sanitize_name(name: str | None) -> str:
     )
 
 
-def moment(value: str | None) -> str:
+def format_minute(value: str | None) -> str:
     """A time of an answer, to the minute."""
     return (value or "")[:16].replace("T", " ")
 
@@ -88,8 +88,8 @@ def hit_line(hit: Item) -> str:
     later = f", superseded by event {hit['superseded_by']}" if hit["superseded_by"] else ""
     similar: Item | None = hit["similar"]
     notes = f"{later}, and {similar['count']} more like it" if similar else later
-    start = f"- event {hit['event_id']}{relevance}, {moment(hit['occurred_at'])}, {who}{notes}"
-    return f"{start}: {sanitize_text(_show_from_piece(hit))}"
+    start = f"- event {hit['event_id']}{relevance}, {format_minute(hit['occurred_at'])}, {who}{notes}"
+    return f"{start}: {sanitize_and_cut_text(_show_from_piece(hit))}"
 
 
 def _show_from_piece(hit: Item) -> str:
@@ -106,15 +106,15 @@ def event_line(event: Item) -> str:
     """An event of a list, with the CID under which it is a resource."""
     blob = f", file {event['blob']['cid']}" if event["blob"] else ""
     kind = "" if event["type"] == "message" else f", {event['type']}"
-    when = moment(event["occurred_at"] or event["recorded_at"])
+    when = format_minute(event["occurred_at"] or event["recorded_at"])
     who = sanitize_name(event["speaker"]) or event["role"]
     start = f"- event {event['event_id']}, cid {event['cid']}{blob}{kind}, {when}, {who}"
-    return f"{start}: {sanitize_text(event['content'] or event['name'] or '')}"
+    return f"{start}: {sanitize_and_cut_text(event['content'] or event['name'] or '')}"
 
 
 def act_line(act: Item) -> str:
     """A step of a sona's thread."""
-    return f"- act {act['act_id']}, event {act['event_id']}, {moment(act['pushed_at'])}"
+    return f"- act {act['act_id']}, event {act['event_id']}, {format_minute(act['pushed_at'])}"
 
 
 def node_line(node: Item) -> str:
@@ -123,18 +123,18 @@ def node_line(node: Item) -> str:
     notes = [sanitize_name(str(properties[n])) for n in _NODE_NOTES if properties.get(n)]
     notes.append(f"confidence {node['confidence']:.2f}")
     if node["valid_to"] is not None:
-        notes.append(f"ended {moment(node['valid_to'])}")
+        notes.append(f"ended {format_minute(node['valid_to'])}")
     if node["trust"] != "user":
         notes.append(f"from {node['trust']}")
     texts = [node["name"], *(str(properties[n]) for n in _NODE_TEXTS if properties.get(n))]
-    return f"- {node['id']} ({', '.join(notes)}): {' - '.join(map(sanitize_text, texts))}"
+    return f"- {node['id']} ({', '.join(notes)}): {' - '.join(map(sanitize_and_cut_text, texts))}"
 
 
 def edge_line(edge: Item) -> str:
     """An edge of the graph."""
     role = f" ({sanitize_name(edge['label'])})" if edge["label"] else ""
     doubt = f", confidence {edge['confidence']:.2f}" if edge["confidence"] < _SURE else ""
-    end = f", ended {moment(edge['valid_to'])}" if edge["valid_to"] else ""
+    end = f", ended {format_minute(edge['valid_to'])}" if edge["valid_to"] else ""
     return f"- {edge['from_id']} {edge['type']} {edge['to_id']}{doubt}{end}{role}"
 
 
@@ -142,8 +142,8 @@ def field_line(field: Item) -> str:
     """A field of a topic, with its current value."""
     current: Item | None = field["current"]
     kind, salience = sanitize_name(field["field_type"]), f"salience {field['salience']:.2f}"
-    value = "no value" if current is None else _write_value(current["value"])
-    since = "" if current is None else f", since {moment(current['valid_from'])}"
+    value = "no value" if current is None else _write_field_value(current["value"])
+    since = "" if current is None else f", since {format_minute(current['valid_from'])}"
     return f"- {sanitize_name(field['field'])} ({kind}, {salience}{since}): {value}"
 
 
@@ -151,18 +151,18 @@ def revision_line(revision: Item) -> str:
     """A revision of a field, with why it changed."""
     start = f"- revision {revision['revision']}, event {revision['event_id']}, from "
     notes = [revision[name] for name in ("why_changed", "impact_expected") if revision[name]]
-    texts = [_write_value(revision["value"]), *map(sanitize_text, notes)]
-    return f"{start}{moment(revision['valid_from'])}: {' - '.join(texts)}"
+    texts = [_write_field_value(revision["value"]), *map(sanitize_and_cut_text, notes)]
+    return f"{start}{format_minute(revision['valid_from'])}: {' - '.join(texts)}"
 
 
-def _write_value(value: object) -> str:
-    return sanitize_text(value if isinstance(value, str) else escape_json(value))
+def _write_field_value(value: object) -> str:
+    return sanitize_and_cut_text(value if isinstance(value, str) else dump_escaped_json(value))
 
 
 def conflict_line(conflict: Item, verb: str = "contradicts") -> str:
     """Two facts that contradict each other, or that may, the newer one first."""
     ids = f" {verb} ".join(fact["id"] or "the text" for fact in conflict["facts"])
-    texts = " / ".join(sanitize_text(fact["content"]) for fact in conflict["facts"])
+    texts = " / ".join(sanitize_and_cut_text(fact["content"]) for fact in conflict["facts"])
     return f"- {ids} (cosine {conflict['similarity']:.2f}). {conflict['suggestion']}: {texts}"
 
 

@@ -24,7 +24,7 @@ from strandline.errors import (
 from strandline.http.app import STATUS, serve
 from strandline.http.request import Request
 from strandline.http.routes_and_responses import Response, Route, json_response
-from strandline.mcp.dispatch import LISTING, RequestContext, answer
+from strandline.mcp.dispatch import LISTING, McpRequestContext, answer_method
 from strandline.mcp.operations import Operations, Perform
 from strandline.mcp.protocol import (
     HEADER_MISMATCH,
@@ -36,10 +36,10 @@ from strandline.mcp.protocol import (
     UNSUPPORTED_VERSION,
     MessageId,
     ProtocolError,
-    is_modern,
-    make_error,
-    make_result,
-    message_id,
+    find_message_id,
+    is_without_handshake,
+    make_error_message,
+    make_result_message,
     parse_message,
 )
 from strandline.mcp.tool_types import ToolContext
@@ -70,7 +70,7 @@ class McpQuery(ParticipantsQuery):
 
     @field_validator("toolsets", mode="before")
     @classmethod
-    def _split_commas(cls, value: object) -> object:
+    def _split_toolsets_at_commas(cls, value: object) -> object:
         return value.split(",") if isinstance(value, str) else value
 
 
@@ -80,9 +80,9 @@ class McpMessage(RequestModel):
 
 def post_message(request: Request, perform: Perform) -> Response:
     """Answer one message of the Model Context Protocol."""
-    _check_origin(request)
-    is_listing = _find_method(request) in LISTING
-    principal, is_away = _authenticate(request, is_listing=is_listing)
+    _refuse_foreign_origin(request)
+    is_listing = _find_message_method(request) in LISTING
+    principal, is_away = _authenticate_or_last_known(request, is_listing=is_listing)
     query = request.parse_query(McpQuery)
     toolsets = get_settings().mcp_toolsets
     if unavailable := [name for name in query.toolsets if name not in toolsets]:
@@ -97,16 +97,16 @@ def post_message(request: Request, perform: Perform) -> Response:
     )
     toolsets = tuple(dict.fromkeys(query.toolsets))
     if is_away:
-        return _answer(request, context, toolsets, is_away=True)
-    response = _answer(request, context, toolsets, is_away=False)
-    if operations.count:  # each operation spends the quota itself
+        return _answer_message(request, context, toolsets, is_away=True)
+    response = _answer_message(request, context, toolsets, is_away=False)
+    if operations.performed_count:  # each operation spends the quota itself
         return response
     try:
         request.spend_quota("requests", 1)
     except Unavailable:
         if not is_listing:
             raise
-        return _answer(request, context, toolsets, is_away=True)
+        return _answer_message(request, context, toolsets, is_away=True)
     return response
 
 
@@ -114,7 +114,7 @@ _READER = Principal("", None, frozenset({"read"}))
 """Who asks what there is before its rights could be looked up."""
 
 
-def _authenticate(request: Request, *, is_listing: bool) -> tuple[Principal, bool]:
+def _authenticate_or_last_known(request: Request, *, is_listing: bool) -> tuple[Principal, bool]:
     """The caller, and whether the database is away, so that it is the one last known, or may read.
     Only who asks what there is gets in while it is away. Raises as `Request.authenticate`."""
     if not is_listing:
@@ -126,7 +126,7 @@ def _authenticate(request: Request, *, is_listing: bool) -> tuple[Principal, boo
         return request.find_last_known_principal() or _READER, True
 
 
-def _find_method(request: Request) -> str | None:
+def _find_message_method(request: Request) -> str | None:
     """The method of a request's message; None if its body is none."""
     try:
         return parse_message(request.parse_json()).method
@@ -134,7 +134,7 @@ def _find_method(request: Request) -> str | None:
         return None
 
 
-def _answer(
+def _answer_message(
     request: Request, context: ToolContext, toolsets: Sequence[McpToolset], *, is_away: bool
 ) -> Response:
     body, modern = None, True
@@ -144,19 +144,21 @@ def _answer(
         except (Malformed, Invalid) as error:
             raise ProtocolError(PARSE_ERROR, str(error)) from None
         message = parse_message(body)
-        modern = is_modern(message, request.headers)
+        modern = is_without_handshake(message, request.headers)
         if message.id is None:
             return json_response({}, 202) | {"body": ""}
-        result = answer(message, RequestContext(context, toolsets, modern, is_away=is_away))
+        result = answer_method(
+            message, McpRequestContext(context, toolsets, modern, is_away=is_away)
+        )
     except ProtocolError as error:
         status = (_MODERN_STATUS if modern else _STATUS).get(error.code, 200)
-        return json_response(make_error(error, message_id(body)), status)
+        return json_response(make_error_message(error, find_message_id(body)), status)
     if message.method == "tools/call":
         request.metrics |= {"ToolCalls": 1, "ToolErrors": int(result["isError"])}
-    return json_response(make_result(message, result, modern=modern))
+    return json_response(make_result_message(message, result, modern=modern))
 
 
-def _check_origin(request: Request) -> None:
+def _refuse_foreign_origin(request: Request) -> None:
     """Raise Forbidden for a page that may not call: of another origin than those in the settings
     and this machine's own. It keeps a page that rebinds its name to this service from calling."""
     origin = request.headers.get("origin")
@@ -171,7 +173,7 @@ def _check_origin(request: Request) -> None:
         raise Forbidden("Pages of this origin may not call. An operator can allow it.")
 
 
-def get_metadata(request: Request) -> Response:
+def get_protected_resource_metadata(request: Request) -> Response:
     """Describe the endpoint as an OAuth 2.0 protected resource (RFC 9728): with JWTs, who issues
     them, and their scopes. What is empty is left out."""
     settings = get_settings()
@@ -188,22 +190,22 @@ def get_metadata(request: Request) -> Response:
     return json_response(document, 200, {"Cache-Control": "public, max-age=300"})
 
 
-def refuse_method(request: Request) -> Response:
+def refuse_get_and_delete(request: Request) -> Response:
     """There is no stream to open and no session to end. A route, because API Gateway answers an
     unknown method with 404, after which a client looks for another transport."""
     del request
     return json_response({}, 405, {"Allow": "POST"}) | {"body": ""}
 
 
-def make_routes(perform: Perform) -> dict[str, Route]:
+def make_mcp_routes(perform: Perform) -> dict[str, Route]:
     """The routes of MCP, whose tools perform operations by `perform`."""
     return {
         f"POST {ENDPOINT}": Route(
             partial(post_message, perform=perform), "issued", {}, query=McpQuery, body=McpMessage
         ),
-        f"GET {ENDPOINT}": Route(refuse_method, None, {}),
-        f"DELETE {ENDPOINT}": Route(refuse_method, None, {}),
-        f"GET {METADATA}": Route(get_metadata, None, {}),
+        f"GET {ENDPOINT}": Route(refuse_get_and_delete, None, {}),
+        f"DELETE {ENDPOINT}": Route(refuse_get_and_delete, None, {}),
+        f"GET {METADATA}": Route(get_protected_resource_metadata, None, {}),
     }
 
 
@@ -219,11 +221,11 @@ def serve_mcp(
     def perform(event: Mapping[str, Any]) -> Response:
         return serve(operations, resources, event, context)
 
-    response = serve(make_routes(perform), resources, event, context)
+    response = serve(make_mcp_routes(perform), resources, event, context)
     request = Request(resources, event, 0.0)
     if response["statusCode"] == STATUS[Unauthorized]:
         challenge = response["headers"]["WWW-Authenticate"]
-        response["headers"]["WWW-Authenticate"] = _extend_challenge(challenge, request)
+        response["headers"]["WWW-Authenticate"] = _add_metadata_to_challenge(challenge, request)
     return _to_json_rpc_error(response, request)
 
 
@@ -238,19 +240,21 @@ def _to_json_rpc_error(response: Response, request: Request) -> Response:
         return response
     error = cast("dict[str, Any]", refusal)
     code = INTERNAL_ERROR if status >= 500 else INVALID_REQUEST
-    body = make_error(ProtocolError(code, error["message"], error), _find_id(request))
+    body = make_error_message(
+        ProtocolError(code, error["message"], error), _find_id_in_body(request)
+    )
     return response | {"body": json.dumps(body)}
 
 
-def _find_id(request: Request) -> MessageId:
+def _find_id_in_body(request: Request) -> MessageId:
     """The id of a request's message; None if its body is not a message."""
     try:
-        return message_id(request.parse_json())
+        return find_message_id(request.parse_json())
     except (Malformed, Invalid, TooLarge):
         return None
 
 
-def _extend_challenge(challenge: str, request: Request) -> str:
+def _add_metadata_to_challenge(challenge: str, request: Request) -> str:
     """A challenge that names the metadata, and the scopes of a token."""
     rights = get_settings().jwt_scope_rights
     scopes = " ".join(scope for scope, right in rights.items() if right in ("read", "write"))

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from strandline.auth.principals import Principal, Right
-from strandline.mcp.argument_schemas import Schema, switch
-from strandline.mcp.arguments import Arguments, WrongArgument, read_arguments
+from strandline.mcp.argument_schemas import Schema, boolean_schema
+from strandline.mcp.arguments import Arguments, WrongArgument, parse_tool_arguments
 from strandline.mcp.operations import Operations
 
 _PREFIX = "memory_"
-_EVERYBODY: Mapping[str, Schema] = {"everybody": switch("Read all of the tenant.")}
+_EVERYBODY: Mapping[str, Schema] = {"everybody": boolean_schema("Read all of the tenant.")}
 """An admin's word, which a refusal tells: in a list it would cost every model tokens."""
 
 
@@ -25,7 +25,7 @@ class ToolContext:
     everybody: bool = False
     """Whether the connection reads all of the tenant, where a call says nothing else."""
 
-    def get_read_participants(self, arguments: Arguments) -> dict[str, list[str]]:
+    def make_read_participants(self, arguments: Arguments) -> dict[str, list[str]]:
         """The parameter `participants` of a read, or `everybody`: those of the call, else of the
         connection."""
         participants: list[str] = arguments.get("participants") or []
@@ -36,19 +36,19 @@ class ToolContext:
             {"everybody": ["true"]} if everybody else {}
         )
 
-    def get_members(self, arguments: Arguments | None = None) -> list[str]:
+    def list_write_participants(self, arguments: Arguments | None = None) -> list[str]:
         """The participants of a write, among them the credential's own user; those of the
         connection where no call names others."""
-        participants = [*self.get_read_participants(arguments or {}).get("participants", [])]
+        participants = [*self.make_read_participants(arguments or {}).get("participants", [])]
         if self.principal.user and self.principal.user not in participants:
             participants.append(self.principal.user)
         return participants
 
-    def get_author(self, arguments: Arguments) -> dict[str, Any]:
+    def make_participants_and_speaker(self, arguments: Arguments) -> dict[str, Any]:
         """The fields of a write that say who takes part and whose words it stores: the agent's
         among the participants, or an agent's without a name, unless `speaker` names somebody.
         Raises WrongArgument."""
-        members = self.get_write_participants(arguments)
+        members = self.require_write_participants(arguments)
         speaker: str | None = arguments.get("speaker")
         if speaker is None:
             if arguments.get("role") == "user":
@@ -63,9 +63,9 @@ class ToolContext:
         role = arguments.get("role") or ("user" if is_user else "agent")
         return {**members, "speaker": speaker, "role": role}
 
-    def get_write_participants(self, arguments: Arguments) -> dict[str, list[str]]:
+    def require_write_participants(self, arguments: Arguments) -> dict[str, list[str]]:
         """The parameter `participants` of a write. Raises WrongArgument."""
-        participants = self.get_members(arguments)
+        participants = self.list_write_participants(arguments)
         if not participants:
             raise WrongArgument(
                 'participants: say whose memory it is, as in ["user:alice", "agent:helper"]'
@@ -93,13 +93,13 @@ class Tool:
     """Its arguments by the names that the operation's errors have for them."""
 
     @property
-    def names(self) -> tuple[str, ...]:
+    def accepted_names(self) -> tuple[str, ...]:
         """The names by which it can be called: its own, and a shorter one that is not listed."""
         short = self.name.removeprefix(_PREFIX)
         return (self.name,) if short == self.name else (self.name, short)
 
     @property
-    def definition(self) -> dict[str, Any]:
+    def list_entry(self) -> dict[str, Any]:
         """Its entry in `tools/list`."""
         schema: dict[str, Any] = {"type": "object", "properties": dict(self.properties)}
         if self.required:
@@ -112,14 +112,14 @@ class Tool:
             **hints,
         }
 
-    def is_allowed(self, principal: Principal) -> bool:
+    def is_allowed_for(self, principal: Principal) -> bool:
         """Whether a credential may call the tool."""
         if principal.user and not self.is_for_bound and not principal.has_right("admin"):
             return False
         return all(principal.has_right(right) for right in self.rights)
 
-    def read_arguments(self, arguments: Arguments) -> Arguments:
+    def parse_arguments(self, arguments: Arguments) -> Arguments:
         """The arguments of a call, in the types of the schema. Raises WrongArgument."""
         reads_for = self.is_read_only and "participants" in self.properties
         unlisted = _EVERYBODY if reads_for else None
-        return read_arguments(self.name, self.properties, self.required, arguments, unlisted)
+        return parse_tool_arguments(self.name, self.properties, self.required, arguments, unlisted)

@@ -1,6 +1,6 @@
 """The toolset `admin`: the state of the service and its background work, for a tenant's admins."""
 
-from strandline.mcp.argument_schemas import choice, text, whole
+from strandline.mcp.argument_schemas import choice_schema, integer_schema, text_schema
 from strandline.mcp.arguments import Arguments, WrongArgument
 from strandline.mcp.rendering import fence_json
 from strandline.mcp.tool_types import Tool, ToolContext
@@ -8,7 +8,7 @@ from strandline.mcp.tool_types import Tool, ToolContext
 _LIST_LIMIT = "20"
 
 
-def get_status(context: ToolContext, arguments: Arguments) -> str:
+def get_health_and_index_state(context: ToolContext, arguments: Arguments) -> str:
     """Whether the service and what it depends on are up, and what the topic index waits for."""
     del arguments
     health = context.operations.call("GET /api/v1/health")
@@ -16,7 +16,7 @@ def get_status(context: ToolContext, arguments: Arguments) -> str:
     return fence_json({"health": health, "topic_index": topics})
 
 
-def jobs(context: ToolContext, arguments: Arguments) -> str:
+def list_start_or_retry_jobs(context: ToolContext, arguments: Arguments) -> str:
     """List, start or retry background jobs."""
     action = arguments.get("action", "list")
     if action == "list":
@@ -31,7 +31,7 @@ def jobs(context: ToolContext, arguments: Arguments) -> str:
     )
 
 
-def snapshots(context: ToolContext, arguments: Arguments) -> str:
+def list_compare_or_activate_snapshots(context: ToolContext, arguments: Arguments) -> str:
     """List, show, compare or activate snapshots of the topic index."""
     action = arguments.get("action", "list")
     if action == "list":
@@ -50,7 +50,7 @@ def snapshots(context: ToolContext, arguments: Arguments) -> str:
     return fence_json(context.operations.call(f"GET {place}/difference", path=path, query=query))
 
 
-def get_usage(context: ToolContext, arguments: Arguments) -> str:
+def get_quota_usage(context: ToolContext, arguments: Arguments) -> str:
     """The tenant's use of its quotas."""
     del arguments
     return fence_json(context.operations.call("GET /api/v1/usage"))
@@ -62,16 +62,18 @@ TOOLS = (
         "Whether the service is up, what fails in the background, and what the topic index "
         "waits for.",
         ("admin",),
-        get_status,
+        get_health_and_index_state,
     ),
     Tool(
         "memory_jobs",
         "Background jobs: list them, start one by name, or retry a failed one by id.",
         ("admin",),
-        jobs,
+        list_start_or_retry_jobs,
         {
-            "action": choice("list (default), start or retry.", "list", "start", "retry"),
-            "job": text("start: the job's name, such as builder; retry: the failed job's id."),
+            "action": choice_schema("list (default), start or retry.", "list", "start", "retry"),
+            "job": text_schema(
+                "start: the job's name, such as builder; retry: the failed job's id."
+            ),
         },
         is_read_only=False,
     ),
@@ -79,14 +81,14 @@ TOOLS = (
         "memory_snapshots",
         "Snapshots of the topic index: list, show, difference (from), or activate an older one.",
         ("admin",),
-        snapshots,
+        list_compare_or_activate_snapshots,
         {
-            "action": choice(
+            "action": choice_schema(
                 "list (default), show, difference or activate.",
                 *("list", "show", "difference", "activate"),
             ),
-            "version": whole("The snapshot's number."),
-            "from": whole("difference: the number of the snapshot to compare with."),
+            "version": integer_schema("The snapshot's number."),
+            "from": integer_schema("difference: the number of the snapshot to compare with."),
         },
         is_read_only=False,
     ),
@@ -94,7 +96,7 @@ TOOLS = (
         "memory_usage",
         "What the tenant uses of its quotas and model budget.",
         ("read",),
-        get_usage,
+        get_quota_usage,
         is_for_bound=False,
     ),
 )

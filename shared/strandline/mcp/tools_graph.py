@@ -4,8 +4,8 @@ and topics with their fields."""
 from collections.abc import Mapping
 from typing import Any, cast
 
-from strandline.mcp.answer_size import ask_for_fitting_page
-from strandline.mcp.arguments import Arguments, WrongArgument, drop_nulls, pick
+from strandline.mcp.answer_size import fetch_page_that_fits
+from strandline.mcp.arguments import Arguments, WrongArgument, drop_nulls, pick_arguments
 from strandline.mcp.rendering import (
     conflict_line,
     edge_line,
@@ -24,12 +24,14 @@ _ARCHIVING = {"archive": True, "restore": False}
 NOTHING = "Nothing of it is in the graph. Try other words, mode=exact, or mie_list."
 
 
-def analyze(context: ToolContext, arguments: Arguments) -> str:
+def analyze_text_before_storing(context: ToolContext, arguments: Arguments) -> str:
     """Find stored facts and events that concern a text."""
-    body = pick(arguments, "content", "content_type") | context.get_read_participants(arguments)
+    body = pick_arguments(arguments, "content", "content_type") | context.make_read_participants(
+        arguments
+    )
     answer = context.operations.call("POST /api/v1/graph/analyze", body)
     lines = [node_line(node) for node in answer["related"]]
-    lines += _conflict_lines(answer)
+    lines += _write_conflict_lines(answer)
     lines += [
         f"Weigh: {advice['text']} {', '.join(advice['node_ids'])}" for advice in answer["weigh"]
     ]
@@ -39,18 +41,20 @@ def analyze(context: ToolContext, arguments: Arguments) -> str:
     )
 
 
-def store(context: ToolContext, arguments: Arguments) -> str:
+def store_node(context: ToolContext, arguments: Arguments) -> str:
     """Store one node."""
-    return _create(context, arguments, [arguments])
+    return _store_nodes(context, arguments, [arguments])
 
 
-def bulk_store(context: ToolContext, arguments: Arguments) -> str:
+def store_nodes_with_edges(context: ToolContext, arguments: Arguments) -> str:
     """Store several nodes with edges between them."""
-    return _create(context, arguments, arguments["nodes"])
+    return _store_nodes(context, arguments, arguments["nodes"])
 
 
-def _create(context: ToolContext, arguments: Arguments, nodes: list[Arguments]) -> str:
-    body = context.get_author(arguments) | {"nodes": [_to_node(node) for node in nodes]}
+def _store_nodes(context: ToolContext, arguments: Arguments, nodes: list[Arguments]) -> str:
+    body = context.make_participants_and_speaker(arguments) | {
+        "nodes": [_convert_arguments_to_node(node) for node in nodes]
+    }
     answer = context.operations.call(f"POST {_NODES}", body)
     entries = [f"{node['id']} (event {node['event_id']})" for node in answer["nodes"]]
     notes = [
@@ -61,7 +65,7 @@ def _create(context: ToolContext, arguments: Arguments, nodes: list[Arguments]) 
     return f"Stored {', '.join(entries)}.{''.join(notes)}"
 
 
-def _to_node(arguments: Arguments) -> dict[str, Any]:
+def _convert_arguments_to_node(arguments: Arguments) -> dict[str, Any]:
     """A node in the form of the graph's own operation, from MIE's arguments. That operation refuses
     unknown fields."""
     others = ("participants", "relationships", "speaker")
@@ -71,11 +75,13 @@ def _to_node(arguments: Arguments) -> dict[str, Any]:
         node.setdefault("reason", "Replaced by a newer fact.")
     edges: object = fields.get("relationships")
     if isinstance(edges, list):
-        node["relationships"] = [_to_edge(edge) for edge in cast("list[object]", edges)]
+        node["relationships"] = [
+            _convert_relationship_to_edge(edge) for edge in cast("list[object]", edges)
+        ]
     return node
 
 
-def _to_edge(edge: object) -> object:
+def _convert_relationship_to_edge(edge: object) -> object:
     if not isinstance(edge, dict):
         raise WrongArgument('relationships: as in [{"edge": "fact_entity", "target_id": "ent:…"}]')
     fields = cast("dict[str, Any]", edge)
@@ -83,14 +89,14 @@ def _to_edge(edge: object) -> object:
     return {name: value for name, value in fields.items() if name != "target_id"} | target
 
 
-def query(context: ToolContext, arguments: Arguments) -> str:
+def search_or_traverse_graph(context: ToolContext, arguments: Arguments) -> str:
     """Search the graph, or walk it from a node."""
-    readers = context.get_read_participants(arguments)
+    readers = context.make_read_participants(arguments)
     if "node_id" in arguments:
-        body = pick(arguments, "node_id", "traversal", "limit") | readers
+        body = pick_arguments(arguments, "node_id", "traversal", "limit") | readers
         answer = context.operations.call("POST /api/v1/graph/traverse", body)
     else:
-        body = pick(arguments, "query", "mode", "limit", types="node_types") | readers
+        body = pick_arguments(arguments, "query", "mode", "limit", types="node_types") | readers
         answer = context.operations.call("POST /api/v1/graph/search", body)
     if arguments.get("format") == "json":
         return fence_json(answer)
@@ -101,32 +107,32 @@ def query(context: ToolContext, arguments: Arguments) -> str:
 
 def list_nodes(context: ToolContext, arguments: Arguments) -> str:
     """List nodes."""
-    fields = pick(arguments, "status", "cursor", type="node_type", sort="sort_by")
-    fields |= pick(arguments, order="sort_order", category="category") | pick(
+    fields = pick_arguments(arguments, "status", "cursor", type="node_type", sort="sort_by")
+    fields |= pick_arguments(arguments, order="sort_order", category="category") | pick_arguments(
         arguments, category="kind"
     )
     query = {name: [str(value)] for name, value in fields.items()}
     query["valid_only"] = ["false" if arguments.get("valid_only") is False else "true"]
-    query |= context.get_read_participants(arguments)
+    query |= context.make_read_participants(arguments)
 
     def ask(limit: int) -> Any:
         return context.operations.call(f"GET {_NODES}", query={**query, "limit": [str(limit)]})
 
-    page, lines = ask_for_fitting_page(
+    page, lines = fetch_page_that_fits(
         ask, lambda page: [node_line(node) for node in page["nodes"]], arguments.get("limit", 20)
     )
     more = f"\nMore: cursor={page['next_cursor']}" if page["next_cursor"] else ""
     return (fence_lines(lines) if lines else NOTHING) + more
 
 
-def update(context: ToolContext, arguments: Arguments) -> str:
+def update_node(context: ToolContext, arguments: Arguments) -> str:
     """End a fact, change a field of a node, or archive it."""
-    path, body = {"node_id": arguments["node_id"]}, context.get_author(arguments)
+    path, body = {"node_id": arguments["node_id"]}, context.make_participants_and_speaker(arguments)
     action: str = arguments["action"]
     if action == "invalidate":
         if "reason" not in arguments:
             raise WrongArgument("reason: say why the fact does not hold any more")
-        body |= pick(arguments, "reason", "replacement_id")
+        body |= pick_arguments(arguments, "reason", "replacement_id")
         invalidation = context.operations.call(
             f"POST {_NODES}/{{node_id}}/invalidate", body, path=path
         )
@@ -147,10 +153,12 @@ def update(context: ToolContext, arguments: Arguments) -> str:
     return f"{change['id']} {done} (event {change['event_id']})."
 
 
-def relate(context: ToolContext, arguments: Arguments) -> str:
+def relate_two_nodes(context: ToolContext, arguments: Arguments) -> str:
     """State an edge between two nodes that are there."""
-    edge = pick(arguments, "from_id", "to_id", "edge", "role", "nuance", "confidence")
-    body = context.get_author(arguments) | {"edges": [{"edge": "related", **edge}]}
+    edge = pick_arguments(arguments, "from_id", "to_id", "edge", "role", "nuance", "confidence")
+    body = context.make_participants_and_speaker(arguments) | {
+        "edges": [{"edge": "related", **edge}]
+    }
     (stored,) = context.operations.call("POST /api/v1/graph/edges", body)["edges"]
     corrected = " The edge that was asked for is not known." if stored["corrected_from"] else ""
     return (
@@ -159,7 +167,7 @@ def relate(context: ToolContext, arguments: Arguments) -> str:
     )
 
 
-def _conflict_lines(answer: Mapping[str, Any]) -> list[str]:
+def _write_conflict_lines(answer: Mapping[str, Any]) -> list[str]:
     """Contradictions, and the similar pairs that the reader judges."""
     lines = [conflict_line(conflict) for conflict in answer["conflicts"]]
     return lines + [
@@ -169,20 +177,22 @@ def _conflict_lines(answer: Mapping[str, Any]) -> list[str]:
 
 def find_conflicts(context: ToolContext, arguments: Arguments) -> str:
     """Facts that contradict each other."""
-    body = pick(arguments, "content", "node_id", "category", "threshold", "limit")
+    body = pick_arguments(arguments, "content", "node_id", "category", "threshold", "limit")
     answer = context.operations.call(
-        "POST /api/v1/graph/conflicts", body | context.get_read_participants(arguments)
+        "POST /api/v1/graph/conflicts", body | context.make_read_participants(arguments)
     )
-    lines = _conflict_lines(answer)
+    lines = _write_conflict_lines(answer)
     if not lines:
         text = f"No contradiction among {answer['compared']} similar pairs."
         return text + limits_note(answer["degraded"])
     return fence_lines(lines) + limits_note(answer["degraded"])
 
 
-def export(context: ToolContext, arguments: Arguments) -> str:
+def export_graph(context: ToolContext, arguments: Arguments) -> str:
     """Export the graph in view."""
-    body = pick(arguments, vectors="include_embeddings") | context.get_read_participants(arguments)
+    body = pick_arguments(arguments, vectors="include_embeddings") | context.make_read_participants(
+        arguments
+    )
     file = context.operations.call("POST /api/v1/graph/exports", body)
     counts = ", ".join(f"{count} {name}" for name, count in file["counts"].items())
     return (
@@ -191,10 +201,10 @@ def export(context: ToolContext, arguments: Arguments) -> str:
     )
 
 
-def get_status(context: ToolContext, arguments: Arguments) -> str:
+def get_graph_status(context: ToolContext, arguments: Arguments) -> str:
     """The graph's counts, and the progress of background work."""
     state = context.operations.call(
-        "GET /api/v1/graph/status", query=context.get_read_participants(arguments)
+        "GET /api/v1/graph/status", query=context.make_read_participants(arguments)
     )
     lines = [
         f"{sanitize_name(kind)}: {counts['current']} of {counts['total']} hold"
@@ -214,21 +224,21 @@ def get_status(context: ToolContext, arguments: Arguments) -> str:
 _FIELDS = "/api/v1/graph/topics/{topic_id}/fields"
 
 
-def get_fields(context: ToolContext, arguments: Arguments) -> str:
+def get_topic_fields(context: ToolContext, arguments: Arguments) -> str:
     """The fields of a topic with their values, or the revisions of one field."""
     if "field" in arguments:
-        return _get_history(context, arguments)
+        return _get_field_history(context, arguments)
     path = {"topic_id": arguments["topic_id"]}
-    options = pick(arguments, "as_of", after_field="cursor")
+    options = pick_arguments(arguments, "as_of", after_field="cursor")
     query = {name: [str(value)] for name, value in options.items()}
-    query |= context.get_read_participants(arguments)
+    query |= context.make_read_participants(arguments)
 
     def ask(limit: int) -> Any:
         return context.operations.call(
             f"GET {_FIELDS}", path=path, query={**query, "limit": [str(limit)]}
         )
 
-    page, lines = ask_for_fitting_page(
+    page, lines = fetch_page_that_fits(
         ask, lambda page: [field_line(f) for f in page["fields"]], arguments.get("limit", 50)
     )
     if not lines:
@@ -238,28 +248,32 @@ def get_fields(context: ToolContext, arguments: Arguments) -> str:
     return fence_lines([*lines, *([f"More: cursor={after}"] if after else [])])
 
 
-def _get_history(context: ToolContext, arguments: Arguments) -> str:
+def _get_field_history(context: ToolContext, arguments: Arguments) -> str:
     path = {"topic_id": arguments["topic_id"], "field": arguments["field"]}
-    options = pick(arguments, "as_of", "cursor")
+    options = pick_arguments(arguments, "as_of", "cursor")
     query = {name: [str(value)] for name, value in options.items()}
-    query |= context.get_read_participants(arguments)
+    query |= context.make_read_participants(arguments)
 
     def ask(limit: int) -> Any:
         return context.operations.call(
             f"GET {_FIELDS}/{{field}}", path=path, query={**query, "limit": [str(limit)]}
         )
 
-    page, lines = ask_for_fitting_page(
+    page, lines = fetch_page_that_fits(
         ask, lambda page: [revision_line(r) for r in page["history"]], arguments.get("limit", 20)
     )
     more = f"\nMore: cursor={page['next_cursor']}" if page["next_cursor"] else ""
     return fence_lines([field_line(page), *lines]) + more
 
 
-def set_field(context: ToolContext, arguments: Arguments) -> str:
+def set_topic_field(context: ToolContext, arguments: Arguments) -> str:
     """State the value of a topic's field."""
     names = ("valid_from", "why_changed", "impact_expected", "field_type", "ref_topic_id")
-    body = context.get_author(arguments) | pick(arguments, *names) | {"value": arguments["value"]}
+    body = (
+        context.make_participants_and_speaker(arguments)
+        | pick_arguments(arguments, *names)
+        | {"value": arguments["value"]}
+    )
     path = {"topic_id": arguments["topic_id"], "field": arguments["field"]}
     revision = context.operations.call(f"POST {_FIELDS}/{{field}}", body, path=path)
     return (

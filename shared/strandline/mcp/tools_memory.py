@@ -3,22 +3,29 @@
 from collections.abc import Mapping
 from typing import Any
 
-from strandline.aws.blobs import is_text
+from strandline.aws.blobs import is_utf8_text_type
 from strandline.context.fence import sanitize_to_one_line
 from strandline.mcp.answer_size import (
     MAX_TOKENS,
     TEXT_CHARS,
-    ask_for_fitting_page,
     count_fitting_chars,
     count_tokens,
-    cut_texts,
-    fits,
+    cut_texts_in_json,
+    fetch_page_that_fits,
+    fits_token_limit,
 )
-from strandline.mcp.argument_schemas import Schema, choice, number, text, texts, whole
-from strandline.mcp.arguments import Arguments, pick
+from strandline.mcp.argument_schemas import (
+    Schema,
+    choice_schema,
+    integer_schema,
+    number_schema,
+    text_list_schema,
+    text_schema,
+)
+from strandline.mcp.arguments import Arguments, pick_arguments
 from strandline.mcp.rendering import (
     citations_note,
-    escape_json,
+    dump_escaped_json,
     event_line,
     fence_json,
     fence_lines,
@@ -46,10 +53,10 @@ _WEAKER = (
 )
 
 
-def recall(context: ToolContext, arguments: Arguments) -> str:
+def recall_events(context: ToolContext, arguments: Arguments) -> str:
     """Search events by meaning and words."""
-    body = pick(arguments, "query", "limit", "expand", "as_of", "sona", *_FILTERS)
-    body |= weights_of(arguments) | context.get_read_participants(arguments)
+    body = pick_arguments(arguments, "query", "limit", "expand", "as_of", "sona", *_FILTERS)
+    body |= make_ranking_weights(arguments) | context.make_read_participants(arguments)
     answer = context.operations.call("POST /api/v1/recall", body)
     if arguments.get("format") == "json":
         return fence_json(answer, _WHOLE_TEXT)
@@ -61,24 +68,24 @@ def recall(context: ToolContext, arguments: Arguments) -> str:
     )
 
 
-def weights_of(arguments: Arguments) -> dict[str, Any]:
+def make_ranking_weights(arguments: Arguments) -> dict[str, Any]:
     """The field with the weights of what else may order the events; none where none is given."""
-    weights = pick(arguments, **_WEIGHTS)
+    weights = pick_arguments(arguments, **_WEIGHTS)
     return {"weights": weights} if weights else {}
 
 
-def get_context(context: ToolContext, arguments: Arguments) -> str:
+def get_context_text(context: ToolContext, arguments: Arguments) -> str:
     """Memory for a prompt, as one block of text."""
-    body = pick(arguments, "query", "budget", "session_id", "expand", "as_of")
-    return _ask_for_block(
+    body = pick_arguments(arguments, "query", "budget", "session_id", "expand", "as_of")
+    return _get_block_within_tokens(
         context,
         "POST /api/v1/context",
-        body | context.get_read_participants(arguments),
+        body | context.make_read_participants(arguments),
         is_json=arguments.get("format") == "json",
     )
 
 
-def _ask_for_block(
+def _get_block_within_tokens(
     context: ToolContext, operation: str, body: dict[str, Any], *, is_json: bool
 ) -> str:
     """A block with a budget, in JSON or as text; a second time with a smaller budget where the
@@ -86,32 +93,36 @@ def _ask_for_block(
     answer = context.operations.call(operation, body)
     if is_json:
         return fence_json(answer, "A smaller `budget` gives a whole answer.")
-    block = _write_block(answer)
+    block = _write_block_with_notes(answer)
     tokens, note = count_tokens(block), ""
     if tokens > MAX_TOKENS:
         budget = int(body.get("budget", _DEFAULT_BUDGET) * 0.9 * MAX_TOKENS / tokens)
         budget = max(_MIN_BUDGET, budget)
-        block = _write_block(context.operations.call(operation, {**body, "budget": budget}))
+        block = _write_block_with_notes(
+            context.operations.call(operation, {**body, "budget": budget})
+        )
         note = f"\nCut to a budget of {budget:,}. Ask about a part to see more of it."
     return block + note
 
 
-def _write_block(answer: dict[str, Any]) -> str:
+def _write_block_with_notes(answer: dict[str, Any]) -> str:
     return answer["text"] + citations_note(answer["citations"]) + limits_note(answer["degraded"])
 
 
 def _post_event(operation: str, context: ToolContext, arguments: Arguments) -> dict[str, Any]:
-    event = pick(arguments, *_EVENT_FIELDS, source_event_key="event_key")
-    return context.operations.call(operation, event | context.get_author(arguments))
+    event = pick_arguments(arguments, *_EVENT_FIELDS, source_event_key="event_key")
+    return context.operations.call(
+        operation, event | context.make_participants_and_speaker(arguments)
+    )
 
 
-def add(context: ToolContext, arguments: Arguments) -> str:
+def append_event(context: ToolContext, arguments: Arguments) -> str:
     """Append an event."""
     receipt = _post_event("POST /api/v1/events", context, arguments)
     return f"Stored as event {receipt['event_id']}, cid {receipt['cid']}."
 
 
-def insert(context: ToolContext, arguments: Arguments) -> str:
+def insert_linked_event(context: ToolContext, arguments: Arguments) -> str:
     """Append an event that is linked to what is known."""
     receipt = _post_event("POST /api/v1/insert", context, arguments)
     links = ", ".join(edge["event_id"] for edge in receipt["edges"]) or "no event"
@@ -121,16 +132,16 @@ def insert(context: ToolContext, arguments: Arguments) -> str:
     )
 
 
-def read_event(context: ToolContext, arguments: Arguments) -> str:
+def read_event_text(context: ToolContext, arguments: Arguments) -> str:
     """The text of one event or of its payload, from a character on."""
-    readers = context.get_read_participants(arguments)
+    readers = context.make_read_participants(arguments)
     path = {"event_id": arguments["event_id"]}
     event = context.operations.call("GET /api/v1/events/{event_id}", path=path, query=readers)
     whole_text, note = event["content"] or "", ""
     if event["blob"]:
         path = {"cid": event["blob"]["cid"]}
         file = context.operations.call("GET /file/{cid}", path=path, query=readers)
-        whole_text, note = read_payload(context, file)
+        whole_text, note = read_payload_text(context, file)
     start = max(0, arguments.get("from", 0))
     rest = whole_text[start:]
     length = count_fitting_chars(rest, MAX_TOKENS - _LINE_TOKENS)
@@ -140,28 +151,28 @@ def read_event(context: ToolContext, arguments: Arguments) -> str:
     return fence_lines([head, *(line for line in lines if line)]) + more + note
 
 
-def read_payload(context: ToolContext, file: Mapping[str, Any]) -> tuple[str, str]:
+def read_payload_text(context: ToolContext, file: Mapping[str, Any]) -> tuple[str, str]:
     """The text of a payload, up to 1 MiB, and a note with the address of the whole where that is
     not all of it."""
     address = f"\nThe whole file, {file['size']} bytes: {file['url']}"
-    if not is_text(file["mime_type"]):
+    if not is_utf8_text_type(file["mime_type"]):
         return "", address
     blobs = context.operations.request.resources.blobs
     content = blobs.read_text_prefix(context.principal.tenant, file["cid"], MAX_TEXT_BYTES)
     return content, address if file["size"] > MAX_TEXT_BYTES else ""
 
 
-def query_event_nodes(context: ToolContext, arguments: Arguments) -> str:
+def list_matching_events(context: ToolContext, arguments: Arguments) -> str:
     """Read raw events."""
-    body = pick(arguments, "text", "mode", "cursor", *_FILTERS)
-    body |= context.get_read_participants(arguments)
+    body = pick_arguments(arguments, "text", "mode", "cursor", *_FILTERS)
+    body |= context.make_read_participants(arguments)
 
     def ask(limit: int) -> Any:
         return context.operations.call("POST /api/v1/events/query", {**body, "limit": limit})
 
     is_json = arguments.get("format") == "json"
-    page, lines = ask_for_fitting_page(
-        ask, _write_as_json if is_json else _write_event_lines, arguments.get("limit", 20)
+    page, lines = fetch_page_that_fits(
+        ask, _write_page_as_json if is_json else _write_event_lines, arguments.get("limit", 20)
     )
     more = f"\nMore: cursor={page['next_cursor']}" if page["next_cursor"] else ""
     if is_json:
@@ -169,10 +180,14 @@ def query_event_nodes(context: ToolContext, arguments: Arguments) -> str:
     return (fence_lines(lines, _WHOLE_TEXT) if lines else _NOTHING) + more
 
 
-def _write_as_json(page: Any) -> list[str]:
+def _write_page_as_json(page: Any) -> list[str]:
     """The page with its texts cut to a length that is worth a page of its own."""
-    line = escape_json(page)
-    return [line if fits(line) else escape_json(cut_texts(page, TEXT_CHARS[0]))]
+    line = dump_escaped_json(page)
+    return [
+        line
+        if fits_token_limit(line)
+        else dump_escaped_json(cut_texts_in_json(page, TEXT_CHARS[0]))
+    ]
 
 
 def _write_event_lines(page: Any) -> list[str]:
@@ -183,48 +198,52 @@ def _write_event_lines(page: Any) -> list[str]:
     return lines
 
 
-def query_references(context: ToolContext, arguments: Arguments) -> str:
+def walk_topic_index(context: ToolContext, arguments: Arguments) -> str:
     """Walk the topic index."""
-    body = pick(arguments, "query", "budget", "limit") | context.get_read_participants(arguments)
+    body = pick_arguments(arguments, "query", "budget", "limit") | context.make_read_participants(
+        arguments
+    )
     is_json = arguments.get("format") == "json"
     body["format"] = "json" if is_json else "text"
-    return _ask_for_block(context, "POST /api/v1/references/query", body, is_json=is_json)
+    return _get_block_within_tokens(context, "POST /api/v1/references/query", body, is_json=is_json)
 
 
-PARTICIPANTS = texts('Whose memory, as in ["user:alice"]. Default: the connection\'s.')
-AUTHORS = texts('Who took part, as in ["user:alice", "agent:helper"]. Default: the connection\'s.')
-SPEAKER = text(
+PARTICIPANTS = text_list_schema('Whose memory, as in ["user:alice"]. Default: the connection\'s.')
+AUTHORS = text_list_schema(
+    'Who took part, as in ["user:alice", "agent:helper"]. Default: the connection\'s.'
+)
+SPEAKER = text_schema(
     "Whose words these are, as in user:alice. Leave it out for your own, and what you concluded."
 )
-FORMAT = choice("text (default), or json: the whole answer of the API.", "text", "json")
-SESSION = text("The id of one conversation.")
-SONA = text("A persona's id or name.")
+FORMAT = choice_schema("text (default), or json: the whole answer of the API.", "text", "json")
+SESSION = text_schema("The id of one conversation.")
+SONA = text_schema("A persona's id or name.")
 WEIGHTS: dict[str, Schema] = {
     "sona": SONA,
-    "sona_weight": number("0 to 1: prefer what belongs to `sona`."),
+    "sona_weight": number_schema("0 to 1: prefer what belongs to `sona`."),
 }
 _READ: dict[str, Schema] = {"participants": PARTICIPANTS, "format": FORMAT}
-_EXPAND = whole("0 to 50: also this many events that the best ones are linked to.")
+_EXPAND = integer_schema("0 to 50: also this many events that the best ones are linked to.")
 _TIMES: dict[str, Schema] = {
     "session_id": SESSION,
-    "role": choice("Only what was said in this role.", "user", "agent", "system"),
-    "since": text("From this time on, as in 2026-05-08T00:00:00Z."),
-    "until": text("Before this time."),
+    "role": choice_schema("Only what was said in this role.", "user", "agent", "system"),
+    "since": text_schema("From this time on, as in 2026-05-08T00:00:00Z."),
+    "until": text_schema("Before this time."),
 }
-_AS_OF = text("Answer as of this time, without what came later, as in 2026-05-08T00:00:00Z.")
-_BUDGET = whole("Tokens of the answer, 100 to 8000.")
-EVENT_KEY = text("Your own key: the same key is stored once, however often it is sent.")
+_AS_OF = text_schema("Answer as of this time, without what came later, as in 2026-05-08T00:00:00Z.")
+_BUDGET = integer_schema("Tokens of the answer, 100 to 8000.")
+EVENT_KEY = text_schema("Your own key: the same key is stored once, however often it is sent.")
 _EVENT: dict[str, Schema] = {
-    "content": text("The text, word for word."),
+    "content": text_schema("The text, word for word."),
     "speaker": SPEAKER,
-    "role": choice("Follows from `speaker`; leave it out.", "user", "agent"),
-    "type": choice(
+    "role": choice_schema("Follows from `speaker`; leave it out.", "user", "agent"),
+    "type": choice_schema(
         "message (default), or what you thought, did, or got from a tool.",
         *("message", "thought", "action", "observation"),
     ),
     "participants": AUTHORS,
     "session_id": SESSION,
-    "occurred_at": text("When it happened, if not now, as in 2026-05-08T13:56:00Z."),
+    "occurred_at": text_schema("When it happened, if not now, as in 2026-05-08T13:56:00Z."),
     "event_key": EVENT_KEY,
 }
 _FIELD_NAMES = {"source_event_key": "event_key"} | {f"weights.{n}": a for n, a in _WEIGHTS.items()}
@@ -235,9 +254,9 @@ TOOLS = (
         "Call it first. What memory holds for the task at hand, as one block: recent events, known "
         "facts, topics, and events that answer `query`.",
         ("read",),
-        get_context,
+        get_context_text,
         {
-            "query": text("The task or the question, in a sentence."),
+            "query": text_schema("The task or the question, in a sentence."),
             "budget": _BUDGET,
             "session_id": SESSION,
             "expand": _EXPAND,
@@ -250,16 +269,16 @@ TOOLS = (
         "For one concrete question: the past events that answer it, best first, with their ids. "
         "Before you say that something is not known.",
         ("read",),
-        recall,
+        recall_events,
         {
-            "query": text("The question, in a sentence."),
-            "limit": whole("How many events, 1 to 100 (default 10)."),
+            "query": text_schema("The question, in a sentence."),
+            "limit": integer_schema("How many events, 1 to 100 (default 10)."),
             "expand": _EXPAND,
             "as_of": _AS_OF,
             **_TIMES,
             **WEIGHTS,
-            "recency_weight": number("0 to 1: prefer what is new."),
-            "importance_weight": number("0 to 1: prefer what is used often."),
+            "recency_weight": number_schema("0 to 1: prefer what is new."),
+            "importance_weight": number_schema("0 to 1: prefer what is used often."),
             **_READ,
         },
         ("query",),
@@ -270,7 +289,7 @@ TOOLS = (
         "Store what will matter later, word for word. It counts as yours; with speaker user:NAME "
         "as what that user said.",
         ("write",),
-        add,
+        append_event,
         _EVENT,
         ("content",),
         is_read_only=False,
@@ -281,7 +300,7 @@ TOOLS = (
         "As memory_add, for what builds on or corrects earlier memory: it is linked to what is "
         "known about it.",
         ("write", "read"),
-        insert,
+        insert_linked_event,
         _EVENT,
         ("content",),
         is_read_only=False,
@@ -291,10 +310,10 @@ TOOLS = (
         "memory_read",
         "The whole text of one event or its file, in pieces: where another tool cut it (…).",
         ("read",),
-        read_event,
+        read_event_text,
         {
-            "event_id": text("The event's id, from another tool's answer."),
-            "from": whole("The character to begin at (default 0)."),
+            "event_id": text_schema("The event's id, from another tool's answer."),
+            "from": integer_schema("The character to begin at (default 0)."),
             "participants": PARTICIPANTS,
         },
         ("event_id",),
@@ -304,13 +323,13 @@ TOOLS = (
         "Raw events in pages, newest first: for exact wording, a time, or a whole session. To "
         "answer a question use memory_recall.",
         ("read",),
-        query_event_nodes,
+        list_matching_events,
         {
-            "text": text("Words that occur, or with mode=exact a part of the text."),
-            "mode": choice("words (default), or exact.", "words", "exact"),
+            "text": text_schema("Words that occur, or with mode=exact a part of the text."),
+            "mode": choice_schema("words (default), or exact.", "words", "exact"),
             **_TIMES,
-            "limit": whole("Events of a page (default 20)."),
-            "cursor": text("From the page before."),
+            "limit": integer_schema("Events of a page (default 20)."),
+            "cursor": text_schema("From the page before."),
             **_READ,
         },
     ),
@@ -319,11 +338,11 @@ TOOLS = (
         "An outline from topics down to the events they rest on: for an overview, or a question "
         "over a long time.",
         ("read",),
-        query_references,
+        walk_topic_index,
         {
-            "query": text("The question; without it an outline of all."),
+            "query": text_schema("The question; without it an outline of all."),
             "budget": _BUDGET,
-            "limit": whole("The most events, 1 to 100."),
+            "limit": integer_schema("The most events, 1 to 100."),
             **_READ,
         },
     ),

@@ -27,7 +27,7 @@ from strandline.errors import (
     StrandlineError,
     Unavailable,
 )
-from strandline.http.writer import Writer
+from strandline.http.writer import WriterResources
 from strandline.llm.tasks import LlmTasks
 from strandline.llm.types import MemoryAnswer, ModelResult, TaskContext
 from strandline.log.append import append
@@ -144,7 +144,7 @@ def connect_as_reply_readers(
 
 
 def store_message(
-    writer: Writer, request: ChatRequest, chat: ChatParameters
+    writer: WriterResources, request: ChatRequest, chat: ChatParameters
 ) -> tuple[Receipt, bool]:
     """Store the message. Returns its receipt, and whether an earlier request stored it. Raises the
     errors of an append."""
@@ -199,7 +199,7 @@ def make_chat_question(
 
 
 def generate_and_store_reply(
-    writer: Writer,
+    writer: WriterResources,
     llm: LlmTasks,
     access: TenantDb,
     chat: ChatParameters,
@@ -286,7 +286,7 @@ def _read_stored_reply(event: StoredEvent, chat: ChatParameters, input_id: UUID)
 
 
 def _append_event(
-    writer: Writer,
+    writer: WriterResources,
     body: Mapping[str, object],
     key: str,
     source_ids: Sequence[UUID] = (),

@@ -12,7 +12,7 @@ from uuid_utils.compat import uuid7
 from strandline.auth.principals import Principal
 from strandline.db.database import NOBODY, Caller, TenantDb
 from strandline.errors import NotFound, Unavailable
-from strandline.http.writer import Writer, make_caller
+from strandline.http.writer import WriterResources, make_caller
 from strandline.llm.client import Fallback
 from strandline.log.event_draft import HTTP_CHANNEL
 from strandline.observability import logger
@@ -190,7 +190,7 @@ def _answer_chat_turn(
     access: TenantDb, resources: Resources, turn: DeferredAnswer, deadline: float
 ) -> None:
     chat, tenant = ChatParameters.from_json(turn.request), access.caller.tenant
-    writer = Writer.from_resources(resources, _make_principal_of_asker(tenant, turn), deadline)
+    writer = WriterResources.from_resources(resources, _make_principal_of_asker(tenant, turn), deadline)
     own = resources.database.connect_as(Caller(tenant, (), turn.asked_by), deadline)
     message = store_deferred_answers.find_event_by_key(own, HTTP_CHANNEL, f"{chat.key}#input")
     if message is None or message.content is None:  # erased: nothing is left to answer

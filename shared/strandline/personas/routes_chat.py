@@ -12,7 +12,7 @@ from strandline.errors import Conflict, Forbidden, StateConflict, Unavailable
 from strandline.http.request import Request
 from strandline.http.routes_and_responses import Response, Route, json_response, replayable_response
 from strandline.http.schemas_idempotency import REPLAYED_HEADER, IdempotencyHeaders
-from strandline.http.writer import Writer
+from strandline.http.writer import WriterResources
 from strandline.llm.client import Fallback
 from strandline.participants import derive_scope_id
 from strandline.personas import chats, deferred_answers, sonas, store_deferred_answers
@@ -81,7 +81,7 @@ def run_chat(
     request with the key of an earlier one gets its reply. Raises the errors of an append, and
     ModelUnavailable if the model fails; the message is then stored."""
     principal, deadline = requester.principal, requester.deadline
-    writer = Writer.from_resources(resources, principal, deadline)
+    writer = WriterResources.from_resources(resources, principal, deadline)
     receipt, is_replay = chats.store_message(writer, request, chat)
     if is_replay:
         earlier_turn = _find_earlier_reply(writer, chat, receipt.event_id)
@@ -102,7 +102,7 @@ def run_chat(
 def _reply_or_defer(
     resources: Resources,
     requester: ChatRequester,
-    writer: Writer,
+    writer: WriterResources,
     chat: ChatParameters,
     question: QuestionToModel,
     readers: TenantDb,
@@ -126,7 +126,7 @@ def _reply_or_defer(
 
 
 def _find_earlier_reply(
-    writer: Writer, chat: ChatParameters, input_id: UUID
+    writer: WriterResources, chat: ChatParameters, input_id: UUID
 ) -> ModelAnswerOut | None:
     """The reply of an earlier request, or its pending turn; None if a new reply is needed."""
     owner = writer.connect()

@@ -201,7 +201,7 @@ def _read_tenant_state(request: Request) -> _TenantState:
     database failed."""
     resources = request.resources
     try:
-        principal = request.get_credential_principal()
+        principal = request.authenticate_without_lookup()
         caller = Caller.background(principal.tenant)
         access = resources.database.connect_as(caller, request.deadline)
         name = resources.llm.model_name

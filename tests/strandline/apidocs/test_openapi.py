@@ -111,7 +111,9 @@ def test_openapi_lists_every_error_with_status() -> None:
 def test_openapi_response_lists_error_codes() -> None:
     description = document()["components"]["responses"]["Conflict"]["description"]
     assert description.startswith(f"`key_conflict`: {Conflict.__doc__} `state_conflict`: ")
-    own = openapi.build_document({"POST /x": Route(_serve, None, {201: AnswerMediaType("a/b")})})
+    own = openapi.build_openapi_document(
+        {"POST /x": Route(_serve, None, {201: AnswerMediaType("a/b")})}
+    )
     assert "state_conflict" not in str(own)
 
 
@@ -189,7 +191,7 @@ def _serve(request: Request) -> Any:
     ],
 )
 def test_openapi_statuses_follow_from_route_inputs(name: str, route: Route, statuses: str) -> None:
-    ((_, methods),) = openapi.build_document({name: route})["paths"].items()
+    ((_, methods),) = openapi.build_openapi_document({name: route})["paths"].items()
     (operation,) = methods.values()
     always = {*map(str, route.responses), "429", "500", "502", "504"}
     assert set(operation["responses"]) == always | set(statuses.split())
@@ -198,4 +200,4 @@ def test_openapi_statuses_follow_from_route_inputs(name: str, route: Route, stat
 
 def test_openapi_refuses_unknown_path_parameter() -> None:
     with pytest.raises(ValueError, match="_PATH_PARAMETERS"):
-        openapi.build_document({"GET /x/{colour}": Route(_serve, None, {200: Liveness})})
+        openapi.build_openapi_document({"GET /x/{colour}": Route(_serve, None, {200: Liveness})})

@@ -36,7 +36,7 @@ def adopt(arn: str, members: object, **options: str) -> dict[str, str]:
     """The environment once the secret is read that holds these members."""
     secrets.write_secret(arn, members if isinstance(members, str) else json.dumps(members))
     env = {secrets.SECRETS_VARIABLE: arn, **options}
-    secrets.load_into_env(env)
+    secrets.load_secret_into_env(env)
     return env
 
 
@@ -49,7 +49,7 @@ def test_secret_members_become_settings_unless_set(arn: str) -> None:
 
 def test_secret_is_not_read_without_its_variable() -> None:
     env: dict[str, str] = {}
-    secrets.load_into_env(env)
+    secrets.load_secret_into_env(env)
     assert env == {}
 
 
@@ -109,7 +109,7 @@ def test_secret_jwt_keys_wait_for_issuer(
 def test_secret_without_value_prevents_start(arn: str) -> None:
     assert secrets.read_secret(arn) is None
     with pytest.raises(Misconfigured, match="no value yet"):
-        secrets.load_into_env({secrets.SECRETS_VARIABLE: arn})
+        secrets.load_secret_into_env({secrets.SECRETS_VARIABLE: arn})
 
 
 def test_secret_read_with_wrong_signature_fails(arn: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,7 +191,7 @@ def test_secret_address_follows_region(monkeypatch: pytest.MonkeyPatch) -> None:
         where.append(url)
         raise ConnectionRefusedError
 
-    monkeypatch.setattr(secrets, "_connection", connect)
+    monkeypatch.setattr(secrets, "_make_http_connection", connect)
     for region in ("eu-central-1", "cn-north-1"):
         monkeypatch.setenv("AWS_REGION", region)
         with pytest.raises(Unavailable):

@@ -81,7 +81,9 @@ def test_sigv4_signed_request_equals_botocore(
     del fixed_clock
     url, body = "https://secretsmanager.eu-central-1.amazonaws.com/", b'{"SecretId":"x"}'
     query = {"content-type": "application/x-amz-json-1.1", "x-amz-target": "secretsmanager.Get"}
-    ours = Signer.from_env(AWS | temporary).sign_post("secretsmanager", url, body, query, NOW)
+    ours = Signer.from_env(AWS | temporary).make_signed_post_headers(
+        "secretsmanager", url, body, query, NOW
+    )
     request: Any = AWSRequest("POST", url, query, body)
     credentials = Credentials(
         AWS["AWS_ACCESS_KEY_ID"],

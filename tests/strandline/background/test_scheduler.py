@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from strandline.aws.run_requests import MIN_SPACING, JobQueue, next_slot
+from strandline.aws.run_requests import MIN_SPACING, JobQueue, find_next_run_slot
 from strandline.aws.scheduler import RunStarter
 from strandline.background.run_request_handler import SchedulerResources
 from strandline.errors import Misconfigured, Unavailable
@@ -199,12 +199,12 @@ def test_scheduler_slots_are_whole_and_spaced() -> None:
     for seconds in range(0, 1200, 7):
         now = NOW + timedelta(seconds=seconds)
         for due in (now - timedelta(days=2), now, now + MINUTE, now + 7 * MINUTE):
-            slot = next_slot(due, now, five)
+            slot = find_next_run_slot(due, now, five)
             assert slot.timestamp() % 300 == 0
             assert slot >= due
             assert slot - max(due, now - MINUTE) + MINUTE >= MINUTE
             assert MINUTE <= slot - now <= max(due - now, MINUTE) + five
-    assert next_slot(NOW + 10 * MINUTE, NOW, timedelta(minutes=60)).hour == 21
+    assert find_next_run_slot(NOW + 10 * MINUTE, NOW, timedelta(minutes=60)).hour == 21
 
 
 def sent_messages(aws: LocalAws, url: str) -> list[dict[str, Any]]:

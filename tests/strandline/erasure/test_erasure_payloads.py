@@ -162,7 +162,7 @@ def test_erasure_payload_exports_all_go_over_many_listings(
     for number in (*range(5), *range(3)):
         blobs.put_export("acme", UUID(int=number), b"zyxcanary")
     listing: Any = blobs.s3.list_object_versions
-    refusal: Any = blobs._erase_versions
+    refusal: Any = blobs._erase_versions_of_key
 
     def list_few(**more: Any) -> Any:
         return listing(**more, MaxKeys=2)
@@ -173,7 +173,7 @@ def test_erasure_payload_exports_all_go_over_many_listings(
     monkeypatch.setattr(blobs.s3, "list_object_versions", list_few)
     erasure = erase(gateway, eraser, tell(eraser, "Forget me.")["event_id"])
     with monkeypatch.context() as patch:
-        patch.setattr(blobs, "_erase_versions", refuse)
+        patch.setattr(blobs, "_erase_versions_of_key", refuse)
         gateway.run_job("eraser", "acme")
     path = f"{ERASURES}/{erasure['erasure_id']}"
     assert gateway.call("GET", path, key=eraser).body["state"] == "hidden", "one is left"

@@ -457,7 +457,7 @@ def bedrock(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[BedrockModel, Any
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "none")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "none")
-    client = client_factory.client("bedrock-runtime", Config())
+    client = client_factory.make_client("bedrock-runtime", Config())
     configs: list[Any] = []
 
     def make(config: Config) -> Any:

@@ -267,14 +267,14 @@ def test_local_aws_upload_is_hashed_after_restart(tmp_path: Path) -> None:
         uploaded_object = blobs.inspect_upload("acme", upload, deadline)
         assert uploaded_object is not None
         assert (uploaded_object.size, uploaded_object.sha256) == (5, digest)
-        assert blobs.store_upload("acme", upload, "cid", uploaded_object.etag)
+        assert blobs.copy_upload_to_cid("acme", upload, "cid", uploaded_object.etag)
         assert blobs.read_text_prefix("acme", "cid", 3) == "byt"
         other = blobs.inspect_upload("acme", wrong, deadline)
         assert other is not None
         assert other.sha256 != digest
-        assert blobs.remove_uploads("acme", [upload, wrong, uuid.uuid4()]) != []
+        assert blobs.erase_uploads("acme", [upload, wrong, uuid.uuid4()]) != []
         assert blobs.inspect_upload("acme", upload, deadline) is None
-        assert not blobs.store_upload("acme", upload, "cid", uploaded_object.etag)
+        assert not blobs.copy_upload_to_cid("acme", upload, "cid", uploaded_object.etag)
 
 
 def test_local_aws_presigned_url_works_without_client(aws: LocalAws, s3: Any) -> None:

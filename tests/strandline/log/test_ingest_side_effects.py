@@ -264,7 +264,9 @@ def refusing(monkeypatch: pytest.MonkeyPatch) -> Callable[..., WorkQueue]:
     def refuse_times(times: int, *, partly: bool = False) -> WorkQueue:
         queue = handler.resources.work_queue
         monkeypatch.setattr(
-            queue, "_sqs", Refusing(client_factory.best_effort_sqs_client(), times, partly=partly)
+            queue,
+            "_sqs",
+            Refusing(client_factory.make_best_effort_sqs_client(), times, partly=partly),
         )
         return queue
 

@@ -13,7 +13,7 @@ import pytest
 from moto.s3.models import s3_backends
 
 from functions.ingest.handler import lambda_handler
-from strandline.aws.blobs import BlobStore, is_text
+from strandline.aws.blobs import BlobStore, is_utf8_text_type
 from strandline.config import get_settings
 from strandline.db.database import Caller
 from strandline.errors import PayloadMissing, Unavailable
@@ -535,7 +535,7 @@ def test_upload_text_type_comes_from_event(gateway: Gateway) -> None:
     ],
 )
 def test_upload_mime_type_decides_text(mime_type: str | None, expected: bool) -> None:
-    assert is_text(mime_type) is expected
+    assert is_utf8_text_type(mime_type) is expected
 
 
 def test_upload_text_tolerates_bad_bytes(gateway: Gateway, scratch_db: ScratchDatabase) -> None:
@@ -646,7 +646,7 @@ def test_upload_sweep_failure_stays_in_one_tenant(
         upload_file(gateway, gateway.key(tenant), DATA)
     age(scratch_db)
     sweeper: Resources = importlib.import_module("functions.sweeper.handler").resources
-    real: Callable[..., Any] = sweeper.blobs.remove_uploads
+    real: Callable[..., Any] = sweeper.blobs.erase_uploads
 
     def removing(tenant: str, upload_ids: Any) -> Any:
         if tenant == "broken":
@@ -654,7 +654,7 @@ def test_upload_sweep_failure_stays_in_one_tenant(
         return real(tenant, upload_ids)
 
     with monkeypatch.context() as patch:
-        patch.setattr(sweeper.blobs, "remove_uploads", removing)
+        patch.setattr(sweeper.blobs, "erase_uploads", removing)
         assert gateway.sweep()["jobs_failed"] == 1
         assert scratch_db.rows("select tenant_id from uploads") == [("broken",)]
     gateway.sweep()

@@ -15,10 +15,10 @@ from strandline.config import get_settings
 from strandline.embeddings.embedder import Embedder
 from strandline.local.lambda_context import LambdaContext
 from strandline.mcp.dispatch import INSTRUCTIONS, TOOLSETS
-from strandline.mcp.protocol import HANDSHAKE_VERSIONS, MODERN, SERVER_VERSION, encode_header
+from strandline.mcp.protocol import HANDSHAKE_VERSIONS, MODERN, SERVER_VERSION, encode_header_value
 from strandline.mcp.rendering import (
     conflict_line,
-    escape_json,
+    dump_escaped_json,
     fence_lines,
     hit_line,
     node_line,
@@ -169,7 +169,11 @@ def test_mcp_protocol_errors_have_codes(gateway: Gateway, key: str) -> None:
             supported = {"supported": [MODERN, *HANDSHAKE_VERSIONS], "requested": "1900-01-01"}
             assert reply.body["error"]["data"] == supported
     fields = {"name": "recall", "arguments": {"query": "x", "participants": [ALICE]}}
-    for name, status in ((encode_header("recall"), 200), ("context", 400), ("=?base64?!?=", 400)):
+    for name, status in (
+        (encode_header_value("recall"), 200),
+        ("context", 400),
+        ("=?base64?!?=", 400),
+    ):
         request_headers = {"Mcp-Name": name}
         assert (
             post(
@@ -177,7 +181,7 @@ def test_mcp_protocol_errors_have_codes(gateway: Gateway, key: str) -> None:
             ).status
             == status
         )
-    assert encode_header("Über") == "=?base64?w5xiZXI=?="
+    assert encode_header_value("Über") == "=?base64?w5xiZXI=?="
 
 
 def test_mcp_refuses_foreign_origin(
@@ -641,8 +645,8 @@ def test_mcp_fence_contains_stored_text() -> None:
         conflict = {"facts": [{**side, "content": text}] * 2, "similarity": 0.9, "suggestion": "x"}
         lines = [hit_line(hit_of(text)), node_line(node_of(text)), conflict_line(conflict)]
         assert len(read_fence(fence_lines(lines))) == 3, repr(text)
-        assert json.loads(escape_json({"a": text})) == {"a": text}
-        assert len(read_fence(fence_lines(["", escape_json({text: text})]))) == 2
+        assert json.loads(dump_escaped_json({"a": text})) == {"a": text}
+        assert len(read_fence(fence_lines(["", dump_escaped_json({text: text})]))) == 2
 
 
 def test_mcp_fence_contains_injection_in_every_tool(gateway: Gateway, key: str) -> None:

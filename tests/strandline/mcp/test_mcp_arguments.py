@@ -10,15 +10,15 @@ import pytest
 
 from strandline.mcp.argument_schemas import (
     Schema,
-    choice,
-    number,
-    objects,
-    switch,
-    text,
-    texts,
-    whole,
+    boolean_schema,
+    choice_schema,
+    integer_schema,
+    number_schema,
+    object_list_schema,
+    text_list_schema,
+    text_schema,
 )
-from strandline.mcp.arguments import WrongArgument, read_arguments
+from strandline.mcp.arguments import WrongArgument, parse_tool_arguments
 from strandline.mcp.dispatch import TOOLSETS
 from strandline.mcp.tool_types import Tool
 from tests.mcp_calls import ALICE, EVERYTHING, FAILS, HELPER, call_tool, calls_of, post, prepare
@@ -107,9 +107,9 @@ OPTIONAL = [(tool, name) for tool in TOOLS for name in tool.properties if name n
 @pytest.mark.parametrize(("tool", "name"), OPTIONAL, ids=[f"{t.name}-{n}" for t, n in OPTIONAL])
 def test_mcp_arguments_treat_null_as_omitted(tool: Tool, name: str) -> None:
     needed = {one: example_of(tool.properties[one]) for one in tool.required}
-    assert tool.read_arguments({**needed, name: None}) == tool.read_arguments(needed)
+    assert tool.parse_arguments({**needed, name: None}) == tool.parse_arguments(needed)
     given = {**needed, name: example_of(tool.properties[name])}
-    assert name in tool.read_arguments(given)
+    assert name in tool.parse_arguments(given)
 
 
 def example_of(schema: Schema) -> object:
@@ -168,47 +168,47 @@ def test_mcp_message_takes_null_params_and_arguments(gateway: Gateway, key: str)
 def test_mcp_arguments_convert_plain_types() -> None:
     """Each that is, and beside it what is refused."""
     accepted: list[tuple[Schema, object, object]] = [
-        (whole(""), "10", 10),
-        (whole(""), " 10", None),
-        (whole(""), "-3", -3),
-        (whole(""), 10.0, 10),
-        (whole(""), 10.5, None),
-        (whole(""), "10.5", None),
-        (whole(""), "1e3", None),
-        (whole(""), "ten", None),
-        (whole(""), "٣", None),
-        (whole(""), "9" * 20, None),
-        (whole(""), True, None),
-        (number(""), "0.5", 0.5),
-        (number(""), "NaN", None),
-        (number(""), 1, 1),
-        (number(""), True, None),
-        (switch(""), "true", True),
-        (switch(""), "false", False),
-        (switch(""), "True", None),
-        (switch(""), "yes", None),
-        (switch(""), 1, None),
-        (texts(""), "user:alice", ["user:alice"]),
-        (texts(""), '["user:alice", "agent:b"]', ["user:alice", "agent:b"]),
-        (texts(""), '["user:alice"', None),
-        (texts(""), "[1]", None),
-        (texts(""), {"a": 1}, None),
-        (texts(""), 5, None),
-        (objects(""), {"a": 1}, [{"a": 1}]),
-        (objects(""), '[{"a": 1}]', [{"a": 1}]),
-        (objects(""), "[" * 100_000, None),
-        (objects(""), "x", None),
-        (text(""), 10, None),
-        (text(""), True, None),
-        (text(""), ["x"], None),
-        (choice("", "a"), "A", None),
+        (integer_schema(""), "10", 10),
+        (integer_schema(""), " 10", None),
+        (integer_schema(""), "-3", -3),
+        (integer_schema(""), 10.0, 10),
+        (integer_schema(""), 10.5, None),
+        (integer_schema(""), "10.5", None),
+        (integer_schema(""), "1e3", None),
+        (integer_schema(""), "ten", None),
+        (integer_schema(""), "٣", None),
+        (integer_schema(""), "9" * 20, None),
+        (integer_schema(""), True, None),
+        (number_schema(""), "0.5", 0.5),
+        (number_schema(""), "NaN", None),
+        (number_schema(""), 1, 1),
+        (number_schema(""), True, None),
+        (boolean_schema(""), "true", True),
+        (boolean_schema(""), "false", False),
+        (boolean_schema(""), "True", None),
+        (boolean_schema(""), "yes", None),
+        (boolean_schema(""), 1, None),
+        (text_list_schema(""), "user:alice", ["user:alice"]),
+        (text_list_schema(""), '["user:alice", "agent:b"]', ["user:alice", "agent:b"]),
+        (text_list_schema(""), '["user:alice"', None),
+        (text_list_schema(""), "[1]", None),
+        (text_list_schema(""), {"a": 1}, None),
+        (text_list_schema(""), 5, None),
+        (object_list_schema(""), {"a": 1}, [{"a": 1}]),
+        (object_list_schema(""), '[{"a": 1}]', [{"a": 1}]),
+        (object_list_schema(""), "[" * 100_000, None),
+        (object_list_schema(""), "x", None),
+        (text_schema(""), 10, None),
+        (text_schema(""), True, None),
+        (text_schema(""), ["x"], None),
+        (choice_schema("", "a"), "A", None),
     ]
     for schema, value, expected in accepted:
         if expected is None:
             with pytest.raises(WrongArgument, match=r"^a(\[0\])?: must be "):
-                read_arguments("t", {"a": schema}, (), {"a": value})
+                parse_tool_arguments("t", {"a": schema}, (), {"a": value})
             continue
-        actual = read_arguments("t", {"a": schema}, (), {"a": value})["a"]
+        actual = parse_tool_arguments("t", {"a": schema}, (), {"a": value})["a"]
         assert (actual, type(actual)) == (expected, type(expected)), (schema, value)
 
 

@@ -38,7 +38,7 @@ from strandline.graph.nodes.schemas import (
 )
 from strandline.graph.nodes.store_observations import write_observations
 from strandline.graph.nodes.store_read_nodes import ScopeNode
-from strandline.http.writer import Writer
+from strandline.http.writer import WriterResources
 from strandline.log.append_state import AppendResult
 from strandline.log.statement_events import (
     GraphStatement,
@@ -76,7 +76,7 @@ class _RequestedEdge:
 
 
 def create_nodes(
-    writer: Writer, body: CreateNodesRequest, key: str | None
+    writer: WriterResources, body: CreateNodesRequest, key: str | None
 ) -> GraphChange[CreateNodesAnswer]:
     """Store the nodes and edges, all or none. Each node has the statement that it rests on.
 

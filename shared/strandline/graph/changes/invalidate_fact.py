@@ -32,12 +32,12 @@ from strandline.graph.nodes.observations import (
     NodeObservation,
     ObservationSource,
 )
-from strandline.http.writer import Writer
+from strandline.http.writer import WriterResources
 from strandline.log.statement_events import GraphStatement, resolve_statement_role
 
 
 def invalidate_fact(
-    writer: Writer, node_id: str, body: InvalidationRequest, key: str | None
+    writer: WriterResources, node_id: str, body: InvalidationRequest, key: str | None
 ) -> GraphChange[InvalidatedFact]:
     """Store a statement that a fact no longer holds, and which fact replaces it.
 

@@ -35,11 +35,13 @@ from strandline.graph.changes.store_targets import (
 from strandline.graph.nodes.identity import format_node_id
 from strandline.graph.nodes.node_types import NODE_TYPES
 from strandline.graph.nodes.observations import UPKEEP, NodeObservation, ObservationSource
-from strandline.http.writer import Writer
+from strandline.http.writer import WriterResources
 from strandline.log.statement_events import GraphStatement, resolve_statement_role
 
 
-def merge_nodes(writer: Writer, body: MergeRequest, key: str | None) -> GraphChange[StoredMerge]:
+def merge_nodes(
+    writer: WriterResources, body: MergeRequest, key: str | None
+) -> GraphChange[StoredMerge]:
     """Store a statement that two nodes of a scope are the same.
 
     Raises Invalid for nodes that cannot be merged; StateConflict for nodes that are merged already
@@ -127,7 +129,7 @@ def _find_nodes_to_move(
 
 
 def undo_merge(
-    writer: Writer, merge_id: UUID, body: MergeUndoRequest, key: str | None
+    writer: WriterResources, merge_id: UUID, body: MergeUndoRequest, key: str | None
 ) -> GraphChange[UndoneMerge]:
     """Store a statement that undoes a merge: its nodes are read as before it.
 

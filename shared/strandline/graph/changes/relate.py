@@ -44,7 +44,7 @@ from strandline.graph.nodes.observations import (
     NodeObservation,
     ObservationSource,
 )
-from strandline.http.writer import Writer
+from strandline.http.writer import WriterResources
 from strandline.log.statement_events import GraphStatement, resolve_statement_role
 
 
@@ -59,7 +59,7 @@ class _RequestedEdge:
 
 
 def relate_nodes(
-    writer: Writer, body: RelationsRequest, key: str | None
+    writer: WriterResources, body: RelationsRequest, key: str | None
 ) -> GraphChange[RelationsAnswer]:
     """Store edges between existing nodes, all or none. Each has the statement that it rests on.
 
@@ -182,7 +182,7 @@ def _make_relations_answer(
 
 
 def end_edge(
-    writer: Writer, edge_id: UUID, body: EndEdgeRequest, key: str | None
+    writer: WriterResources, edge_id: UUID, body: EndEdgeRequest, key: str | None
 ) -> GraphChange[EndedEdge]:
     """Store a statement that an edge no longer holds.
 

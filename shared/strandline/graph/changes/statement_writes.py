@@ -19,7 +19,7 @@ from strandline.graph.nodes.observations import (
 )
 from strandline.graph.nodes.schemas import MAX_NODE_BYTES
 from strandline.graph.nodes.store_observations import write_observations
-from strandline.http.writer import Writer
+from strandline.http.writer import WriterResources
 from strandline.log.append_state import AppendBatch, AppendResult
 from strandline.log.schemas_append import Receipt
 from strandline.log.statement_events import (
@@ -40,7 +40,7 @@ class ScopeToWrite:
     """The database with the view that all participants share: what a request may name."""
 
 
-def require_writable_scope(writer: Writer, participants: Sequence[str]) -> ScopeToWrite:
+def require_writable_scope(writer: WriterResources, participants: Sequence[str]) -> ScopeToWrite:
     """The scope of exactly these participants, if the writer may write into it. Raises Invalid or
     Forbidden, which name `participants`."""
     principal = writer.principal
@@ -127,7 +127,9 @@ class GraphChange[Answer: BaseModel]:
 
 
 def store_statements_with_observations(
-    writer: Writer, statements: Sequence[GraphStatement], make_observations: MakeObservations
+    writer: WriterResources,
+    statements: Sequence[GraphStatement],
+    make_observations: MakeObservations,
 ) -> StoredStatements:
     """Store statements of one scope, and the observations that `make_observations` returns for
     them. Raises the errors of an append and of `make_observations`; then nothing is stored."""

@@ -28,14 +28,14 @@ from strandline.graph.nodes.node_types import (
     to_stored_field_names,
 )
 from strandline.graph.nodes.observations import UPKEEP, NodeObservation, ObservationSource
-from strandline.http.writer import Writer
+from strandline.http.writer import WriterResources
 from strandline.log.statement_events import GraphStatement, resolve_statement_role
 
 _COMMON = frozenset({"participants", "speaker", "role", "confidence", "archived"})
 
 
 def update_node(
-    writer: Writer, node_id: str, body: NodePatch, key: str | None
+    writer: WriterResources, node_id: str, body: NodePatch, key: str | None
 ) -> GraphChange[StoredChange]:
     """Store new values of a node's fields as a statement.
 

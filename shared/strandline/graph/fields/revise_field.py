@@ -30,7 +30,7 @@ from strandline.graph.nodes.observations import (
 from strandline.graph.nodes.schemas import MAX_NODE_BYTES
 from strandline.graph.nodes.store_observations import lock_scope_graphs, write_observations
 from strandline.graph.nodes.store_read_nodes import ScopeNode
-from strandline.http.writer import Writer
+from strandline.http.writer import WriterResources
 from strandline.log.append_state import AppendResult
 from strandline.log.statement_events import (
     GraphStatement,
@@ -56,7 +56,7 @@ class _ResolvedRevision:
 
 
 def revise_field(
-    writer: Writer, topic_id: str, field: str, body: RevisionRequest, key: str | None
+    writer: WriterResources, topic_id: str, field: str, body: RevisionRequest, key: str | None
 ) -> tuple[StoredRevision, bool]:
     """Store a revision of a field with its statement. Returns the revision, and whether it was
     stored before under the same key.
@@ -88,7 +88,7 @@ def revise_field(
 
 
 def _resolve_topics(
-    writer: Writer, topic_id: str, field: str, body: RevisionRequest
+    writer: WriterResources, topic_id: str, field: str, body: RevisionRequest
 ) -> _ResolvedRevision:
     """Resolve the topics that a request names, within the view that all its participants share."""
     scope = require_writable_scope(writer, body.participants)

@@ -19,7 +19,7 @@ from strandline.graph.transfer.import_file import read_graph_file
 from strandline.graph.transfer.import_rows import ImportedGraphWriter
 from strandline.graph.transfer.parsed_file import FileObservation, FileStatement, GraphFile
 from strandline.graph.transfer.schemas import GraphImportResult, ImportRequest
-from strandline.http.writer import Writer
+from strandline.http.writer import WriterResources
 from strandline.log import store_uploads
 from strandline.log.append_state import AppendBatch, AppendResult
 from strandline.log.cid import sha256_of_payload_cid
@@ -39,7 +39,7 @@ MAX_RECORD_BYTES = 120 * 1024
 """The maximum size of one statement as JSON, in the metadata of its event."""
 
 
-def import_graph(writer: Writer, body: ImportRequest) -> GraphImportResult:
+def import_graph(writer: WriterResources, body: ImportRequest) -> GraphImportResult:
     """Store the statements of a file, all or none. Statements that the log already has stay
     unchanged.
 
@@ -79,7 +79,7 @@ def _may_write_for(principal: Principal, participants: Sequence[str]) -> bool:
     return principal.user is None or principal.user in participants
 
 
-def _load_file_bytes(writer: Writer, access: TenantDb, body: ImportRequest) -> bytes:
+def _load_file_bytes(writer: WriterResources, access: TenantDb, body: ImportRequest) -> bytes:
     """The bytes of the file."""
     if body.content is not None:
         return body.content.encode()
@@ -109,7 +109,9 @@ def _load_file_bytes(writer: Writer, access: TenantDb, body: ImportRequest) -> b
     )
 
 
-def _store_new_statements(writer: Writer, access: TenantDb, graph: GraphFile) -> GraphImportResult:
+def _store_new_statements(
+    writer: WriterResources, access: TenantDb, graph: GraphFile
+) -> GraphImportResult:
     stored_ids = store_import.find_stored_sources(
         access, [statement.source_id for statement in graph.statements]
     )
