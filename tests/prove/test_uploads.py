@@ -41,8 +41,8 @@ REFUSALS = {"upload_missing", "upload_mismatch", "blob_not_found"}
 STEPS: list[tuple[object, str]] = [
     (BlobStore, "inspect_upload"),
     (BlobStore, "read_text_prefix"),
-    (BlobStore, "store_upload"),
-    (BlobStore, "remove_uploads"),
+    (BlobStore, "copy_upload_to_cid"),
+    (BlobStore, "erase_uploads"),
     (BlobStore, "reopen_upload"),
     (store_uploads, "look_up_cited_payloads"),
     (store_uploads, "list_expired_uploads"),
@@ -211,7 +211,7 @@ def delete_all(aws: LocalAws) -> None:
         "look_up_cited_payloads",
         "inspect_upload",
         "read_text_prefix",
-        "store_upload",
+        "copy_upload_to_cid",
         "append_events",
     ],
 )
@@ -248,7 +248,7 @@ def test_upload_citation_crash_is_healed_by_retry(
         "look_up_cited_payloads",
         "inspect_upload",
         "read_text_prefix",
-        "store_upload",
+        "copy_upload_to_cid",
         "append_events",
     ],
 )
@@ -267,12 +267,12 @@ def test_upload_citation_crash_leaves_nothing_pending(
     assert (world.left(), world.wrong()) == ((0, 0), [])
     orphaned = f"{TENANT}/{upload['cid']}" in objects(world.aws)
     is_stored = world.base.rows("select count(*) from events") == [(1,)]
-    copied = (name, when) in {("store_upload", "after"), ("append_events", "before")}
+    copied = (name, when) in {("copy_upload_to_cid", "after"), ("append_events", "before")}
     assert orphaned == (copied or is_stored), "the one kind of orphan: copied, never committed"
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("name", ["due", "remove_uploads", "forget"])
+@pytest.mark.parametrize("name", ["due", "erase_uploads", "forget"])
 def test_upload_sweep_crash_is_finished_by_next_sweep(
     world: World, stage: Stage, name: str, when: Literal["before", "after"]
 ) -> None:
@@ -474,7 +474,7 @@ def test_upload_test_detects_sweep_that_forgets_first(
     data = b"never cited"
     assert put(world.begin(data), data)[0] == 200
     age(world.base)
-    stage.dies = ("remove_uploads", "before")
+    stage.dies = ("erase_uploads", "before")
     world.sweep()
     stage.dies = None
     world.sweep()

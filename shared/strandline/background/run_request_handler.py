@@ -20,7 +20,7 @@ from pydantic import (
 )
 
 from strandline.aws import client_factory
-from strandline.aws.scheduler import RunStarter, run_name
+from strandline.aws.scheduler import RunStarter, make_run_name
 from strandline.clock import Clock, utc_now
 from strandline.function_specs import RUNNABLE
 from strandline.observability import ensure_trace_id, logger, trace_context
@@ -93,7 +93,7 @@ def _handle_run_request(scheduler: SchedulerResources, record: Mapping[str, Any]
     with trace_context(ensure_trace_id(request.trace)):
         try:
             _start_or_schedule_run(scheduler, request)
-        except client_factory.all_errors() as error:
+        except client_factory.all_error_classes() as error:
             return _log_failed_message(record, type(error).__name__)
         logger.info(
             "run requested", extra={"job": request.job, "at": request.at, "run": request.run}
@@ -111,7 +111,7 @@ def _start_or_schedule_run(scheduler: SchedulerResources, request: RunRequest) -
         scheduler.run_starter.schedule_run(request.job, request.at)
         return
     scheduler.wait(max(0.0, delay.total_seconds()))
-    scheduler.run_starter.start_run(request.job, run_name(request.job, request.at))
+    scheduler.run_starter.start_run(request.job, make_run_name(request.job, request.at))
 
 
 def _log_failed_message(record: Mapping[str, Any], reason: str) -> bool:
