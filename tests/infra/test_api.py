@@ -229,9 +229,8 @@ def test_api_template_answers_are_readable_with_origin() -> None:
         "x-amazon-apigateway-gateway-responses"
     ]
     for kind, answer in x_amazon_apigateway_gateway_responses.items():
-        headers = RESPONSES[kind].retry_after_header | gateway_generated_responses.make_gateway_cors_headers(
-            [PAGE]
-        )
+        cors_headers = gateway_generated_responses.make_gateway_cors_headers([PAGE])
+        headers = RESPONSES[kind].retry_after_header | cors_headers
         assert headers["Access-Control-Allow-Origin"] == PAGE
         assert answer["responseParameters"] == {
             f"gatewayresponse.header.{name}": f"'{value}'" for name, value in headers.items()

@@ -127,7 +127,9 @@ class WorkQueue:
             raise Unavailable("The work queue cannot be reached. Try again.") from error
 
 
-def _make_message_entry(tenant: str, scopes: Sequence[str], turns: Sequence[str] = ()) -> dict[str, object]:
+def _make_message_entry(
+    tenant: str, scopes: Sequence[str], turns: Sequence[str] = ()
+) -> dict[str, object]:
     body = {"tenant": tenant, "trace": make_trace_header(), "scopes": scopes}
     body |= {"turns": turns} if turns else {}
     return {

@@ -185,7 +185,9 @@ def _erase_objects(resources: JobResources, tenant: str, objects: Sequence[str])
     """Remove payloads and uploads. Returns those that are completely gone, each with its number of
     versions."""
     keys = {_make_object_key(tenant, one): one for one in objects}
-    return {keys[key]: total for key, total in resources.blobs.erase_all_versions(list(keys)).items()}
+    return {
+        keys[key]: total for key, total in resources.blobs.erase_all_versions(list(keys)).items()
+    }
 
 
 def _make_object_key(tenant: str, name: str) -> str:

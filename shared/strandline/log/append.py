@@ -96,7 +96,9 @@ def _build_event_drafts(
     return AppendBatch(drafts).refuse(errors)
 
 
-def _attach_cited_payloads(access: TenantDb, writer: WriterResources, batch: AppendBatch) -> AppendBatch:
+def _attach_cited_payloads(
+    access: TenantDb, writer: WriterResources, batch: AppendBatch
+) -> AppendBatch:
     """The drafts with the payloads that they cite. Drafts whose citation fails are refused."""
     citations = payload_citations.resolve_cited_payloads(
         access, writer.blobs, batch.drafts, writer.deadline

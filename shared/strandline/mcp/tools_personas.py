@@ -4,7 +4,7 @@ from typing import Any
 
 from strandline.context.fence import sanitize_to_one_line
 from strandline.mcp.answer_size import fetch_page_that_fits
-from strandline.mcp.argument_schemas import text_schema, integer_schema
+from strandline.mcp.argument_schemas import integer_schema, text_schema
 from strandline.mcp.arguments import Arguments, WrongArgument, pick_arguments
 from strandline.mcp.rendering import act_line, citations_note, event_line, fence_lines, limits_note
 from strandline.mcp.tool_types import Tool, ToolContext

@@ -190,7 +190,9 @@ def _answer_chat_turn(
     access: TenantDb, resources: Resources, turn: DeferredAnswer, deadline: float
 ) -> None:
     chat, tenant = ChatParameters.from_json(turn.request), access.caller.tenant
-    writer = WriterResources.from_resources(resources, _make_principal_of_asker(tenant, turn), deadline)
+    writer = WriterResources.from_resources(
+        resources, _make_principal_of_asker(tenant, turn), deadline
+    )
     own = resources.database.connect_as(Caller(tenant, (), turn.asked_by), deadline)
     message = store_deferred_answers.find_event_by_key(own, HTTP_CHANNEL, f"{chat.key}#input")
     if message is None or message.content is None:  # erased: nothing is left to answer
