@@ -91,7 +91,7 @@ class BedrockEmbedder:
         self._model_id = model_id
         self._family = model.family
         self._region = region
-        self._make_client = make_client or partial(client_factory.client, "bedrock-runtime")
+        self._make_client = make_client or partial(client_factory.make_client, "bedrock-runtime")
         self._client: Any = None
         self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(PARALLEL_CALLS, thread_name_prefix="bedrock")

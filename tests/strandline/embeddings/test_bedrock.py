@@ -90,7 +90,7 @@ class Stub:
     calls come at once."""
 
     def __init__(self) -> None:
-        self.client = client_factory.client("bedrock-runtime", Config())
+        self.client = client_factory.make_client("bedrock-runtime", Config())
         self.stubber: Any = Stubber(self.client)
         self.bodies: list[dict[str, Any]] = []
         self.is_used = False
