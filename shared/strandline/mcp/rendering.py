@@ -88,7 +88,9 @@ def hit_line(hit: Item) -> str:
     later = f", superseded by event {hit['superseded_by']}" if hit["superseded_by"] else ""
     similar: Item | None = hit["similar"]
     notes = f"{later}, and {similar['count']} more like it" if similar else later
-    start = f"- event {hit['event_id']}{relevance}, {format_minute(hit['occurred_at'])}, {who}{notes}"
+    start = (
+        f"- event {hit['event_id']}{relevance}, {format_minute(hit['occurred_at'])}, {who}{notes}"
+    )
     return f"{start}: {sanitize_and_cut_text(_show_from_piece(hit))}"
 
 
