@@ -108,7 +108,10 @@ def shrink(candidates: Candidates, chance: random.Random) -> Candidates:
         rows=rows,
         words=words,
         events_in_view=len(rows),
-        sampled_cosines=[row.cosine for row in rows if row.cosine is not None],
+        sampled_cosines=[r.cosine for r in rows if r.cosine is not None and r.author != "tool"],
+        sampled_tool_cosines=[
+            r.cosine for r in rows if r.cosine is not None and r.author == "tool"
+        ],
         answers=[candidates.answers[n] for n in remaining],
     )
 

@@ -16,7 +16,12 @@ from tests.bench.relevance_samples import DEPTH, Array, Sample, Scores
 PENALTY = 0.03
 """Of half the squared weight of a feature that is scaled to a deviation of 1, where each group's
 questions weigh 1 together."""
-_FIXED: Mapping[str, float] = {"by_agent": -1.0, "by_tool": -1.0, "says_nothing": -20.0}
+_FIXED: Mapping[str, float] = {
+    "by_agent": -1.0,
+    "by_tool": -1.0,
+    "says_nothing": -20.0,
+    "newness": 1.0,
+}
 """Weights that are not fitted, for a cosine's weight of 1. How much of what answers was said by
 agents differs from corpus to corpus, by how their questions were made: BEAM alone wants less than
 -1.7, while in `coder` every step below -1 loses. Observations are too few in any corpus."""

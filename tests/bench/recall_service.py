@@ -140,6 +140,7 @@ class RecallService:
             rows,
             (head and head.events_in_view) or 0,
             (head and head.sampled_cosines) or [],
+            (head and head.sampled_tool_cosines) or [],
             [self.event_keys[str(row.event_id)] in asking.evidence for row in rows],
         )
 
@@ -160,6 +161,7 @@ class Candidates:
     rows: Sequence[CandidateEvent]
     events_in_view: int
     sampled_cosines: Sequence[float]
+    sampled_tool_cosines: Sequence[float]
     answers: Sequence[bool]
 
 

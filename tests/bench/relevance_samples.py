@@ -64,6 +64,7 @@ def make_sample(candidates: Candidates, calibration: Calibration) -> Sample:
         candidates.events_in_view,
         estimate_cosine_distribution(candidates.sampled_cosines, calibration.usual),
         calibration.cosine_by_words,
+        estimate_cosine_distribution(candidates.sampled_tool_cosines, calibration.usual),
     )
     return Sample(
         candidates.asking.home.group,

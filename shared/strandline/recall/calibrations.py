@@ -21,6 +21,7 @@ _WEIGHTS = EventScoreFeatures(
     by_agent=-1.0,
     by_tool=-1.0,
     says_nothing=-20.0,
+    newness=1.0,
 )
 """For every embedding space."""
 _BY_SPACE: Mapping[str, Calibration] = {

@@ -106,6 +106,10 @@ class EventScoreFeatures(NamedTuple):
     """1 if its text is nothing but short questions, or an agent's answer that it knows nothing. The
     weight is fixed, and puts it below whatever says something: an earlier question in the same
     words has the highest cosine of all, and no answer in it."""
+    newness: float = 0.0
+    """For a question about now, from 0 for the oldest to 1 for the newest of the ten best short
+    messages of people: what was said later holds, and answers better than what it replaces. The
+    weight is fixed."""
 
 
 def compute_score_features(
@@ -115,9 +119,11 @@ def compute_score_features(
     events_in_view: int,
     scale: CosineDistribution,
     cosine_by_words: float,
+    tool_scale: CosineDistribution | None = None,
 ) -> list[EventScoreFeatures]:
     """The features of each candidate. Only candidates count as neighbours: the words and cosine of
-    other events are not known. `scale` is that of the question's cosines. An event without a vector
+    other events are not known. `scale` is that of the question's cosines, `tool_scale` that of its
+    cosines with tools' output, by default the same. An event without a vector
     counts as one of the mean cosine, plus up to `cosine_by_words` deviations in proportion to the
     share of the question's words that it contains.
 
@@ -134,12 +140,11 @@ def compute_score_features(
     def compute_features_of_candidate(
         candidate: CandidateEvent, lane: _LaneSignalsByPosition
     ) -> EventScoreFeatures:
-        before_2, before, _, after, after_2 = lane.list_cosines_around(candidate.place)
+        before_2, before, own, after, after_2 = lane.list_cosines_around(candidate.place)
         damping = lane.compute_long_neighbour_damping(candidate.place)
         words = share_of_bits[candidate.word_bits]
-        cosine = candidate.cosine
         return EventScoreFeatures(
-            cosine=words * cosine_by_words if cosine is None else scale.standardize(cosine),
+            cosine=words * cosine_by_words if candidate.cosine is None else own,
             words=words,
             words_nearby=damping * share_of_bits[lane.combine_word_bits_around(candidate.place)],
             cosine_before=damping * before,
@@ -154,15 +159,20 @@ def compute_score_features(
             says_nothing=float(candidate.says_nothing),
         )
 
-    lanes = _build_lane_signals_per_candidate(candidates, scale)
+    lanes = _build_lane_signals_per_candidate(candidates, scale, tool_scale or scale)
     return [
         compute_features_of_candidate(candidate, lane)
         for candidate, lane in zip(candidates, lanes, strict=True)
     ]
 
 
+def is_short_message_of_person(candidate: CandidateEvent) -> bool:
+    """Whether it is a text of at most 60 words that neither an agent nor a tool wrote."""
+    return candidate.author is None and 0 < candidate.text_bytes <= _BRIEF_BYTES
+
+
 def _build_lane_signals_per_candidate(
-    candidates: Sequence[CandidateEvent], scale: CosineDistribution
+    candidates: Sequence[CandidateEvent], scale: CosineDistribution, tool_scale: CosineDistribution
 ) -> "list[_LaneSignalsByPosition]":
     """The lane of each candidate."""
     # Integer keys are faster: Python hashes a UUID in interpreted code.
@@ -170,14 +180,21 @@ def _build_lane_signals_per_candidate(
     members: dict[tuple[int, str], list[CandidateEvent]] = defaultdict(list)
     for key, candidate in zip(keys, candidates, strict=True):
         members[key].append(candidate)
-    lanes = {key: _LaneSignalsByPosition(found, scale) for key, found in members.items()}
+    lanes = {
+        key: _LaneSignalsByPosition(found, scale, tool_scale) for key, found in members.items()
+    }
     return [lanes[key] for key in keys]
 
 
 class _LaneSignalsByPosition:
     """The words, cosines and sizes of one lane's candidates, one element for each position."""
 
-    def __init__(self, candidates: Sequence[CandidateEvent], scale: CosineDistribution) -> None:
+    def __init__(
+        self,
+        candidates: Sequence[CandidateEvent],
+        scale: CosineDistribution,
+        tool_scale: CosineDistribution,
+    ) -> None:
         places = [candidate.place for candidate in candidates]
         self._first = min(places) - WINDOW
         length = max(places) - self._first + WINDOW + 1
@@ -188,7 +205,8 @@ class _LaneSignalsByPosition:
             self._bits[place - self._first] = candidate.word_bits
             self._bytes[place - self._first] = candidate.text_bytes
             if candidate.cosine is not None:
-                self._cosines[place - self._first] = scale.standardize(candidate.cosine)
+                own_scale = tool_scale if candidate.author == "tool" else scale
+                self._cosines[place - self._first] = own_scale.standardize(candidate.cosine)
 
     def combine_word_bits_around(self, place: int) -> int:
         """The words that the event at a position and its neighbours contain together."""

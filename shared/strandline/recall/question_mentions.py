@@ -1,5 +1,5 @@
-"""The information in a question besides its meaning: the speakers that it names, and the dates and
-periods, in common English forms."""
+"""The information in a question besides its meaning: the speakers that it names, the dates and
+periods, in common English forms, and whether it is about now."""
 
 import calendar
 import re
@@ -68,6 +68,15 @@ _RELATION = re.compile(
 _RELATION_CHARS = 60
 _NUMBERS = {"a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6}
 _UNIT_DAYS = {"day": 1, "week": 7, "month": 30, "year": 365}
+_EARLIER = re.compile(
+    r"\b(?:did|was|were|had|ago|before|used to|originally|initially|first|earlier|previous(?:ly)?"
+    r"|yesterday|formerly|until|since|history|over time|so far|changed?"
+    r"|fue|fui|era|estaba|había|antes|ayer|foi|estava|tinha|ontem|prima|ieri|aveva"
+    r"|war|waren|hatten?|wurden?|vorher|früher|zuerst|gestern|était|avait|avant|hier)\b"
+    r"|ました|でした|だった|以前|最初",
+    re.IGNORECASE,
+)
+"""Words that ask for what was, or for how it came to be, in common forms of some languages."""
 
 
 @dataclass(frozen=True)
@@ -254,6 +263,8 @@ class QuestionNamesAndDates:
     names: frozenset[str]
     """The words written as names, in lower case."""
     times: Sequence[PartialDate | DateRange]
+    is_about_now: bool = False
+    """Whether it names no time, nor asks for what was."""
 
     def score_day_match(self, day: date) -> float:
         """How well a day fits the times that the question names: 0 to 2."""
@@ -266,8 +277,11 @@ class QuestionNamesAndDates:
 
 def parse_names_and_dates(text: str, today: date) -> QuestionNamesAndDates:
     """Read a question, given the day on which it is asked."""
+    times = parse_dates_and_periods(text, today)
     return QuestionNamesAndDates(
-        names=_extract_names(text), times=parse_dates_and_periods(text, today)
+        names=_extract_names(text),
+        times=times,
+        is_about_now=not times and _EARLIER.search(text) is None,
     )
 
 

@@ -178,10 +178,16 @@ def search_with_vector(
     parsed_question = parse_names_and_dates(question, (head and head.today) or now.date())
     events_in_view = (head and head.events_in_view) or 0
     searched_count = _count_filter_matches(rows) if filters and vector else None
-    sample = (head and head.sampled_cosines) or ()
     return SearchResult(
         ranking=rank_candidates(
-            parsed_question, words, rows, events_in_view, calibration, searched_count, sample
+            parsed_question,
+            words,
+            rows,
+            events_in_view,
+            calibration,
+            searched_count,
+            (head and head.sampled_cosines) or (),
+            (head and head.sampled_tool_cosines) or (),
         ),
         candidates={row.event_id: row for row in rows},
         words=words,

@@ -19,11 +19,16 @@ from strandline.recall.features import (
     compute_answerability_features,
     compute_score_features,
     find_highest_standardized_cosine,
+    is_short_message_of_person,
 )
 from strandline.recall.question_mentions import QuestionNamesAndDates
 
 _SIMILAR_DEVIATIONS = 1.5
 """The minimum cosine, in deviations, for describing an event as similar in meaning."""
+
+
+_NEWNESS_EVENTS = 10
+"""So many of the best short messages are ordered by time for a question about now."""
 
 
 class LogisticCurve(NamedTuple):
@@ -89,15 +94,23 @@ def rank_candidates(
     calibration: Calibration,
     events_searched: int | None = None,
     sampled_cosines: Sequence[float] = (),
+    sampled_tool_cosines: Sequence[float] = (),
 ) -> RankedEvents:
     """Score the candidates and sort them, best first; ties go to the newer event. `events_searched`
     is the number of events that pass the filters; None: all visible ones. `sampled_cosines` are
-    those of the question with a sample of the events in view."""
+    those of the question with a sample of the events in view, without tools' output, and
+    `sampled_tool_cosines` those with this."""
     if not candidates:
         return RankedEvents(0.0, ())
     scale = estimate_cosine_distribution(sampled_cosines, calibration.usual)
     features = compute_score_features(
-        question, words, candidates, events_in_view, scale, calibration.cosine_by_words
+        question,
+        words,
+        candidates,
+        events_in_view,
+        scale,
+        calibration.cosine_by_words,
+        estimate_cosine_distribution(sampled_tool_cosines, calibration.usual),
     )
     scored = sorted(
         (
@@ -115,18 +128,36 @@ def rank_candidates(
         events_in_view if events_searched is None else events_searched,
     )
     known, relevance = calibration.known.logit(answer), calibration.relevance.logit
-    return RankedEvents(
-        _sigmoid(known),
-        [
-            ScoredEvent(
-                candidates[n],
-                features[n],
-                score,
-                _sigmoid(relevance((scores[0] - score, known))),
-            )
-            for score, n in zip(scores, order, strict=True)
-        ],
-    )
+    events = [
+        ScoredEvent(
+            candidates[n], features[n], score, _sigmoid(relevance((scores[0] - score, known)))
+        )
+        for score, n in zip(scores, order, strict=True)
+    ]
+    if question.is_about_now:
+        events = _put_newer_first(events, calibration.features.newness)
+    return RankedEvents(_sigmoid(known), events)
+
+
+def _put_newer_first(events: Sequence[ScoredEvent], weight: float) -> list[ScoredEvent]:
+    """The events, best first, once the best short messages of people have their newness. Their
+    relevance stays: that one is newer makes no other less likely to answer."""
+    messages = [event for event in events if is_short_message_of_person(event.candidate)]
+    times = sorted({event.candidate.said_at for event in messages[:_NEWNESS_EVENTS]})
+    if len(times) < 2 or not weight:
+        return list(events)
+    newness = {time: place / (len(times) - 1) for place, time in enumerate(times)}
+    newer = {event.candidate.event_id for event in messages[:_NEWNESS_EVENTS]}
+    changed = [
+        event._replace(
+            features=event.features._replace(newness=newness[event.candidate.said_at]),
+            score=event.score + weight * newness[event.candidate.said_at],
+        )
+        if event.candidate.event_id in newer
+        else event
+        for event in events
+    ]
+    return sorted(changed, key=lambda e: (e.score, e.candidate.event_id.int), reverse=True)
 
 
 def _sigmoid(logit: float) -> float:

@@ -39,8 +39,10 @@ class CandidateRow(CandidateEvent):
     events_in_view: int | None
     """The number of visible events, regardless of the filter."""
     sampled_cosines: list[float] | None
-    """The question's cosines with events spread evenly over the view, regardless of the filter;
-    empty without a vector."""
+    """The question's cosines with events spread evenly over the view, regardless of the filter, but
+    for tools' output; empty without a vector."""
+    sampled_tool_cosines: list[float] | None
+    """Those with the tools' output of that sample."""
     min_known: float | None
     """The tenant's own threshold."""
     today: date | None
@@ -190,7 +192,7 @@ def search_candidate_events(
             coalesce(f.word_bits, 0) as word_bits,
             coalesce(f.cosine, stored.cosine) as cosine, f.start_char, f.end_char, f.is_fresh,
             head.words, head.document_counts, head.events_in_view, head.sampled_cosines,
-            head.min_known, head.today, head.unfolded_events
+            head.sampled_tool_cosines, head.min_known, head.today, head.unfolded_events
         from in_lanes f
         cross join lateral (
             select count(*) as events from (
@@ -209,8 +211,7 @@ def search_candidate_events(
         left join lateral (
             select question.words, (select document_counts from by_words limit 1),
                 size.events as events_in_view,
-                (select sample_cosines(%(vector)s::halfvec, %(space)s, view.scope_ids, %(sampled)s)
-                    from view) as sampled_cosines,
+                sample.cosines as sampled_cosines, sample.tool_cosines as sampled_tool_cosines,
                 (select coalesce(sum(s.last_seq - s.folded_seq), 0)::bigint
                     from pending_scopes w cross join lateral (
                         select s.last_seq, s.folded_seq from scopes s
@@ -219,7 +220,9 @@ def search_candidate_events(
                 tenant.min_known,
                 greatest(least((%(now)s::timestamptz at time zone tenant.time_zone)::date,
                     date '9999-12-31'), date '0001-01-01') as today
-            from question, size) head on f.n = 1
+            from question, size, view, sample_view(
+                %(vector)s::halfvec, %(space)s, view.scope_ids, %(sampled)s) sample) head
+            on f.n = 1
         left join lateral (
             select 1 - (v.embedding <=> %(vector)s::halfvec) as cosine from event_vectors v
             where f.cosine is null and v.space = %(space)s and v.scope_id = f.scope_id

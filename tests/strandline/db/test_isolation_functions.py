@@ -413,7 +413,8 @@ UNASKED = {
     "current_tenant": "select current_tenant() where current_tenant() is not null",
     "current_viewer": "select current_viewer() where current_viewer() is not null",
     "current_writer": "select current_writer() where current_writer() is not null",
-    "sample_cosines": "select unnest(sample_cosines('[1,0]', 'words/2', null, 80))",
+    "sample_view": "select unnest(cosines || tool_cosines)"
+    " from sample_view('[1,0]', 'words/2', null, 80)",
     "scopes_in_view": "select unnest(scopes_in_view())",
     "search_words": "select * from search_words('{tide,late,harbour,long}', null, '{}', 9, null)",
     "search_words_in_large_view": "select * from search_words_in_large_view("

@@ -151,6 +151,26 @@ def test_noise_of_sixty_logs_leaves_the_sentence_in_place(gateway: Gateway, key:
     assert len(everything) == 61
 
 
+def test_noise_of_varied_logs_does_not_make_a_sentence_seem_far(gateway: Gateway, key: str) -> None:
+    """No two lines are near-duplicates, and each is nearer to the question than the sentence."""
+    rooms = ("attic", "cellar", "kitchen", "stable", "barn", "office", "garage", "porch")
+    states = ("opened", "closed", "jammed", "rattled", "silent", "warm")
+    sentence = "Leave whatever the sensor in the hayloft says, Pim cut its wire."
+    event = {**WRITERS["ann"], "participants": [ANN, HELPER], "content": sentence}
+    logs = [
+        {
+            **WRITERS["tool"],
+            "participants": [ANN, HELPER],
+            "content": f"sensor of the {room}: alarm, window {state}, sent to {room} panel",
+        }
+        for room in rooms
+        for state in states
+    ]
+    store(gateway, key, [*logs[:20], event, *logs[20:]])
+    hits = recall(gateway, key, "Which sensor's alarm can be ignored, and why?")["hits"]
+    assert holding(hits[:3], "Pim cut its wire"), texts(hits)
+
+
 def test_noise_names_only_near_duplicates_that_the_reader_sees(gateway: Gateway, key: str) -> None:
     """The same tool logged for Ann and for Omar: neither learns of the other's logs."""
     for name, count in ((ANN, 4), (OMAR, 7)):

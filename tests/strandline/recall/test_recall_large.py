@@ -236,8 +236,8 @@ _FAULTS = (
     ("search_words_in_large_view", "exit when v_row_count > 0", "exit"),
     ("search_words_in_large_view", "order by e.recorded_at desc,", "order by e.recorded_at,"),
     ("read_view", "/ id_share(v_lowest[c_sample])", "* 9"),
-    ("sample_cosines", "order by m.scope_id limit c_scopes", "limit 0"),
-    ("sample_cosines", "order by s.scope_id limit c_scopes", "limit 0"),
+    ("sample_view", "order by m.scope_id limit c_scopes", "limit 0"),
+    ("sample_view", "order by s.scope_id limit c_scopes", "limit 0"),
 )
 
 

@@ -32,6 +32,7 @@ FEATURES = {
     "by_agent",
     "by_tool",
     "says_nothing",
+    "newness",
 }
 ONCE_TODAY = 0.1 / (1 - 0.9**30)
 

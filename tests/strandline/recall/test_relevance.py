@@ -100,6 +100,61 @@ def test_relevance_features_raise_or_lower_rank(
     assert best(order([worse, better], question)) == 20
 
 
+def said(seq: int, day: int, cosine: float = 0.4, **more: object) -> CandidateEvent:
+    """What was said on a day of May, in a session of its own."""
+    return candidate(
+        seq, cosine=cosine, said_at=datetime(2026, 5, day, tzinfo=UTC), session_id=str(seq), **more
+    )
+
+
+def test_relevance_of_a_question_about_now_favours_what_is_newest() -> None:
+    events = [said(1, day=20, cosine=0.38), said(2, day=3)]
+    assert best(order(events, "Where is it?")) == 1
+    assert best(order(events, "Where was it?")) == 2
+    assert best(order(events, "Where is it since May 2026?")) == 2
+    ranking = order(events)
+    assert [event.features.newness for event in ranking.events] == [1, 0]
+
+
+def test_relevance_newness_is_of_short_messages_of_people() -> None:
+    events = [
+        said(1, day=3),
+        said(2, day=9),
+        said(3, day=20, author="agent"),
+        said(4, day=21, author="tool"),
+        said(5, day=22, text_bytes=4000),
+        said(6, day=23, text_bytes=0),
+    ]
+    newness = {one.candidate.seq: one.features.newness for one in order(events).events}
+    assert newness == {1: 0, 2: 1, 3: 0, 4: 0, 5: 0, 6: 0}
+
+
+def test_relevance_newness_is_of_the_ten_best() -> None:
+    events = [said(n, day=n, cosine=0.9 - n / 100) for n in range(1, 13)]
+    newness = {one.candidate.seq: one.features.newness for one in order(events).events}
+    assert newness == {n: pytest.approx(min(n - 1, 9) / 9 if n <= 10 else 0) for n in newness}
+
+
+def test_relevance_newness_does_not_lift_what_is_far_off() -> None:
+    assert best(order([said(1, day=20, cosine=0.1), said(2, day=3, cosine=0.6)])) == 2
+
+
+def test_relevance_of_a_tool_counts_on_the_scale_of_tools() -> None:
+    """A tool that wrote sixty lines makes its own cosine usual, and no sentence less near."""
+    question = parse_names_and_dates("Where was it?", NOW.date())
+    sentence, line = said(1, day=3, cosine=0.35), said(2, day=4, cosine=0.5, author="tool")
+    views = {
+        "flood": ([0.15] * 10, [0.5, 0.48, 0.52] * 20),
+        "one scale": ([0.15] * 10 + [0.5, 0.48, 0.52] * 20, []),
+    }
+    ranking = {
+        name: rank_candidates(question, WORDS, [sentence, line], 70, SHIPPED, None, *samples)
+        for name, samples in views.items()
+    }
+    assert best(ranking["flood"]) == 1
+    assert best(ranking["one scale"]) == 2
+
+
 def test_relevance_scales_cosines_by_view() -> None:
     """So that an embedding space whose cosines are all high, and close, ranks alike."""
     cosines = (0.1, 0.4, -0.1, None, 0.2)

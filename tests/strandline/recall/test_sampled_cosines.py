@@ -85,6 +85,7 @@ class Tenants:
             calibration_for(SPACE),
             None,
             head.sampled_cosines or (),
+            head.sampled_tool_cosines or (),
         )
         return {event.candidate.event_id: event.score for event in ranking.events}
 
@@ -128,9 +129,10 @@ def test_sampled_cosines_spread_by_scope_size(tenants: Tenants) -> None:
 def test_sampled_cosines_test_detects_nearest_events(tenants: Tenants) -> None:
     """The nearest events are no sample: to be near would seem usual."""
     tenants.base.rows(
-        "create or replace function sample_cosines("
-        " p_vector halfvec, p_space text, p_scopes uuid[], p_limit int) returns float8[]"
-        " language sql stable as $$ select array_agg(cosine) from ("
+        "create or replace function sample_view("
+        " p_vector halfvec, p_space text, p_scopes uuid[], p_limit int,"
+        " out cosines float8[], out tool_cosines float8[])"
+        " language sql stable as $$ select array_agg(cosine), '{}'::float8[] from ("
         "   select 1 - (embedding <=> p_vector) as cosine from event_vectors"
         "   where space = p_space order by embedding <=> p_vector limit p_limit) v $$"
     )
@@ -168,6 +170,20 @@ def test_sampled_cosines_leave_out_erased_and_vectorless(tenants: Tenants) -> No
     vector = question_near(tenants, numbers[5])
     expected = tenants.own.cosines(vector)[numbers[3:]].tolist()
     assert tenants.sample(tenants.own.user(scope), vector) == pytest.approx(expected, abs=1e-3)
+
+
+def test_sampled_cosines_of_tools_come_apart(tenants: Tenants) -> None:
+    scope = 3
+    numbers = [n for n in range(EVENTS) if tenants.own.scope_of(n) == scope]
+    for n in numbers[:4]:
+        update = "update events set type = 'observation' where event_id = %s returning 1"
+        assert tenants.base.rows(update, tenants.own.event_ids[n])
+    vector = question_near(tenants, numbers[5])
+    rows = tenants.ask(tenants.own.user(scope), vector)
+    (head,) = [row for row in rows if row.sampled_cosines is not None]
+    expected = tenants.own.cosines(vector)
+    assert head.sampled_cosines == pytest.approx(expected[numbers[4:]].tolist(), abs=1e-3)
+    assert head.sampled_tool_cosines == pytest.approx(expected[numbers[:4]].tolist(), abs=1e-3)
 
 
 def test_sampled_cosines_are_none_without_vectors(tenants: Tenants) -> None:
