@@ -100,8 +100,8 @@ def count_background_failures(access: TenantDb) -> BackgroundFailures:
                 where tenant_id = current_tenant() and (valid_from <> nearest_moment(valid_from)
                     or valid_to <> nearest_moment(valid_to))) as rows_unreadable
         from (
-            select count(*) as erasures_waiting, greatest(0, coalesce(
-                extract(epoch from now() - min(asked_at)), 0))::int as oldest_erasure_seconds
+            select count(*) as erasures_waiting, floor(greatest(0, coalesce(
+                extract(epoch from now() - min(asked_at)), 0)))::int as oldest_erasure_seconds
             from erasures
             where tenant_id = current_tenant() and completed_at is null) erasure_totals
         """,

@@ -143,7 +143,7 @@ def test_relevance_of_a_tool_counts_on_the_scale_of_tools() -> None:
     """A tool that wrote sixty lines makes its own cosine usual, and no sentence less near."""
     question = parse_names_and_dates("Where was it?", NOW.date())
     sentence, line = said(1, day=3, cosine=0.35), said(2, day=4, cosine=0.5, author="tool")
-    views = {
+    views: dict[str, tuple[list[float], list[float]]] = {
         "flood": ([0.15] * 10, [0.5, 0.48, 0.52] * 20),
         "one scale": ([0.15] * 10 + [0.5, 0.48, 0.52] * 20, []),
     }
