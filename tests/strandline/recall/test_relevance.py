@@ -102,12 +102,11 @@ def test_relevance_features_raise_or_lower_rank(
 
 def said(seq: int, day: int, cosine: float = 0.4, **more: object) -> CandidateEvent:
     """What was said on a day of May, in a session of its own."""
-    return candidate(
-        seq, cosine=cosine, said_at=datetime(2026, 5, day, tzinfo=UTC), session_id=str(seq), **more
-    )
+    moment = datetime(2026, 5, day, tzinfo=UTC)
+    return replace(candidate(seq, 0, cosine), said_at=moment, session_id=str(seq), **more)
 
 
-def test_relevance_of_a_question_about_now_favours_what_is_newest() -> None:
+def test_relevance_for_a_question_about_now_favours_newest() -> None:
     events = [said(1, day=20, cosine=0.38), said(2, day=3)]
     assert best(order(events, "Where is it?")) == 1
     assert best(order(events, "Where was it?")) == 2
