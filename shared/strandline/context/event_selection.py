@@ -10,7 +10,7 @@ from strandline.db.database import TenantDb
 from strandline.recall.importance import SonaInEmbeddingSpace
 from strandline.recall.near_duplicates import DeduplicatedEvents, collapse_near_duplicates
 from strandline.recall.recall import SearchResult
-from strandline.recall.relevance import ScoredEvent
+from strandline.recall.relevance import ScoredEvent, compute_odds
 from strandline.recall.schemas import RecallWeights
 
 _TOKENS_PER_NEIGHBOURHOOD, _MAX_NEIGHBOURHOODS = 700, 4
@@ -20,6 +20,9 @@ _MAX_WEAK_EVENTS = 3
 judges them better than a threshold does."""
 _MIN_LINE_TOKENS = 20
 """Hardly any line takes fewer tokens."""
+_RELEVANT_ODDS, _MIN_RELEVANT_EVENTS = 1 / 50, 8
+"""A text ends after the last event whose odds to answer are at least this share of the best one's,
+but not before so many events: what follows takes room and holds next to nothing."""
 _DATED_SHARE = 1 / 2
 """The share of the budget within which the events of a named time come before all others."""
 _LINE_BYTES = 20
@@ -94,7 +97,25 @@ def choose_answer_events(
     groups = collapse_near_duplicates(access, events, search.words, request.question, limit)
     leaders = groups.list_events(with_duplicates=wants_all)
     leaders = leaders[:weak_count] if is_weak else leaders
+    if request.min_relevance is None and search.calibration.is_calibrated:
+        leaders = _end_with_relevance(leaders)
     return replace(groups, events=leaders[: request.limit]), is_weak
+
+
+def _end_with_relevance(events: Sequence[ScoredEvent]) -> Sequence[ScoredEvent]:
+    """The events up to the last that is relevant beside the best. The relevance of one without a
+    vector that holds a word of the question is uncertain, so it counts as relevant."""
+    best = max((compute_odds(event.relevance) for event in events), default=0.0)
+    end = max(
+        (
+            n
+            for n, event in enumerate(events, 1)
+            if compute_odds(event.relevance) >= _RELEVANT_ODDS * best - 1e-9
+            or (event.candidate.cosine is None and event.candidate.word_bits)
+        ),
+        default=0,
+    )
+    return events[: max(end, _MIN_RELEVANT_EVENTS)]
 
 
 def _take_events_of_named_date(

@@ -92,8 +92,9 @@ class ContextTextOut(ResponseModel):
     tokens: int
     """The number of tokens of the text, never more than the budget."""
     known: float | None
-    """The probability that the visible events contain an answer, 0 to 1; null without a query, and
-    in an embedding space without a calibration."""
+    """How likely the visible events speak of the question's subject, 0 to 1. Whether the very
+    answer is there, only a reader of the text can tell. Null without a query, and in an embedding
+    space without a calibration."""
     citations: list[Citation]
     """The citations, ordered by `n`."""
     cut: LeftOutCountsOut
@@ -191,8 +192,8 @@ class ContextOut(ResponseModel):
     scope_id: UUID
     participants: list[str]
     known: float | None
-    """The probability that these participants' events contain an answer, 0 to 1; null without a
-    query, and in an embedding space without a calibration."""
+    """How likely these participants' events speak of the question's subject, 0 to 1, as in recall;
+    null without a query, and in an embedding space without a calibration."""
     recent: list[RecentEventOut]
     """Short-term memory, newest first: coalesced, within the window and the maximum age."""
     chains: list[ChainOut]
@@ -234,8 +235,8 @@ class SearchOut(ResponseModel):
     session_id: str
     scope_id: UUID
     known: float | None
-    """The probability that these participants' events contain an answer, 0 to 1. Null in an
-    embedding space without a calibration."""
+    """How likely these participants' events speak of the question's subject, 0 to 1, as in recall.
+    Null in an embedding space without a calibration."""
     hits: list[ChainHit]
     """Empty if no chain is relevant enough."""
     graph: RelevantGraph

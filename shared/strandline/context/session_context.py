@@ -26,6 +26,7 @@ from strandline.log import read as log_read
 from strandline.log.read import take_models_fitting_response
 from strandline.observability import logger
 from strandline.recall.recall import SearchResult, make_read_token, search
+from strandline.recall.relevance import compute_odds
 from strandline.sessions import store_chains
 from strandline.sessions.chains_view import SessionReadContext, to_chain_out
 from strandline.sessions.schemas import ChainOut
@@ -176,13 +177,9 @@ def list_relevant_chains(
     )
     if share is None:
         share = _CHAIN_ODDS if min_relevance is None else 0.0
-    floor = share * _odds(rows[0].relevance) if rows else 0.0
+    floor = share * compute_odds(rows[0].relevance or 0.0) if rows else 0.0
     # Equal odds need not be equal floats.
-    return [row for row in rows if _odds(row.relevance) >= floor - 1e-9]
-
-
-def _odds(relevance: float | None) -> float:
-    return (relevance or 0.0) / max(1 - (relevance or 0.0), 1e-9)
+    return [row for row in rows if compute_odds(row.relevance or 0.0) >= floor - 1e-9]
 
 
 def _map_relevance_by_event_id(

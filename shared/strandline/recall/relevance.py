@@ -160,6 +160,11 @@ def _put_newer_first(events: Sequence[ScoredEvent], weight: float) -> list[Score
     return sorted(changed, key=lambda e: (e.score, e.candidate.event_id.int), reverse=True)
 
 
+def compute_odds(relevance: float) -> float:
+    """The odds that an event answers, for its relevance: 1 for 0.5."""
+    return relevance / max(1 - relevance, 1e-9)
+
+
 def _sigmoid(logit: float) -> float:
     """The probability for the logarithm of its odds, without overflow."""
     return 1 / (1 + math.exp(-max(-60.0, min(60.0, logit))))

@@ -185,8 +185,9 @@ class RecallAnswer(ResponseModel):
     """The hits, by default best first, and the settings and state that the answer is based on."""
 
     known: float | None
-    """The probability that the visible events that pass the filters contain an answer, 0 to 1. Null
-    in an embedding space without a calibration."""
+    """How likely the visible events that pass the filters speak of the question's subject, 0 to 1.
+    Whether the very answer is there, only a reader of the hits can tell. Null in an embedding space
+    without a calibration."""
     hits: list[Hit]
     """Empty if no event is relevant enough."""
     did_not_fit: int
