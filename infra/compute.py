@@ -19,6 +19,8 @@ from infra.permissions import ResourceArns, bedrock_models, policy_statements
 from infra.role_factory import allow, service_role
 from infra.settings import SettingsError, StackSettings
 from infra.storage_and_queues import Storage
+from strandline.config import ServiceSettings
+from strandline.embeddings.reachable import read_previous_settings
 from strandline.function_specs import FUNCTIONS, FunctionSpec, Layer
 
 UNZIPPED_LIMIT = 250 * 2**20
@@ -229,6 +231,14 @@ def build_environment(
     return {f"STRANDLINE_{name.upper()}": value for name, value in sorted(variables.items())}
 
 
+def _embedding_models(stack: Stack, service: ServiceSettings | None) -> tuple[str, ...]:
+    """What embedding with these settings calls; nothing without Bedrock."""
+    if service is None or service.embedding_provider != "bedrock" or not service.embedding_model:
+        return ()
+    region = service.embedding_region or stack.region
+    return bedrock_models(service.embedding_model, stack.partition, region, stack.account)
+
+
 def _resource_arns(scope: Construct, settings: StackSettings, parts: StackParts) -> ResourceArns:
     stack, service = Stack.of(scope), settings.service_settings
     models = (
@@ -237,16 +247,6 @@ def _resource_arns(scope: Construct, settings: StackSettings, parts: StackParts)
             *settings.profile_models,
         )
         if service.llm_provider == "bedrock"
-        else ()
-    )
-    embedding_models = (
-        bedrock_models(
-            service.embedding_model,
-            stack.partition,
-            service.embedding_region or stack.region,
-            stack.account,
-        )
-        if service.embedding_provider == "bedrock" and service.embedding_model
         else ()
     )
     return ResourceArns(
@@ -266,6 +266,9 @@ def _resource_arns(scope: Construct, settings: StackSettings, parts: StackParts)
         account=stack.account,
         partition=stack.partition,
         models=models,
-        embedding_models=embedding_models,
+        embedding_models=(
+            *_embedding_models(stack, service),
+            *_embedding_models(stack, read_previous_settings(service)),
+        ),
         key=parts.storage.key.key_arn if parts.storage.key else None,
     )

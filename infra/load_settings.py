@@ -12,6 +12,7 @@ from infra.settings import SettingsError, StackSettings
 from infra.validation import CHECKS
 from strandline.config import ServiceSettings
 from strandline.embeddings.factory import require_valid_embedding_settings
+from strandline.embeddings.reachable import require_valid_previous
 from strandline.errors import Misconfigured
 from strandline.llm.factory import require_provider_settings
 
@@ -56,6 +57,7 @@ def build_settings(values: Mapping[str, Any]) -> StackSettings:
         _require_fit(settings)
         require_provider_settings(settings.service_settings)
         require_valid_embedding_settings(settings.service_settings)
+        require_valid_previous(settings.service_settings)
     except Misconfigured as cause:
         raise SettingsError(f"The stack cannot be made. settings: {cause}") from None
     except ValidationError as error:

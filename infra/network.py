@@ -102,7 +102,11 @@ class Network(Construct):
             "SecretsManager": ec2.InterfaceVpcEndpointAwsService.SECRETS_MANAGER,
         }
         service_settings = settings.service_settings
-        if "bedrock" in (service_settings.llm_provider, service_settings.embedding_provider):
+        if "bedrock" in (
+            service_settings.llm_provider,
+            service_settings.embedding_provider,
+            service_settings.previous_embedding_provider,
+        ):
             services["Bedrock"] = ec2.InterfaceVpcEndpointAwsService.BEDROCK_RUNTIME
         group = ec2.SecurityGroup(
             self,

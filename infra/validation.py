@@ -163,12 +163,13 @@ def _check_egress(settings: StackSettings) -> str | None:
                 f"network=endpoints has no way out for {label}: set network to nat (or existing), "
                 f"or {alternative}"
             )
-    if "embedding_region" in settings.settings:
-        return (
-            "network=endpoints has no way out for settings.embedding_region: the endpoint of "
-            "Bedrock is that of the stack's Region; set network to nat (or existing), or leave "
-            "embedding_region out"
-        )
+    for name in ("embedding_region", "previous_embedding_region"):
+        if name in settings.settings:
+            return (
+                f"network=endpoints has no way out for settings.{name}: the endpoint of Bedrock is "
+                "that of the stack's Region; set network to nat (or existing), or leave "
+                f"{name} out"
+            )
     return None
 
 
@@ -177,6 +178,8 @@ _EGRESS_ALTERNATIVES = {
     "llm_provider": "choose bedrock",
     "embedding_base_url": "take the model that ships, or bedrock",
     "embedding_provider": "take the model that ships, or bedrock",
+    "previous_embedding_base_url": "leave it out: answers go by words until the new space is full",
+    "previous_embedding_provider": "leave it out: answers go by words until the new space is full",
     "jwt_jwks": "give the keys themselves, a JWK Set as JSON",
 }
 """Settings that may name an external service, and the alternative to each."""

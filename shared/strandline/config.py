@@ -63,6 +63,24 @@ class ServiceSettings(QuotaSettings):
     """The same before a question, such as `query: `."""
     embedding_threads: int = Field(default=0, ge=0)
     """Threads of the local model; 0 leaves the choice to onnxruntime."""
+    embedding_switch: Literal["auto", "held"] = "auto"
+    """With another embedding model each tenant goes on reading the vectors that it has, until the
+    new ones are complete. `auto`: it then reads those. `held`: when an operator says so."""
+    embedding_usd_per_million: float = Field(default=0.0, ge=0, le=10_000)
+    """What the embedding model costs for a million tokens, in USD: only to say what filling a new
+    space costs."""
+    previous_embedding_provider: Literal["local", "openai", "bedrock"] | None = None
+    """The embedding model that was configured before, with its other settings: questions of tenants
+    that still read its vectors go to it. A model that ships needs no such setting."""
+    previous_embedding_base_url: str | None = None
+    previous_embedding_model: str | None = None
+    previous_embedding_api_key: str | None = None
+    previous_embedding_region: str | None = Field(
+        default=None, pattern=r"^[a-z]{2}(-[a-z]+)+-[0-9]$"
+    )
+    previous_embedding_dimensions: int | None = Field(default=None, ge=1, le=4000)
+    previous_embedding_text_prefix: str = Field(default="", max_length=200)
+    previous_embedding_question_prefix: str = Field(default="", max_length=200)
     llm_provider: Literal["none", "openai", "azure", "bedrock"] = "none"
     """`none` leaves language tasks to the heuristic model. `openai` is any endpoint that speaks its
     protocol, `azure` is Azure OpenAI, and `bedrock` is Amazon Bedrock with the function's own
@@ -135,7 +153,7 @@ class ServiceSettings(QuotaSettings):
     """Thresholds of memory formation that differ from their defaults, as a JSON object by name
     (docs/heat.md has the table). A tenant's own thresholds override them."""
 
-    @field_validator("llm_base_url", "embedding_base_url")
+    @field_validator("llm_base_url", "embedding_base_url", "previous_embedding_base_url")
     @classmethod
     def _check_database_url(cls, value: str | None) -> str | None:
         if value is not None and not value.startswith(("https://", "http://")):

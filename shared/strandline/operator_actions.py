@@ -1,27 +1,32 @@
 """What an operator does on the database, with the deployment's own secrets: keys and client
-certificates, chains that are folded again, receipts of erasures, migrations. `strandline operate`
-has a command for each."""
+certificates, embedding spaces, chains that are folded again, receipts of erasures, migrations.
+`strandline operate` has a command for each."""
 
 import json
 import math
 import os
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from uuid import UUID
 
-from strandline.admin import certificates, keys
+from strandline.admin import certificates, keys, tenants
 from strandline.admin.prepare_release import prepare_release
 from strandline.admin.schemas import CertificateOut, KeyOut
+from strandline.admin.schemas_embedding import TenantSpace
 from strandline.auth import x509_names
+from strandline.auth.store_tenants_and_keys import get_tenant
 from strandline.aws.run_requests import JobQueue, min_spacing_by_job
 from strandline.chains import refold
 from strandline.config import get_settings
-from strandline.db.database import Caller, Database, TenantDb
+from strandline.db.database import NOBODY, Caller, Database, TenantDb
+from strandline.embeddings.factory import make_embedder
+from strandline.embeddings.reachable import ReachableEmbedders
 from strandline.erasure import receipts
 from strandline.errors import Invalid, NotFound, StrandlineError
 from strandline.schemas import parse_json
+from strandline.tenants.space_state import read_space_state
 from strandline.tenants.store_audit import AuditContext
 
 MAX_GRACE_HOURS = 30 * 24
@@ -147,6 +152,31 @@ def refold_chains(tenant: str, scope_id: UUID | None) -> int:
         "sweeper", now, now
     )
     return scope_count
+
+
+def list_spaces(tenant: str | None) -> Generator[TenantSpace]:
+    """The embedding space of a tenant, or of every tenant by name: which it reads, and how far it
+    is on its way to the configured one. Calls no model. Raises NotFound."""
+    _load_local_environment()
+    settings = get_settings()
+    embedder, embedders = make_embedder(settings), ReachableEmbedders(settings)
+    with closing(Database(settings.database_url, settings.database_auth)) as database:
+        for name in [tenant] if tenant else _iter_tenants(database):
+            access = database.connect_as(Caller.background(name))
+            if get_tenant(access) is None:
+                raise NotFound(f"There is no tenant {name}.")
+            state = read_space_state(access, embedder, embedders, settings)
+            yield TenantSpace(tenant_id=name, **vars(tenants.to_embedding_state(state)))
+
+
+def _iter_tenants(database: Database) -> Iterator[str]:
+    access = database.connect_as(Caller("-", (NOBODY,)))
+    page = tenants.list_tenants(access, _PAGE_SIZE, None)
+    while True:
+        yield from (row.tenant_id for row in page.tenants)
+        if page.next_cursor is None:
+            return
+        page = tenants.list_tenants(access, _PAGE_SIZE, page.next_cursor)
 
 
 def check_receipt(file: Path, public_key: str | None) -> tuple[bool, str]:

@@ -16,6 +16,7 @@ from strandline.config import find_unknown_settings, get_settings
 from strandline.db.database import Database
 from strandline.embeddings.embedder import Embedder
 from strandline.embeddings.factory import make_embedder
+from strandline.embeddings.reachable import ReachableEmbedders
 from strandline.errors import StrandlineError
 from strandline.llm.factory import make_provider, require_provider_settings
 from strandline.observability import logger
@@ -101,6 +102,15 @@ class Resources:
     @lazy_property
     def embedder(self) -> Embedder:
         return make_embedder(get_settings())
+
+    @lazy_property
+    def embedders(self) -> ReachableEmbedders:
+        return ReachableEmbedders(get_settings())
+
+    def embedder_of(self, reading_space: str | None) -> Embedder:
+        """The embedding model for a tenant that reads this space: see
+        `ReachableEmbedders.choose`."""
+        return self.embedders.choose(self.embedder, reading_space)
 
     def warm_up_embedder(self) -> None:
         """Load the embedding model now, while no caller waits. If it is down the process starts

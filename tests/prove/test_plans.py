@@ -186,7 +186,9 @@ def work(access: TenantDb) -> object:
     with access.transaction():
         store_work.store_event_vectors(access, SPACE, vectors, result)
     with access.transaction():
-        return store_work.release_scope_leases(access, ids, SPACE, made_progress=True)
+        return store_work.release_scope_leases(
+            access, ids, SPACE, reading_space=SPACE, made_progress=True
+        )
 
 
 def hot(crowd: LargeTenant) -> dict[str, Hot]:

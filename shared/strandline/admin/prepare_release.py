@@ -28,6 +28,7 @@ from strandline.db.migrate import (
     prepare_roles,
 )
 from strandline.embeddings.factory import require_valid_embedding_settings
+from strandline.embeddings.reachable import require_valid_previous
 from strandline.errors import (
     LoginRefused,
     MigrationFailed,
@@ -97,6 +98,7 @@ def _require_valid_settings(env: Mapping[str, str]) -> None:
     settings = ServiceSettings.from_env(placeholders | dict(env))
     require_provider_settings(settings)
     require_valid_embedding_settings(settings)
+    require_valid_previous(settings)
     if settings.jwt_issuer and not settings.jwt_enabled:
         raise Misconfigured(
             f"{PREFIX}JWT_ISSUER is set, but no key to verify JWTs: put jwt_secret or jwt_jwks "

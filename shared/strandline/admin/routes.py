@@ -24,11 +24,12 @@ from strandline.admin.schemas import (
     TuningIn,
 )
 from strandline.config import get_settings
-from strandline.db.database import TenantDb
+from strandline.db.database import Caller, TenantDb
 from strandline.errors import NotFound, StateConflict
 from strandline.http.request import Request
 from strandline.http.routes_and_responses import Response, Route, json_response
 from strandline.schemas import PagingQuery
+from strandline.tenants.space_state import read_space_state
 
 
 def create_tenant(request: Request) -> Response:
@@ -43,8 +44,9 @@ def create_tenant(request: Request) -> Response:
         _get_threshold_changes(body),
         agents_share=_get_agents_share_change(body),
         time_zone=_get_time_zone_change(body),
+        embedding_switch=_embedding_switch(body),
     )
-    return json_response(tenants.get_tenant(access, request.resources.quotas), 201)
+    return json_response(_describe_tenant(request, access), 201)
 
 
 def list_tenants(request: Request) -> Response:
@@ -54,13 +56,13 @@ def list_tenants(request: Request) -> Response:
 
 
 def get_tenant(request: Request) -> Response:
-    """Get one tenant with its limits, thresholds and usage."""
-    return json_response(tenants.get_tenant(connect_path_tenant(request), request.resources.quotas))
+    """Get one tenant with its limits, thresholds, usage and embedding space."""
+    return json_response(_describe_tenant(request, connect_path_tenant(request)))
 
 
 def change_tenant(request: Request) -> Response:
-    """Change a tenant's limits, thresholds, `agents_share` and `time_zone`. Fields that the request
-    does not name stay unchanged."""
+    """Change a tenant's limits, thresholds, `agents_share`, `time_zone` and `embedding_switch`.
+    Fields that the request does not name stay unchanged."""
     body = request.parse_body(TenantChange)
     access = connect_path_tenant(request)
     tenants.change_tenant(
@@ -70,8 +72,9 @@ def change_tenant(request: Request) -> Response:
         _get_threshold_changes(body),
         agents_share=_get_agents_share_change(body),
         time_zone=_get_time_zone_change(body),
+        embedding_switch=_embedding_switch(body),
     )
-    return json_response(tenants.get_tenant(access, request.resources.quotas))
+    return json_response(_describe_tenant(request, access))
 
 
 def create_key(request: Request) -> Response:
@@ -212,6 +215,23 @@ def _get_agents_share_change(body: TenantChange) -> bool | None:
 def _get_time_zone_change(body: TenantChange) -> str | None:
     """The tenant's time zone; None if the request body does not name it."""
     return (body.time_zone or "UTC") if "time_zone" in body.model_fields_set else None
+
+
+def _embedding_switch(body: TenantChange) -> tenants.SwitchChange:
+    """When the tenant comes to read a new embedding space; None if the request body does not name
+    it."""
+    is_named = "embedding_switch" in body.model_fields_set
+    return tenants.SwitchSetting(body.embedding_switch) if is_named else None
+
+
+def _describe_tenant(request: Request, access: TenantDb) -> TenantDetails:
+    resources = request.resources
+    # Counted as background work: an operator sees no scope.
+    counting = resources.database.connect_as(
+        Caller.background(access.caller.tenant), request.deadline
+    )
+    state = read_space_state(counting, resources.embedder, resources.embedders, get_settings())
+    return tenants.get_tenant(access, resources.quotas, state)
 
 
 def _get_threshold_changes(body: TenantChange) -> Mapping[str, object]:

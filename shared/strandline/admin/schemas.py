@@ -14,6 +14,7 @@ from pydantic import (
 )
 from typing_extensions import TypeAliasType
 
+from strandline.admin.schemas_embedding import EmbeddingState
 from strandline.config_quotas import QUOTAS, Quota
 from strandline.schemas import TENANT_PATTERN, Moment, Participant, RequestModel, ResponseModel
 from strandline.tuning import Tuning
@@ -84,6 +85,10 @@ class TenantChange(LimitsIn):
     time_zone: Annotated[str, Field(min_length=1, max_length=64)] | None = None
     """The time zone of the days that a question names ("yesterday", "before 3 May"), as an IANA
     name such as `Europe/Berlin`. Null is `UTC`. Dates in answers are in UTC."""
+
+    embedding_switch: Literal["auto", "held"] | None = None
+    """When the tenant comes to read the vectors of a newly configured embedding model: `auto` as
+    soon as all are there, `held` not before this is `auto`. Null is the deployment's setting."""
 
     tuning: TuningIn | None = None
     """Null removes all of the tenant's own thresholds. Changes apply to memory formed from now on,
@@ -177,6 +182,9 @@ class TenantDetails(TenantOut):
     """Whether its agents count as software and not as listeners: see `TenantChange`."""
     time_zone: str
     """The time zone of the days that a question names."""
+    embedding_switch: Literal["auto", "held"] | None
+    """Its own setting: see `TenantChange`."""
+    embedding: EmbeddingState
     limits: TenantLimits
     tuning: TuningOut
     usage: TenantUsage

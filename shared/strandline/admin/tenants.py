@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from strandline.admin.schemas import (
     AuditEntry,
@@ -13,6 +13,11 @@ from strandline.admin.schemas import (
     TenantPage,
     TuningOut,
 )
+from strandline.admin.schemas_embedding import (
+    EmbeddingProgress,
+    EmbeddingState,
+    EmbeddingSwitch,
+)
 from strandline.admin.usage import read_tenant_usage
 from strandline.auth import store_tenants_and_keys
 from strandline.config import get_settings
@@ -20,12 +25,24 @@ from strandline.cursors import Cursors, Position
 from strandline.db.database import TenantDb
 from strandline.errors import Invalid, Malformed, NotFound, StateConflict
 from strandline.schemas import TENANT_PATTERN
-from strandline.tenants import store_audit, store_quotas, store_tuning
+from strandline.tenants import store_audit, store_quotas, store_spaces, store_tuning
 from strandline.tenants.quotas import QuotaManager
+from strandline.tenants.space_state import SpaceState, count_tokens, estimate_usd
 from strandline.tenants.store_audit import AuditContext
 from strandline.tenants.store_quotas import NO_LIMITS, Limits
 
 _NAME = re.compile(TENANT_PATTERN)
+
+
+class SwitchSetting(NamedTuple):
+    """A tenant's own setting of when it comes to read a new embedding space."""
+
+    setting: Literal["auto", "held"] | None
+    """None: the deployment's."""
+
+
+type SwitchChange = SwitchSetting | None
+"""None leaves it as it is."""
 
 
 def is_tenant_name(text: str) -> bool:
@@ -49,6 +66,7 @@ def make_tenant(
     *,
     agents_share: bool | None = None,
     time_zone: str | None = None,
+    embedding_switch: SwitchChange = None,
 ) -> None:
     """Create the tenant of `access`, with limits and thresholds by name. Raises Invalid for
     contradictory thresholds and an unknown time zone; StateConflict where the tenant exists: then
@@ -63,6 +81,7 @@ def make_tenant(
             store_quotas.set_quota_limits(access, limits)
         changes = _make_limit_audit_details(NO_LIMITS, limits)
         changes |= _set_agents_share(access, agents_share) | _set_time_zone(access, time_zone)
+        changes |= _set_switch(access, embedding_switch)
         changes |= _set_tuning(access, tuning)
         store_audit.add_audit_entry(access, audit_context, {}, changes)
 
@@ -75,10 +94,11 @@ def change_tenant(
     *,
     agents_share: bool | None = None,
     time_zone: str | None = None,
+    embedding_switch: SwitchChange = None,
 ) -> None:
-    """Set the given limits and thresholds of the tenant of `access`, and `agents_share` and
-    `time_zone` unless they are None; the others stay. Raises NotFound, or Invalid for contradictory
-    thresholds and an unknown time zone."""
+    """Set the given limits and thresholds of the tenant of `access`, and `agents_share`,
+    `time_zone` and `embedding_switch` unless they are None; the others stay. Raises NotFound, or
+    Invalid for contradictory thresholds and an unknown time zone."""
     with access.transaction():
         if not store_tenants_and_keys.lock_tenant(access):  # else concurrent changes could be lost
             raise NotFound
@@ -87,6 +107,7 @@ def change_tenant(
         store_quotas.set_quota_limits(access, {**old_limits, **limits})
         changes = _make_limit_audit_details(old_limits, limits)
         changes |= _set_agents_share(access, agents_share) | _set_time_zone(access, time_zone)
+        changes |= _set_switch(access, embedding_switch)
         changes |= _set_tuning(access, tuning)
         store_audit.add_audit_entry(access, audit_context, {}, changes)
 
@@ -121,6 +142,16 @@ def _set_time_zone(access: TenantDb, time_zone: str | None) -> dict[str, object]
     assert tenant is not None, "this transaction created or locked it"
     store_tenants_and_keys.set_time_zone(access, time_zone)
     return {"time_zone": {"from": tenant.time_zone, "to": time_zone}}
+
+
+def _set_switch(access: TenantDb, change: SwitchChange) -> dict[str, object]:
+    """Set when the tenant comes to read a new embedding space, unless it is None. Returns the audit
+    details. Call it in a transaction, on a tenant that exists."""
+    if change is None:
+        return {}
+    former, new = store_spaces.read_space(access).embedding_switch, change.setting
+    store_spaces.set_switch(access, new)
+    return {"embedding_switch": {"from": former, "to": new}}
 
 
 def _set_tuning(access: TenantDb, tuning: Mapping[str, object]) -> dict[str, object]:
@@ -163,7 +194,9 @@ def require_existing_tenant(access: TenantDb) -> None:
         raise NotFound
 
 
-def get_tenant(access: TenantDb, quota_service: QuotaManager) -> TenantDetails:
+def get_tenant(
+    access: TenantDb, quota_service: QuotaManager, space_state: SpaceState
+) -> TenantDetails:
     """The tenant of `access` with its limits, thresholds and usage. Raises NotFound."""
     tenant, limits = (
         store_tenants_and_keys.get_tenant(access),
@@ -176,9 +209,29 @@ def get_tenant(access: TenantDb, quota_service: QuotaManager) -> TenantDetails:
         created_at=tenant.created_at,
         agents_share=tenant.agents_share,
         time_zone=tenant.time_zone,
+        embedding_switch=tenant.embedding_switch,
+        embedding=to_embedding_state(space_state),
         limits=TenantLimits.model_validate(limits),
         tuning=TuningOut(**store_tuning.read_tuning_overrides(access)),
         usage=read_tenant_usage(access, quota_service),
+    )
+
+
+def to_embedding_state(state: SpaceState) -> EmbeddingState:
+    """A tenant's embedding space as it is shown."""
+    progress = state.filled and EmbeddingProgress(**vars(state.filled), missing=state.missing)
+    latest = state.latest
+    spent, left = estimate_usd(state)
+    return EmbeddingState(
+        reads=state.reads,
+        configured=state.configured,
+        model_reachable=state.is_reachable,
+        held=state.is_held,
+        progress=progress,
+        latest=latest
+        and EmbeddingSwitch(
+            **vars(latest), tokens=count_tokens(latest.characters), usd=spent, usd_left=left
+        ),
     )
 
 

@@ -133,6 +133,11 @@ class ApiKeyAuth:
         if row is None:
             return _CachedKey(None, None)
         principal = Principal(
-            row.tenant_id, row.user_name, frozenset(row.scopes), parts.key_id, row.agents_share
+            row.tenant_id,
+            row.user_name,
+            frozenset(row.scopes),
+            parts.key_id,
+            row.agents_share,
+            row.reading_space,
         )
         return _CachedKey(principal, row.expires_at)

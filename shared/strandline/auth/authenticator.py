@@ -92,6 +92,7 @@ class CertificateAuth:
             frozenset(row.scopes),
             row.certificate_id.hex,
             row.agents_share,
+            row.reading_space,
         )
         return _CachedCertificateSubject(principal, row.expires_at)
 
@@ -230,6 +231,7 @@ def _intersect_principals(first: Principal, second: Principal) -> Principal:
         first.key_id or second.key_id,
         # they differ while a change of the setting reaches the caches
         first.agents_share and second.agents_share,
+        first.reading_space or second.reading_space,
     )
 
 

@@ -1,4 +1,4 @@
--- revision: 1
+-- revision: 2
 -- From a credential to its principal, before the tenant is known.
 
 set local role strandline_keys;
@@ -40,6 +40,14 @@ language sql stable security definer set search_path = pg_catalog, public, pg_te
 $$;
 revoke execute on function agents_share_of from public;
 grant execute on function agents_share_of to strandline_app;
+
+-- As above: the embedding space that the tenant's answers are searched in; null: the configured one.
+create or replace function reading_space_of(p_tenant text) returns text
+language sql stable security definer set search_path = pg_catalog, public, pg_temp as $$
+    select coalesce(t.reading_space, t.swept_space) from tenants t where t.tenant_id = p_tenant
+$$;
+revoke execute on function reading_space_of from public;
+grant execute on function reading_space_of to strandline_app;
 
 reset role;
 

@@ -102,7 +102,11 @@ class JwtAuth:
         if entry.tenant is None:
             raise Forbidden("tenant_id: the JWT's tenant does not exist in this deployment.")
         return Principal(
-            claims.tenant, claims.user, claims.rights, agents_share=entry.tenant.agents_share
+            claims.tenant,
+            claims.user,
+            claims.rights,
+            agents_share=entry.tenant.agents_share,
+            reading_space=entry.tenant.reading_space,
         )
 
     def _look_up_tenant(self, tenant: str, deadline: float | None) -> TenantWithSettings | None:

@@ -30,6 +30,8 @@ class Principal:
     agents_share: bool = False
     """Whether the tenant's agents count as software and not as listeners: reads are then not on
     their behalf."""
+    reading_space: str | None = None
+    """The embedding space that the tenant reads; None: the configured one."""
 
     def require_right(self, right: Right) -> None:
         """Raise Forbidden unless the credential has this right. `admin` includes read and write,

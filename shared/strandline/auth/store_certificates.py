@@ -23,6 +23,8 @@ class CertificatePrincipal:
     expires_at: datetime | None
     agents_share: bool
     """The tenant's setting."""
+    reading_space: str | None
+    """The embedding space that the tenant reads."""
 
 
 def find_certificate_principal(
@@ -35,7 +37,8 @@ def find_certificate_principal(
         connection.cursor(row_factory=class_row(CertificatePrincipal)) as cursor,
     ):
         return cursor.execute(
-            "select c.*, agents_share_of(c.tenant_id) as agents_share"
+            "select c.*, agents_share_of(c.tenant_id) as agents_share,"
+            " reading_space_of(c.tenant_id) as reading_space"
             " from find_certificate_principal(%s, %s) c",
             (subject, issuer),
         ).fetchone()

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Literal
 
 from psycopg.rows import class_row
 
@@ -21,6 +22,8 @@ class KeyPrincipal:
     expires_at: datetime | None
     agents_share: bool
     """The tenant's setting."""
+    reading_space: str | None
+    """The embedding space that the tenant reads; None: the configured one."""
 
 
 def find_key_principal(
@@ -30,7 +33,8 @@ def find_key_principal(
     tenant is known."""
     with translate_errors(), connection.cursor(row_factory=class_row(KeyPrincipal)) as cursor:
         return cursor.execute(
-            "select k.*, agents_share_of(k.tenant_id) as agents_share from find_api_key(%s, %s) k",
+            "select k.*, agents_share_of(k.tenant_id) as agents_share,"
+            " reading_space_of(k.tenant_id) as reading_space from find_api_key(%s, %s) k",
             (key_id, secret_hash),
         ).fetchone()
 
@@ -60,6 +64,10 @@ class TenantWithSettings(ListedTenant):
     """Whether reads leave agents out of the participants on whose behalf they ask."""
     time_zone: str
     """The IANA name of the time zone of days that its questions name."""
+    reading_space: str | None
+    """The embedding space that it reads; None: the configured one."""
+    embedding_switch: Literal["auto", "held"] | None
+    """Its own setting of how it comes to read the configured one: `auto` or `held`."""
 
 
 def get_tenant(access: TenantDb) -> TenantWithSettings | None:
@@ -67,8 +75,9 @@ def get_tenant(access: TenantDb) -> TenantWithSettings | None:
     rows = access.fetch(
         TenantWithSettings,
         """
-        select tenant_id, created_at, agents_share, time_zone from tenants
-        where tenant_id = %(tenant)s
+        select tenant_id, created_at, agents_share, time_zone,
+            coalesce(reading_space, swept_space) as reading_space, embedding_switch
+        from tenants where tenant_id = %(tenant)s
         """,
         {"tenant": access.caller.tenant},
     )

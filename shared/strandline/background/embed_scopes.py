@@ -3,7 +3,7 @@ embedding space."""
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
@@ -92,6 +92,7 @@ def _embed_events(
         record_named_sonas(worker.database, access.caller.tenant, event_ids, space)
         with access.transaction():
             store_work.store_event_vectors(access, space, vectors, events)
+            store_work.extend_leases(access, {event.scope_id for event in events})
             add_vectors_to_centroids(access, event_ids, space)
             _record_refusal_failures(access, vectors)
         worker.renew()
@@ -173,21 +174,43 @@ def embed_new_graph_nodes(
 def embed_tenant_nodes_without_vector(worker: WorkerResources, tenant: str) -> bool:
     """Embed the nodes of a tenant that have no vector in the current space. Returns whether all are
     done. Raises EmbeddingUnavailable; what was stored before stays."""
+    _, is_complete = _embed_missing_nodes(worker, tenant, store_missing_vectors.store_node_vectors)
+    return is_complete
+
+
+def embed_nodes_beside(worker: WorkerResources, tenant: str) -> tuple[int, bool]:
+    """Like `embed_tenant_nodes_without_vector`, in a space that is not read yet: these vectors
+    stand beside those that are. Also returns how many were stored. A node that a writer has locked
+    is not done."""
+    return _embed_missing_nodes(worker, tenant, store_missing_vectors.store_next_vectors)
+
+
+def _embed_missing_nodes(
+    worker: WorkerResources, tenant: str, store: "_StoreVectors"
+) -> tuple[int, bool]:
     access = worker.database.connect_as(Caller.background(tenant))
     last_node_id: UUID | None = None
+    count = 0
     while nodes := store_missing_vectors.list_unembedded_in_space(
         access, worker.embedder.space, last_node_id, _NODE_BATCH
     ):
         if worker.is_out_of_time():
-            return False
-        worker.tally.counters["NodesEmbedded"] += _embed_and_store_nodes(worker, access, nodes)
+            return count, False
+        count += (stored_count := _embed_and_store_nodes(worker, access, nodes, store))
+        worker.tally.counters["NodesEmbedded"] += stored_count
         worker.renew()
         last_node_id = nodes[-1].node_id
-    return True
+    return count, True
+
+
+type _StoreVectors = Callable[[TenantDb, str, Sequence[EmbeddedNode]], int]
 
 
 def _embed_and_store_nodes(
-    worker: WorkerResources, access: TenantDb, nodes: Sequence[UnembeddedNode]
+    worker: WorkerResources,
+    access: TenantDb,
+    nodes: Sequence[UnembeddedNode],
+    store: _StoreVectors = store_missing_vectors.store_node_vectors,
 ) -> int:
     vector_by_node = embed_texts(worker, {node.node_id: node.text for node in nodes})
     vectors: list[EmbeddedNode] = []
@@ -198,4 +221,4 @@ def _embed_and_store_nodes(
             EmbeddedNode(node, None if is_refused else store_work.vector_to_text(vector))
         )
     with access.transaction():
-        return store_missing_vectors.store_node_vectors(access, worker.embedder.space, vectors)
+        return store(access, worker.embedder.space, vectors)

@@ -19,7 +19,7 @@ from strandline.resources import Resources
 
 _RESERVE_SECONDS = 10.0
 """Seconds of the function's time that are reserved for ending a shard whose time is up."""
-_SCAN_TOTALS = ("scopes_embedded", "events_embedded", "chains_embedded")
+_SCAN_TOTALS = ("scopes_embedded", "events_embedded", "chains_embedded", "vectors_filled")
 """The counts of a sweep that show that scanning tenants found work."""
 
 

@@ -14,14 +14,17 @@ from strandline.db.database import Caller, TenantDb
 from strandline.errors import EmbeddingRefused
 from strandline.jobs import store_failures
 from strandline.jobs.worker_resources import WorkerResources
-from strandline.log import store_work
+from strandline.log import store_refused_vectors, store_work
 from strandline.log.store_work import EventVector
 
 
-def embed_chain_summaries(worker: WorkerResources, tenant: str, now: datetime) -> tuple[int, bool]:
+def embed_chain_summaries(
+    worker: WorkerResources, tenant: str, now: datetime, *, resolves_failures: bool = True
+) -> tuple[int, bool]:
     """Embed the summaries of a tenant's active chains that have no vector in the current space.
     Returns how many vectors were stored, and whether all chains are done. A summary that the model
-    refuses stays without one.
+    refuses stays without one. With `resolves_failures`, the failures for want of the vector are
+    resolved: the space is the one that the tenant reads.
 
     Raises EmbeddingUnavailable; what was stored before stays.
     """
@@ -41,7 +44,7 @@ def embed_chain_summaries(worker: WorkerResources, tenant: str, now: datetime) -
                 for chain in chains
                 if not isinstance(vector := vector_by_chain[chain.chain_id], str)
             ],
-            now,
+            now if resolves_failures else None,
         )
         worker.renew()
         last_chain_id = chains[-1].chain_id
@@ -49,13 +52,14 @@ def embed_chain_summaries(worker: WorkerResources, tenant: str, now: datetime) -
 
 
 def _store_summary_vectors(
-    access: TenantDb, space: str, vectors: list[SummaryVector], now: datetime
+    access: TenantDb, space: str, vectors: list[SummaryVector], resolved_at: datetime | None
 ) -> int:
     with access.transaction():
         stored_count = store_summary_vectors.insert_summary_vectors(access, space, vectors)
-        store_failures.resolve_failures_by_reason(
-            access, "enrich", "no_vector", [item.chain_id for item in vectors], now
-        )
+        if resolved_at is not None:
+            store_failures.resolve_failures_by_reason(
+                access, "enrich", "no_vector", [item.chain_id for item in vectors], resolved_at
+            )
     return stored_count
 
 
@@ -66,13 +70,13 @@ def retry_refused_vectors(worker: WorkerResources, tenant: str, scope_id: UUID) 
     refused, and EmbeddingUnavailable."""
     access = worker.database.connect_as(Caller.background(tenant))
     stored_count = 0
-    while events := store_work.list_events_with_refused_vector(
+    while events := store_refused_vectors.list_events_with_refused_vector(
         access, scope_id, worker.embedder.space, BATCH
     ):
         vectors = compute_vectors(worker, access, events)
         with access.transaction():
             _record_given_up_vectors(access, scope_id, vectors)
-            replaced_count = store_work.replace_refusals_by_vectors(
+            replaced_count = store_refused_vectors.replace_refusals_by_vectors(
                 access, worker.embedder.space, vectors
             )
         stored_count += replaced_count

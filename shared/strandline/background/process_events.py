@@ -17,6 +17,7 @@ from strandline.log import store_work
 from strandline.log.store_erasure_marks import list_scopes_with_events_being_erased
 from strandline.log.store_tenant_counts import read_due_work
 from strandline.observability import logger
+from strandline.tenants.store_spaces import pin_space, read_space
 
 _SCOPES_PER_LEASE = 100
 """How many scopes a sweep leases at a time."""
@@ -86,10 +87,11 @@ def embed_and_fold_due_scopes(
     for work that no row names."""
     access = worker.database.connect_as(Caller.background(tenant))
     total = EmbedAndFoldOutcome()
+    space = worker.for_reader_of(read_space(access).reading_space).embedder.space
     with access.transaction():
         if scan_all:
-            store_work.enqueue_unfinished_scopes(access, worker.embedder.space)
-        worker.tally.due_work.append(read_due_work(access, worker.embedder.space))
+            store_work.enqueue_unfinished_scopes(access, space)
+        worker.tally.due_work.append(read_due_work(access, space))
     while not worker.is_out_of_time():
         leases = store_work.lease_due_scopes(access, None, _SCOPES_PER_LEASE)
         if not leases:
@@ -123,7 +125,9 @@ def embed_and_fold_scope_now(
 def _embed_fold_and_release(
     worker: WorkerResources, access: TenantDb, leases: Sequence[store_work.ScopeLease]
 ) -> EmbedAndFoldOutcome:
-    """Embed and fold leased scopes, then release them as finished, due again, or postponed."""
+    """Embed and fold leased scopes, then release them as finished, due again, or postponed. All of
+    it is in the space that the tenant read when they were leased."""
+    worker, reading_space = _pin_space(worker, access, leases[0].reading_space)
     before = worker.tally.embedded_events, worker.tally.counters["EventsFolded"]
     _record_stuck_scopes_before_retry(access, leases)
     ends = _embed_and_fold_leased(worker, access, leases)
@@ -139,7 +143,12 @@ def _embed_fold_and_release(
         if lease.scope_id not in failures and lease.scope_id not in deferrals
     ]
     finished_count = _release_or_postpone_scopes(
-        worker, access, healthy_leases, deferrals, made_progress=has_progressed
+        worker,
+        access,
+        healthy_leases,
+        deferrals,
+        reading_space=reading_space,
+        made_progress=has_progressed,
     )
     _postpone_failed_scopes(
         worker, access, [lease for lease in leases if lease.scope_id in failures], failures
@@ -157,6 +166,18 @@ def _embed_fold_and_release(
         retry_delays,
         ends.unfinished_scopes,
     )
+
+
+def _pin_space(
+    worker: WorkerResources, access: TenantDb, reading_space: str | None
+) -> tuple[WorkerResources, str]:
+    """The worker with the model of the space that the tenant reads, and this space. A tenant of
+    which nothing was ever embedded reads the configured space from now on."""
+    reader = worker.for_reader_of(reading_space)
+    if reading_space is None:
+        with access.transaction():
+            pin_space(access, reader.embedder.space)
+    return reader, reading_space or reader.embedder.space
 
 
 class _LeaseResults(NamedTuple):
@@ -229,6 +250,7 @@ def _release_or_postpone_scopes(
     healthy_leases: Sequence[store_work.ScopeLease],
     deferrals: Mapping[UUID, Deferral],
     *,
+    reading_space: str,
     made_progress: bool,
 ) -> int:
     """Release scopes that did not fail as finished or due again, and postpone deferred ones.
@@ -241,7 +263,11 @@ def _release_or_postpone_scopes(
     with access.transaction():
         if healthy_scopes:
             finished_count = store_work.release_scope_leases(
-                access, healthy_scopes, worker.embedder.space, made_progress=made_progress
+                access,
+                healthy_scopes,
+                worker.embedder.space,
+                reading_space=reading_space,
+                made_progress=made_progress,
             )
         if recovered_scopes:
             store_failures.resolve_failures(

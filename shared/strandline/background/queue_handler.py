@@ -39,6 +39,7 @@ def handle_scope_messages(
         resources.llm,
         get_settings().tuning,
         clock=resources.clock,
+        embedders=resources.embedders,
     )
     records: list[Mapping[str, Any]] = event.get("Records") or []
     failed_ids: list[str] = []

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from strandline.background import missing_vectors, process_events
+from strandline.background import missing_vectors, process_events, switch_spaces
 from strandline.background.embed_scopes import embed_tenant_nodes_without_vector
 from strandline.chains import fold_recalls_into_heat, fold_scope, retry_enrichment
 from strandline.config import get_settings
@@ -21,12 +21,15 @@ from strandline.observability import logger
 from strandline.personas import store_deferred_answers, turn_redelivery
 from strandline.recall import importance
 from strandline.tenants import quotas
+from strandline.tenants.store_spaces import read_space
 from strandline.tenants.store_tuning import read_tuning
 
 name = "sweeper"
 _EXPORT_RETENTION = timedelta(days=1)  # an address is valid for an hour at most
 _ROWS_PER_COMMIT = 1000
 """How many rows one commit prunes or folds at most."""
+_FILL_SECONDS = 120.0
+"""How long a sweep fills a new embedding space at most: a tenant's other steps wait for its end."""
 _MAX_RETRIES = 20
 """How many failures a sweep retries; each calls a model."""
 
@@ -91,8 +94,11 @@ def _resend_unanswered_chat_turns(resources: JobResources, lease: Lease, now: da
 
 
 def _embed_and_fold_due_scopes(resources: JobResources, lease: Lease, now: datetime) -> int:
-    scan_all = store_sweeps.is_full_scan_due(lease.access, resources.embedder.space, now)
-    worker = _make_worker_resources(resources, lease)
+    worker, space = (
+        _make_worker_resources(resources, lease),
+        _make_reader(resources, lease).embedder.space,
+    )
+    scan_all = store_sweeps.is_full_scan_due(lease.access, space, now)
     outcome = process_events.embed_and_fold_due_scopes(worker, lease.tenant, scan_all)
     _send_scope_retry_hints(resources, lease, outcome)
     return outcome.finished_count
@@ -108,7 +114,8 @@ def _send_scope_retry_hints(
 def _embed_chains_and_nodes(resources: JobResources, lease: Lease, now: datetime) -> int:
     """Embed chains and nodes of the graph without a vector, if a full scan is due; record the scan
     once none is left."""
-    space, worker = resources.embedder.space, _make_worker_resources(resources, lease)
+    worker = _make_reader(resources, lease)
+    space = worker.embedder.space
     if not store_sweeps.is_full_scan_due(lease.access, space, now):
         return 0
     embedded_count, is_complete = missing_vectors.embed_chain_summaries(worker, lease.tenant, now)
@@ -124,7 +131,7 @@ def _embed_chains_and_nodes(resources: JobResources, lease: Lease, now: datetime
 def _close_idle_lanes(resources: JobResources, lease: Lease, now: datetime) -> int:
     # Half of the time left: the rest is for the other steps.
     step_deadline = (time.monotonic() + lease.deadline) / 2
-    worker = replace(_make_worker_resources(resources, lease), deadline=step_deadline)
+    worker = replace(_make_reader(resources, lease), deadline=step_deadline)
     return fold_scope.close_idle_lanes(worker, lease.tenant, now)
 
 
@@ -148,14 +155,12 @@ def _retry_failure(
     resources: JobResources, lease: Lease, job: store_failures.FailureQueuedForRetry, now: datetime
 ) -> None:
     """Retry one failure. Raises whatever it fails with."""
-    worker, tenant, subject_id = (
-        _make_worker_resources(resources, lease),
-        lease.tenant,
-        UUID(job.ref),
-    )
+    worker, tenant, subject_id = _make_reader(resources, lease), lease.tenant, UUID(job.ref)
     match job.kind:
         case store_failures.FOLD_KIND:
-            outcome = process_events.embed_and_fold_scope_now(worker, tenant, subject_id)
+            outcome = process_events.embed_and_fold_scope_now(
+                _make_worker_resources(resources, lease), tenant, subject_id
+            )
             _send_scope_retry_hints(resources, lease, outcome)
             outcome.require_finished()
         case store_failures.EMBED_KIND:
@@ -253,6 +258,13 @@ def _prune_jobs(resources: JobResources, lease: Lease, now: datetime) -> int:
     return _run_batches(lease, prune)
 
 
+def _fill_space(resources: JobResources, lease: Lease, now: datetime) -> int:
+    """Go on with the tenant's switch to the configured embedding space."""
+    worker = _make_worker_resources(resources, lease)
+    step_deadline = min((time.monotonic() + lease.deadline) / 2, time.monotonic() + _FILL_SECONDS)
+    return switch_spaces.advance(replace(worker, deadline=step_deadline), lease.tenant, now)
+
+
 type _Step = Callable[[JobResources, Lease, datetime], int]
 _STEPS: Mapping[str, _Step] = {
     "jobs_expired": _fail_expired_jobs,
@@ -271,6 +283,7 @@ _STEPS: Mapping[str, _Step] = {
     "calls_pruned": _prune_model_calls,
     "turns_pruned": _prune_chat_turns,
     "jobs_pruned": _prune_jobs,
+    "vectors_filled": _fill_space,
 }
 """The steps by the names of their counts, in order of urgency: work that somebody waits for comes
 first."""
@@ -287,7 +300,14 @@ def _run_batches(lease: Lease, batch: Callable[[], int]) -> int:
     return total
 
 
+def _make_reader(resources: JobResources, lease: Lease) -> WorkerResources:
+    """The worker with the model of the embedding space that the tenant reads."""
+    reading_space = read_space(lease.access).reading_space
+    return _make_worker_resources(resources, lease).for_reader_of(reading_space)
+
+
 def _make_worker_resources(resources: JobResources, lease: Lease) -> WorkerResources:
+    """The worker with the configured embedding model."""
     return WorkerResources(
         resources.database,
         resources.blobs,
@@ -299,4 +319,5 @@ def _make_worker_resources(resources: JobResources, lease: Lease) -> WorkerResou
         str(lease.shard_lease.job_id),
         lease.clock,
         lease.renew,
+        embedders=resources.embedders,
     )

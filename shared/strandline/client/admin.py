@@ -40,6 +40,7 @@ class OperatorVerbs(VerbGroup):
         model_usd_per_month: float | KeepUnchanged | None = KEEP,
         agents_share: bool | KeepUnchanged | None = KEEP,
         time_zone: str | KeepUnchanged | None = KEEP,
+        embedding_switch: Literal["auto", "held"] | KeepUnchanged | None = KEEP,
         tuning: Fields | KeepUnchanged | None = KEEP,
     ) -> answers.TenantDetails:
         """Create a tenant."""
@@ -68,6 +69,7 @@ class OperatorVerbs(VerbGroup):
         model_usd_per_month: float | KeepUnchanged | None = KEEP,
         agents_share: bool | KeepUnchanged | None = KEEP,
         time_zone: str | KeepUnchanged | None = KEEP,
+        embedding_switch: Literal["auto", "held"] | KeepUnchanged | None = KEEP,
         tuning: Fields | KeepUnchanged | None = KEEP,
     ) -> answers.TenantDetails:
         """Change a tenant. None is the deployment's default; what is left out stays."""

@@ -166,6 +166,18 @@ def refold_chains(tenant: str, scope: UUID | None) -> None:
     print_text(f"to be folded again by the next sweep: {scope_count} scopes")
 
 
+@operate_group.command("spaces")
+@click.option("--tenant", help="Only this tenant; by default all.")
+def list_spaces(tenant: str | None) -> None:
+    """Show the embedding space of each tenant, as JSON Lines.
+
+    Which one it reads, how far that of the configured model is filled, what it cost and costs, and
+    how the answers in both compare.
+    """
+    for space in _import_operator_actions().list_spaces(tenant):
+        print_json_line(space)
+
+
 @operate_group.command("receipt")
 @click.argument("file", type=_file)
 @click.option("--public-key", help="Of the deployment, in hex; by default from its own secret.")

@@ -53,7 +53,7 @@ def post_context(request: Request) -> Response:
     now, settings = datetime.now(UTC), get_settings()
     response, use = build_context_text(
         access,
-        request.resources.embedder,
+        request.embedder,
         body,
         session=session,
         tuning=(
@@ -100,7 +100,7 @@ def get_context(request: Request) -> Response:
     view = open_session_for_reading(
         request, query, query.participants, only_session=query.only_session
     )
-    embedder, timeout = request.resources.embedder, get_settings().query_vector_seconds
+    embedder, timeout = request.embedder, get_settings().query_vector_seconds
     if query.format == "text":
         text, use = build_session_context_text(view, embedder, query, timeout)
         if query.query is not None:
@@ -122,7 +122,7 @@ def search_context(request: Request) -> Response:
     view = open_session_for_reading(
         request, query, body.participants, only_session=body.only_session
     )
-    embedder = request.resources.embedder
+    embedder = request.embedder
     response, chains = search_session_chains_and_graph(
         view, embedder, body, get_settings().query_vector_seconds
     )

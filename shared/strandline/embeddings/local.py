@@ -36,13 +36,14 @@ class LocalEmbedder:
         # numpy reads it when it is imported. Threads for matrices this small cost more than they
         # gain: a question took 4.2 ms with two, 1.2 with one.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-        self._english = EnglishEmbedder(threads=threads)
+        self.english = EnglishEmbedder(threads=threads)
+        """The English model by itself."""
         self._multilingual = MultilingualEncoder()
 
     def load(self) -> None:
         """Load the models now instead of at the first `embed`. Raises EmbeddingUnavailable when a
         file or library is missing or is not the pinned one."""
-        self._english.load()
+        self.english.load()
         self._multilingual.load()
 
     def embed(
@@ -65,7 +66,7 @@ class LocalEmbedder:
         vectors[:, _MULTILINGUAL] = self._multilingual.encode(texts)
         if is_english.any():
             english = [text for text, is_one in zip(texts, is_english, strict=True) if is_one]
-            vectors[is_english, _ENGLISH] = self._english.embed(english, timeout=timeout)
+            vectors[is_english, _ENGLISH] = self.english.embed(english, timeout=timeout)
         if purpose == "text":
             vectors[~is_english, -1] = 1.0
         return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).tolist()

@@ -116,6 +116,7 @@ HOLDS_NO_MEMORY = {
     "scope_members": "participants",
     "scope_work": "what is due",
     "embedding_progress": "a position",
+    "space_switches": "counts, shares and a model's failure",
     "quotas": "counts",
     "waits": "leases of seconds",
     "model_rates": "counts",

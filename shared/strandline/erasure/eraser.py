@@ -26,6 +26,7 @@ from strandline.jobs import store_failures
 from strandline.jobs.runner import JobResources, Lease, LeaseLost, Shard, error_code
 from strandline.jobs.worker_resources import WorkerResources
 from strandline.observability import logger
+from strandline.tenants.store_spaces import read_space
 
 name = "eraser"
 _PAGE = 200
@@ -224,7 +225,7 @@ def _rebuild_chains(
     worker = WorkerResources(
         resources.database,
         resources.blobs,
-        resources.embedder,
+        resources.embedder_of(read_space(lease.access).reading_space),
         lease.deadline,
         lease.tally,
         resources.llm,

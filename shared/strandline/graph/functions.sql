@@ -1,4 +1,4 @@
--- revision: 1
+-- revision: 2
 -- The knowledge graph: computed from observations, searched, walked, promoted and analysed.
 
 -- computing ----------------------------------------------------------------------------------------
@@ -180,14 +180,23 @@ begin
     return query
         select near.node_id, v.distance
         from (
-            select c.node_id from graph_nodes c
+            (select c.node_id from graph_nodes c
             where c.tenant_id = v_tenant and c.space = p_space and c.embedding is not null
                 and (v_scopes is null or c.scope_id = any (v_scopes))
                 and c.type = any (p_types)
                 and may_hold(c.valid_from, c.valid_to, c.archived, p_as_of, p_archived)
-            order by c.code <~> v_code, c.node_id limit 3 * p_limit) near
+            order by c.code <~> v_code, c.node_id limit 3 * p_limit)
+            union all  -- after a switch of spaces, until these vectors have taken the others' place
+            (select c.node_id from graph_nodes c
+            where c.tenant_id = v_tenant and c.next_space = p_space and c.next_code is not null
+                and (v_scopes is null or c.scope_id = any (v_scopes))
+                and c.type = any (p_types)
+                and may_hold(c.valid_from, c.valid_to, c.archived, p_as_of, p_archived)
+            order by c.next_code <~> v_code, c.node_id limit 3 * p_limit)) near
         cross join lateral (
-            select v.embedding <=> p_vector as distance from graph_nodes v
+            select node_vector(p_space, v.space, v.embedding, v.next_space, v.next_embedding)
+                <=> p_vector as distance
+            from graph_nodes v
             where v.tenant_id = v_tenant and v.node_id = near.node_id offset 0) v
         order by v.distance, near.node_id limit p_limit;
 end $$;

@@ -16,6 +16,7 @@ from strandline.auth.principals import Principal, Right
 from strandline.config import get_settings
 from strandline.config_quotas import Quota
 from strandline.db.database import NOBODY, Caller, TenantDb
+from strandline.embeddings.embedder import Embedder
 from strandline.errors import (
     Forbidden,
     Invalid,
@@ -132,6 +133,11 @@ class Request:
         """The verified caller, which has the right that the route needs."""
         assert self._principal is not None, "this route needs no credential"
         return self._principal
+
+    @property
+    def embedder(self) -> Embedder:
+        """The embedding model of the vectors that the caller's tenant reads."""
+        return self.resources.embedder_of(self.principal.reading_space)
 
     def authorize(self, right: RequiredRight) -> None:
         """Authenticate the caller and check the right that its route needs. Raises Unauthorized,

@@ -18,6 +18,7 @@ from strandline.aws.work_queue import WorkQueue
 from strandline.clock import Clock
 from strandline.db.database import Caller, Database, TenantDb
 from strandline.embeddings.embedder import Embedder
+from strandline.embeddings.reachable import ReachableEmbedders
 from strandline.errors import StrandlineError
 from strandline.jobs import store_runs
 from strandline.jobs.multi_tenant_runs import (
@@ -76,7 +77,16 @@ class JobResources(Protocol):
 
     @property
     def embedder(self) -> Embedder:
-        """The embedding model, in functions that have one."""
+        """The configured embedding model, in functions that have one."""
+        ...
+
+    @property
+    def embedders(self) -> ReachableEmbedders:
+        """The embedding models that can be asked beside the configured one."""
+        ...
+
+    def embedder_of(self, reading_space: str | None) -> Embedder:
+        """The embedding model for a tenant that reads this space."""
         ...
 
     @property

@@ -4,13 +4,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from strandline.aws.blobs import BlobStore
 from strandline.clock import Clock, utc_now
 from strandline.db.database import Database
 from strandline.embeddings.embedder import Embedder
+from strandline.embeddings.reachable import ReachableEmbedders
 from strandline.errors import (
     EmbeddingRefused,
     EmbeddingUnavailable,
@@ -97,6 +98,10 @@ class JobMetrics:
     """Values of which the distribution is recorded, by metric name."""
 
 
+NO_OTHER_EMBEDDERS = ReachableEmbedders(None)
+"""Where the configured embedding model is the only one."""
+
+
 @dataclass(frozen=True)
 class WorkerResources:
     """The dependencies of embedding and folding. `deadline` is in time.monotonic() seconds."""
@@ -119,6 +124,13 @@ class WorkerResources:
     """See SLICE_EVENTS."""
     slice_seconds: float = SLICE_SECONDS
     """See SLICE_SECONDS."""
+    embedders: ReachableEmbedders = NO_OTHER_EMBEDDERS
+    """The models of tenants that read another space than that of `embedder`."""
+
+    def for_reader_of(self, reading_space: str | None) -> "WorkerResources":
+        """These, with the model of a tenant that reads this space: see
+        `ReachableEmbedders.choose`."""
+        return replace(self, embedder=self.embedders.choose(self.embedder, reading_space))
 
     def is_out_of_time(self) -> bool:
         """Whether to stop: another batch might not finish in time, or the work now belongs to

@@ -2,7 +2,7 @@
 on them."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -52,6 +52,8 @@ class ScopeLease:
     attempts: int
     """Earlier attempts in a row that made no progress."""
     last_error: str | None
+    reading_space: str | None
+    """The embedding space that the tenant read then; None: no event was ever embedded."""
 
 
 def lease_due_scopes(
@@ -70,7 +72,9 @@ def lease_due_scopes(
         update scope_work w set leased_until = now() + make_interval(secs => %(seconds)s),
             attempts = w.attempts + 1
         from due_scopes where w.scope_id = due_scopes.scope_id
-        returning w.scope_id, w.participants, w.attempts - 1 as attempts, w.last_error
+        returning w.scope_id, w.participants, w.attempts - 1 as attempts, w.last_error, (
+            select coalesce(t.reading_space, t.swept_space) from tenants t
+            where t.tenant_id = current_tenant()) as reading_space
         """,
         {
             "seconds": LEASE_SECONDS,
@@ -155,42 +159,6 @@ def make_scope_due_now(access: TenantDb, scope_id: UUID) -> bool:
     )
 
 
-def list_events_with_refused_vector(
-    access: TenantDb, scope_id: UUID, space: str, limit: int
-) -> Sequence[UnembeddedEvent]:
-    """The events of a scope whose vector in this space was refused, by seq."""
-    return access.fetch(
-        UnembeddedEvent,
-        """
-        select e.event_id, e.scope_id, e.seq, e.participants, e.speaker,
-            left(e.content, 4000) as content, e.blob_cid, e.mime_type, e.file_name,
-            coalesce(e.occurred_at, e.recorded_at) as said_at, e.erased_at is not null as is_erased
-        from event_vectors v
-        join events e on e.tenant_id = v.tenant_id and e.event_id = v.event_id
-        where v.space = %(space)s and v.scope_id = %(scope_id)s and v.refusal is not null
-        order by e.seq limit %(limit)s
-        """,
-        {"scope_id": scope_id, "space": space, "limit": limit},
-    )
-
-
-def replace_refusals_by_vectors(
-    access: TenantDb, space: str, vectors: Sequence["EventVector"]
-) -> int:
-    """Replace refusals by vectors; returns how many. Call it in a transaction."""
-    return access.execute(
-        """
-        update event_vectors v
-        set embedding = r.embedding::halfvec, refusal = null, embedded_at = now()
-        from jsonb_to_recordset(%(rows)s::jsonb) r
-            (scope_id uuid, event_id uuid, embedding text)
-        where v.space = %(space)s and v.scope_id = r.scope_id and v.event_id = r.event_id
-            and v.refusal is not null and r.embedding is not null
-        """,
-        {"space": space, "rows": json.dumps(_vectors_to_json_rows(vectors))},
-    )
-
-
 class EventVector(NamedTuple):
     """An event's vector in Postgres' text format, or the reason why it has none."""
 
@@ -211,7 +179,7 @@ def store_event_vectors(
     """Store the vectors of `events` and the progress of their scopes. Idempotent. `events` must be
     as `list_unembedded_events` returned them: the next ones of each scope. Only erased events among
     them may lack a vector. Call it in a transaction."""
-    params: dict[str, object] = {"space": space, "rows": json.dumps(_vectors_to_json_rows(vectors))}
+    params: dict[str, object] = {"space": space, "rows": json.dumps(vectors_to_json_rows(vectors))}
     access.execute(
         """
         insert into event_vectors
@@ -237,11 +205,6 @@ def store_event_vectors(
         params,
     )
     last_events = {event.scope_id: event for event in events}
-    access.execute(  # still working: extend the lease
-        "update scope_work set leased_until = now() + make_interval(secs => %(seconds)s)"
-        " where scope_id = any (%(scope_ids)s)",
-        {"seconds": LEASE_SECONDS, "scope_ids": list(last_events)},
-    )
     access.execute(
         """
         insert into embedding_progress (tenant_id, scope_id, space, participants, embedded_seq)
@@ -264,7 +227,8 @@ def store_event_vectors(
     )
 
 
-def _vectors_to_json_rows(vectors: Sequence[EventVector]) -> list[dict[str, Any]]:
+def vectors_to_json_rows(vectors: Sequence[EventVector]) -> list[dict[str, Any]]:
+    """The rows of vectors, for statements that read them from JSON."""
     return [
         {
             "scope_id": str(v.event.scope_id),
@@ -278,6 +242,15 @@ def _vectors_to_json_rows(vectors: Sequence[EventVector]) -> list[dict[str, Any]
     ]
 
 
+def extend_leases(access: TenantDb, scope_ids: Collection[UUID]) -> None:
+    """Extend the leases of scopes on which this worker goes on working. In a transaction."""
+    access.execute(
+        "update scope_work set leased_until = now() + make_interval(secs => %(seconds)s)"
+        " where scope_id = any (%(scope_ids)s)",
+        {"seconds": LEASE_SECONDS, "scope_ids": list(scope_ids)},
+    )
+
+
 def record_fold_progress(access: TenantDb, scope_id: UUID) -> None:
     """Record that the fold made progress: extend the lease, if there is one, and reset the
     attempts."""
@@ -289,21 +262,32 @@ def record_fold_progress(access: TenantDb, scope_id: UUID) -> None:
 
 
 def release_scope_leases(
-    access: TenantDb, scope_ids: Sequence[UUID], space: str, *, made_progress: bool
+    access: TenantDb,
+    scope_ids: Sequence[UUID],
+    space: str,
+    *,
+    reading_space: str,
+    made_progress: bool,
 ) -> int:
-    """End leases. A scope's work is removed if its vectors, fold and indexed texts reach the end of
-    its log and its nodes have vectors, else it is due at once; returns how many were removed. If
-    the work `made_progress`, the rest is due from now: it is not overdue, as failed work is.
-    Locking the scopes, always in the same order, makes this and an append that makes a scope dirty
-    see each other."""
+    """End leases. A scope's work is removed if its vectors in `space`, fold and indexed texts reach
+    the end of its log and its nodes have vectors, else it is due at once; returns how many were
+    removed. None is removed once the tenant reads another space than `reading_space`, for which
+    `space` was chosen: the lock of the tenant makes this and a switch see each other. If the work
+    `made_progress`, the rest is due from now: it is not overdue, as failed work is. Locking the
+    scopes, always in the same order, makes this and an append that makes a scope dirty see each
+    other."""
     params: dict[str, object] = {
         "scope_ids": list(scope_ids),
         "space": space,
+        "reading_space": reading_space,
         "made_progress": made_progress,
     }
-    access.execute(
-        "select from scopes where scope_id = any (%(scope_ids)s) order by scope_id"
-        " for no key update",
+    access.execute_all(
+        (
+            "select from tenants where tenant_id = current_tenant() for key share",
+            "select from scopes where scope_id = any (%(scope_ids)s) order by scope_id"
+            " for no key update",
+        ),
         params,
     )
     removed_count = access.execute(
@@ -312,6 +296,9 @@ def release_scope_leases(
         where w.scope_id = any (%(scope_ids)s) and s.scope_id = w.scope_id
             and p.scope_id = w.scope_id and p.space = %(space)s and p.embedded_seq >= s.last_seq
             and s.folded_seq >= s.last_seq and s.indexed_seq >= s.last_seq
+            and %(reading_space)s = (
+                select coalesce(t.reading_space, t.swept_space) from tenants t
+                where t.tenant_id = current_tenant())
             and not exists (  -- a node of the graph that waits for its vector
                 select from graph_nodes g where g.tenant_id = current_tenant()
                     and g.scope_id = w.scope_id and g.space is null)

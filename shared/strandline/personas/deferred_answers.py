@@ -29,6 +29,7 @@ from strandline.personas.schemas import ModelAnswerOut
 from strandline.personas.store_deferred_answers import DeferredAnswer
 from strandline.recall.schemas import RecallWeights
 from strandline.resources import Resources
+from strandline.tenants.store_spaces import read_space
 
 _MAX_PRUNED = 100
 _MAX_ATTEMPTS = 3
@@ -155,7 +156,8 @@ def _answer_query_turn(
     viewer = tuple(turn.request["participants"])
     caller = Caller(access.caller.tenant, viewer, turn.asked_by)
     reader, now = resources.database.connect_as(caller, deadline), datetime.now(UTC)
-    recollection = recall_for_question(reader, resources.embedder, question, now)
+    embedder = resources.embedder_of(read_space(access).reading_space)
+    recollection = recall_for_question(reader, embedder, question, now)
     source_ids = list_source_events(reader, recollection)  # before the model
     task = make_model_call_context(
         caller.tenant, _choose_rate_limit_subject(turn), caller.viewer, deadline, job=_JOB
@@ -207,7 +209,8 @@ def _answer_chat_turn(
             chat, message.content, message.said_at, message.speaker, session
         )
         question = replace(question, input_id=message.event_id)
-        recollection = recall_for_question(readers, resources.embedder, question, datetime.now(UTC))
+        embedder = resources.embedder_of(read_space(access).reading_space)
+        recollection = recall_for_question(readers, embedder, question, datetime.now(UTC))
         task = make_model_call_context(
             tenant,
             _choose_rate_limit_subject(turn),

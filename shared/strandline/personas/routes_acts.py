@@ -204,7 +204,7 @@ def push_act(request: Request) -> Response:
     is a 409 with `head`, so a thread never forks. The same push repeated is a replay. A push also
     records that the sona was active in the memory."""
     body = request.parse_body(PushActRequest)
-    space = request.resources.embedder.space
+    space = request.embedder.space
     result = push_act_to_thread(request.connect_writer(), request.path_id("uuid"), body, space)
     return replayable_response(result.act, 201, is_replay=result.is_replay)
 

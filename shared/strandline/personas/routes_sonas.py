@@ -45,7 +45,7 @@ def get_sona(request: Request) -> Response:
     it was active. For a sona that was merged, returns the sona that it was merged into."""
     query = request.parse_query(SonaQuery)
     access = request.connect_reader(query)
-    space = request.resources.embedder.space
+    space = request.embedder.space
     with_centroid = query.include == "centroid"
     return json_response(
         sonas.get_sona(access, request.path_id("uuid"), space, with_centroid=with_centroid)
@@ -94,7 +94,7 @@ def add_sona_memories(request: Request) -> Response:
     nothing. An event with the sona's id as `metadata.sona` is recorded automatically."""
     body = request.parse_body(SonaMemoriesRequest)
     access = request.connect_writer()
-    space = request.resources.embedder.space
+    space = request.embedder.space
     return json_response(
         sonas.record_sona_memories(access, request.path_id("uuid"), body.event_ids, space)
     )
@@ -109,7 +109,7 @@ def connect_as_sona_owner(request: Request) -> TenantDb:
 
 def make_name_match_settings(request: Request) -> sonas.NameMatchSettings:
     """How this deployment compares names by meaning."""
-    settings, embedder = get_settings(), request.resources.embedder
+    settings, embedder = get_settings(), request.embedder
     threshold = thresholds_for(embedder.space, settings.tuning).merge
     return sonas.NameMatchSettings(embedder, threshold, settings.query_vector_seconds)
 

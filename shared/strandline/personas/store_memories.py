@@ -93,6 +93,23 @@ def insert_sona_memories(
     return new_ids
 
 
+def list_events_missing_in_centroids(access: TenantDb, space: str, limit: int) -> list[UUID]:
+    """Events with a vector in this space that a sona was active in, and whose vector is not in the
+    sona's sum."""
+    rows = access.fetch(
+        _EventId,
+        """
+        select distinct m.event_id from sona_members m
+        join event_vectors v on v.tenant_id = m.tenant_id and v.space = %(space)s
+            and v.scope_id = m.scope_id and v.event_id = m.event_id and v.embedding is not null
+        where m.tenant_id = current_tenant() and not (%(space)s = any (m.counted_in))
+        limit %(limit)s
+        """,
+        {"space": space, "limit": limit},
+    )
+    return [row.event_id for row in rows]
+
+
 def add_vectors_to_centroids(access: TenantDb, event_ids: Sequence[UUID], space: str) -> None:
     """Add the vectors of these events to the sums of the sonas that were active in them. Repeated
     calls count each vector once. In a transaction, after their vectors or memberships are stored.

@@ -43,7 +43,7 @@ def post_recall(request: Request) -> Response:
     body = request.parse_body(RecallRequest)
     access = request.connect_reader(query, body.participants)
     now, settings = datetime.now(UTC), get_settings()
-    embedder, timeout = request.resources.embedder, settings.query_vector_seconds
+    embedder, timeout = request.embedder, settings.query_vector_seconds
     threshold = thresholds_for(embedder.space, settings.tuning).merge
     sona_id = (
         require_sona_by_id_or_name(
@@ -145,7 +145,7 @@ def post_insert(request: Request) -> Response:
     resources, settings = request.resources, get_settings()
     finder = make_link_finder(
         resources.database,
-        resources.embedder,
+        request.embedder,
         request.principal.tenant,
         options,
         vector_timeout=settings.query_vector_seconds,

@@ -132,9 +132,23 @@ def search_candidate_events(
             where scope_id = any ((select scope_ids from view)::uuid[])
             union all
             select scope_id from scope_work where (select scope_ids from view) is null),
+        -- A process hears of a switch within a minute. What it asks until then, in the space that
+        -- was left, finds what came since as it finds what has no vector yet.
+        is_left as materialized (
+            select exists (
+                select from space_switches s
+                where s.tenant_id = current_tenant() and s.from_space = %(space)s
+                    and s.ended_at > now() - interval '2 minutes' and s.switched) as yes),
         fresh as (
             select e.event_id
-            from pending_scopes w
+            from (
+                select scope_id from pending_scopes
+                union all
+                select s.scope_id from scopes s
+                where (select yes from is_left)
+                    and s.scope_id not in (select scope_id from pending_scopes)
+                    and ((select scope_ids from view) is null
+                        or s.scope_id = any ((select scope_ids from view)::uuid[]))) w
             left join embedding_progress p on p.scope_id = w.scope_id and p.space = %(space)s
             cross join lateral (
                 select e.event_id, e.recorded_at from events e

@@ -3,6 +3,7 @@
 
 from dataclasses import dataclass
 
+from strandline.config import get_settings
 from strandline.db.database import Caller, TenantDb
 from strandline.errors import StrandlineError
 from strandline.http.request import Request
@@ -16,6 +17,7 @@ from strandline.http.routes_and_responses import (
 from strandline.llm import store_calls
 from strandline.llm.store_calls import ModelAvailability, read_model_availability
 from strandline.log import store_tenant_counts
+from strandline.resources import Resources
 from strandline.status import store
 from strandline.status.schemas import (
     BackgroundState,
@@ -24,6 +26,7 @@ from strandline.status.schemas import (
     Liveness,
     MemoryState,
 )
+from strandline.tenants.space_state import SpaceState, read_space_state
 
 _METRICS_TYPE = AnswerMediaType("text/plain; version=0.0.4")
 _METRICS = (
@@ -99,6 +102,12 @@ _METRICS = (
         "Rows with a time that cannot be shown as it is.",
         "rows_unreadable",
     ),
+    (
+        "strandline_vectors_to_fill",
+        "gauge",
+        "Vectors that a new embedding space lacks before it is read.",
+        "vectors_to_fill",
+    ),
     ("strandline_jobs_failed", "gauge", "Jobs failed and not tried again.", "jobs_failed"),
     ("strandline_breakers_open", "gauge", "Models with an open circuit breaker.", "breakers_open"),
     ("strandline_model_calls_month", "gauge", "Requests to models this month.", "model_calls"),
@@ -107,9 +116,9 @@ _METRICS = (
 """The metrics: name, type, help text, and the field with the value."""
 
 
-def render_tenant_metrics(access: TenantDb, space: str) -> str:
-    """Render the tenant's counters in Prometheus' text format. There are no labels: the credential
-    determines the tenant."""
+def render_tenant_metrics(access: TenantDb, space: str, vectors_to_fill: int) -> str:
+    """Render the tenant's counters in Prometheus' text format. `space` is the embedding space that
+    it reads. There are no labels: the credential determines the tenant."""
     due_work, model_spend = (
         store_tenant_counts.read_due_work(access, space),
         store_calls.read_monthly_spend(access),
@@ -125,6 +134,7 @@ def render_tenant_metrics(access: TenantDb, space: str) -> str:
         "erasures_waiting": due_work.erasures,
         "oldest_erasure_seconds": due_work.erasure_seconds,
         "rows_unreadable": store_tenant_counts.count_background_failures(access).rows_unreadable,
+        "vectors_to_fill": vectors_to_fill,
         "model_calls": model_spend.calls,
         "model_usd": model_spend.cost_usd,
     }
@@ -164,7 +174,10 @@ def health(request: Request) -> Response:
     tenant_state = _read_tenant_state(request) if is_up else _NOTHING_KNOWN
     background, model = tenant_state.background, tenant_state.model
     needs_operator = background and (background.scopes_stuck or background.rows_unreadable)
-    is_healthy = set(statuses.values()) == {"ok"} and not (needs_operator or model.resting_until)
+    space_trouble = tenant_state.space.describe_trouble() if tenant_state.space else []
+    is_healthy = set(statuses.values()) == {"ok"} and not (
+        needs_operator or model.resting_until or space_trouble
+    )
     status = "ok" if is_healthy else "degraded" if is_up else "unavailable"
     headers = {} if is_up else {"Retry-After": "2"}
     name = resources.llm.model_name
@@ -179,7 +192,7 @@ def health(request: Request) -> Response:
         ),
         background=background,
         memory=tenant_state.memory,
-        warnings=[*resources.warnings, *_describe_model_failure(name, model)],
+        warnings=[*resources.warnings, *_describe_model_failure(name, model), *space_trouble],
     )
     return json_response(body, 200 if is_up else 503, headers)
 
@@ -191,9 +204,10 @@ class _TenantState:
     background: BackgroundState | None
     model: ModelAvailability
     memory: MemoryState | None
+    space: SpaceState | None
 
 
-_NOTHING_KNOWN = _TenantState(None, ModelAvailability(None, None, None), None)
+_NOTHING_KNOWN = _TenantState(None, ModelAvailability(None, None, None), None, None)
 
 
 def _read_tenant_state(request: Request) -> _TenantState:
@@ -209,9 +223,14 @@ def _read_tenant_state(request: Request) -> _TenantState:
             BackgroundState(**vars(store_tenant_counts.count_background_failures(access))),
             _NOTHING_KNOWN.model if name is None else read_model_availability(access, name),
             store.count_tenant_memory(access) if principal.has_right("admin") else None,
+            _read_space_state(resources, access),
         )
     except StrandlineError:
         return _NOTHING_KNOWN
+
+
+def _read_space_state(resources: Resources, access: TenantDb) -> SpaceState:
+    return read_space_state(access, resources.embedder, resources.embedders, get_settings())
 
 
 def _describe_model_failure(name: str | None, model: ModelAvailability) -> list[str]:
@@ -230,7 +249,9 @@ def get_metrics(request: Request) -> Response:
     access = resources.database.connect_as(
         Caller.background(request.principal.tenant), request.deadline
     )
-    return text_response(render_tenant_metrics(access, resources.embedder.space), _METRICS_TYPE)
+    missing = _read_space_state(resources, access).missing
+    text = render_tenant_metrics(access, request.embedder.space, missing)
+    return text_response(text, _METRICS_TYPE)
 
 
 ROUTES = {

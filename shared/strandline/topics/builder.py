@@ -16,6 +16,7 @@ from strandline.jobs import store_failures
 from strandline.jobs.runner import JobResources, Lease, LeaseLost, Shard, error_code
 from strandline.jobs.store_failures import ScopeFailure
 from strandline.observability import logger
+from strandline.tenants.store_spaces import read_space
 from strandline.topics import build_limits, store_builds, store_growth, store_publish
 from strandline.topics.growth import ChainsChanged, GrownTree, grow_scope_tree
 from strandline.topics.slot_contents import BuildContext
@@ -94,7 +95,9 @@ def _make_shards(tenant: str, scopes: int) -> list[Shard]:
 
 
 def _make_build_context(resources: JobResources, lease: Lease, now: datetime) -> BuildContext:
-    space = resources.embedder.space
+    # The model may be another than the configured one while that one's space is filled: until the
+    # switch, trees grow in the space that is read.
+    space = resources.embedder_of(read_space(lease.access).reading_space).space
     return BuildContext(
         lease.access,
         resources.llm,

@@ -32,7 +32,7 @@ def post_references(request: Request) -> Response:
         return json_response(repeat_answer(access, body, now))
     question = ReferencesQuestion(
         access,
-        request.resources.embedder,
+        request.embedder,
         body,
         body.now or now,
         settings.query_vector_seconds,

@@ -104,6 +104,24 @@ def begin_build(access: TenantDb, job_id: UUID, space: str) -> None:
     )
 
 
+def request_regrowth(access: TenantDb, space: str) -> int:
+    """Have the trees of another embedding space grown again in this one by the tenant's next build.
+    Returns how many. In a transaction."""
+    return access.execute(
+        """
+        insert into topic_work
+            (tenant_id, scope_id, participants, waiting, oldest_at, newest_at, last_position)
+        select t.tenant_id, t.scope_id, t.participants, t.position, now(), now(), t.position
+        from snapshot_scopes t
+        where t.tenant_id = current_tenant() and t.to_version is null and t.space <> %(space)s
+            and t.position > 0
+        order by t.scope_id
+        on conflict do nothing
+        """,
+        {"space": space},
+    )
+
+
 def fail_interrupted_scopes(access: TenantDb, job_id: UUID, shard: int) -> int:
     """Mark the scopes that an earlier attempt at this shard had begun as failed: one of them may
     have crashed its worker, and would crash it again. Returns how many. In a transaction."""

@@ -333,10 +333,10 @@ def test_embed_includes_append_during_last_step(
     scope = UUID(tell(gateway, "turn 0", ALICE)["scope_id"])
     settle = store_work.release_scope_leases
 
-    def late(access: Any, scope_ids: Sequence[UUID], space: str, *, made_progress: bool) -> int:
+    def late(access: Any, scope_ids: Sequence[UUID], space: str, **more: Any) -> int:
         if missing(scratch_db) == 0 and scratch_db.rows("select count(*) from events") == [(1,)]:
             tell(gateway, "turn 1", ALICE)
-        return settle(access, scope_ids, space, made_progress=made_progress)
+        return settle(access, scope_ids, space, **more)
 
     monkeypatch.setattr(store_work, "release_scope_leases", late)
     assert embed_and_fold_scopes(worker, "acme", [scope]).failed_count == 0

@@ -23,6 +23,7 @@ PROBED = (
     "find_api_key",
     "find_certificate_principal",
     "agents_share_of",
+    "reading_space_of",
     "tenants_with_work",
     "tenants_by_name",
     "tenants_to_recount",

@@ -361,6 +361,8 @@ def populate(gateway: Gateway, base: ScratchDatabase) -> None:
             "insert into graph_members (tenant_id, node_id, scope_id, participants, community_id,"
             " rank, bridge_score, is_bridge) select tenant_id, event_id, scope_id, participants,"
             " event_id, 1, 0, false from events",
+            "insert into space_switches (tenant_id, begun_at, from_space, to_space) select"
+            " tenant_id, now(), 'words/2', 'other/2' from tenants",
             "insert into graph_tenant_analyses (tenant_id, digest) select tenant_id, '' from"
             " tenants",
             "insert into graph_tenant_communities (tenant_id, community_id, size, bridges,"

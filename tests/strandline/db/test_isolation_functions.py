@@ -164,6 +164,22 @@ def test_isolation_agents_share_is_only_tenant_setting_told(app: Connection[Any]
         assert [rows(app, call, name) for name in names] == [[True], *[[False]] * 5]
 
 
+def test_isolation_reading_space_is_only_tenant_setting_told(app: Connection[Any]) -> None:
+    """And nothing of what is no tenant."""
+    names = ("acme", "globex", "nobody", "%", "", None)
+    call = "select reading_space_of(%s)"
+    with app.transaction(force_rollback=True):
+        for tenant in ("acme", "globex"):
+            ask(app, tenant, "{}", "*")
+            app.execute("update tenants set reading_space = null, swept_space = null")
+        assert [rows(app, call, name) for name in names] == [[None]] * len(names)
+        ask(app, "acme", "{}", "*")
+        app.execute("update tenants set swept_space = 'words/2'")
+        assert [rows(app, call, name) for name in names] == [["words/2"], *[[None]] * 5]
+        app.execute("update tenants set reading_space = 'other/2'")
+        assert [rows(app, call, name) for name in names] == [["other/2"], *[[None]] * 5]
+
+
 def test_isolation_waits_function_tells_only_total(app: Connection[Any]) -> None:
     """Of all tenants together, without their names."""
     with app.transaction(force_rollback=True):
@@ -426,6 +442,8 @@ UNASKED = {
     "find_certificate_principal": "select * from find_certificate_principal('', '')",
     # Whether agents share, and nothing else: see its test above.
     "agents_share_of": "select 1 where agents_share_of('acme') or agents_share_of(null)",
+    # A name of a model: see its test above.
+    "reading_space_of": "select 1 where reading_space_of(null) is not null",
     "edges_of": "select edges_of(e) from events e",
     "matches_filter": "select matches_filter(e, '{}') from events e",
     "is_listed": "select is_listed(e, '{}', null, null, null, null) from events e",
@@ -476,6 +494,7 @@ UNASKED = {
     "question_words": "select question_words('tide', 60) where false",
     "says_nothing": "select says_nothing('tide', false) where false",
     "word_query": "select word_query('tide', '') where false",
+    "node_vector": "select node_vector('a', 'a', '[1,0]', null, null) where false",
     "vector_code": "select vector_code('[1,0]') where false",
     "id_share": "select id_share(gen_random_uuid()) where false",
     "inverse_frequency": "select inverse_frequency(1, 2) where false",

@@ -12,6 +12,7 @@ from strandline.aws.blobs import BlobStore
 from strandline.background.process_events import embed_and_fold_due_scopes
 from strandline.db.database import Database
 from strandline.embeddings.embedder import Embedder, Purpose
+from strandline.embeddings.reachable import ReachableEmbedders
 from strandline.errors import EmbeddingRefused, EmbeddingUnavailable
 from strandline.jobs.worker_resources import SLICE_EVENTS, JobMetrics, WorkerResources
 from strandline.llm.tasks import LlmTasks
@@ -47,6 +48,18 @@ class WordEmbedder:
             vector[hashlib.sha256(word.encode()).digest()[0] % self.dimensions] += 1.0
         length = math.sqrt(sum(x * x for x in vector))
         return [x / length for x in vector]
+
+
+class KnownEmbedders(ReachableEmbedders):
+    """Just these models, each by its space."""
+
+    def __init__(self, *embedders: Embedder) -> None:
+        super().__init__(None)
+        self._by_space = {embedder.space: embedder for embedder in embedders}
+
+    def find(self, configured: Embedder, space: str | None) -> Embedder | None:
+        """As `ReachableEmbedders`."""
+        return super().find(configured, space) or self._by_space.get(space or "")
 
 
 def make_worker(

@@ -86,10 +86,11 @@ _PLAIN = {
     "scope_work": {"tenant_id", "scope_id", "participants", "last_error"},
     "scopes": {"tenant_id", "scope_id", "participants"},
     "sonas": {"tenant_id", "sona_id", "writer", "merged_into", "head_id"},
+    "space_switches": {"tenant_id", "from_space", "to_space", "failure"},
     "tenant_due_times": {"tenant_id", "kind"},
     "tenants": {
         *("tenant_id", "tuning", "swept_space", "applied_heat_settings", "heat_recomputed_to"),
-        *("time_zone",),
+        *("time_zone", "reading_space", "embedding_switch"),
     },
     "topic_builds": {"tenant_id", "job_id"},
     "topic_work": {"tenant_id", "scope_id", "participants"},

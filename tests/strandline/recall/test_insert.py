@@ -15,7 +15,7 @@ from strandline.log.cid import cid_to_bytes, compute_block_cid
 from strandline.log.event_draft import EventDraft
 from strandline.recall import routes
 from strandline.resources import Resources
-from tests.strandline.embeddings.fake_embedders import WordEmbedder
+from tests.strandline.embeddings.fake_embedders import KnownEmbedders, WordEmbedder
 from tests.support import Gateway, Reply, ScratchDatabase, Tell, user_message
 
 ALICE, BOB, HELPER = "user:alice", "user:bob", "agent:helper"
@@ -40,9 +40,10 @@ def cited_ids(receipt: Any) -> list[str]:
 
 
 def use(monkeypatch: pytest.MonkeyPatch, embedder: object) -> None:
-    """Give the query function another embedder."""
+    """Give the query function another embedder, and no other that it could reach."""
     service: Resources = importlib.import_module("functions.query.handler").resources
     monkeypatch.setitem(service.__dict__, "embedder", embedder)
+    monkeypatch.setitem(service.__dict__, "embedders", KnownEmbedders())
 
 
 def fail(texts: Sequence[str]) -> None:

@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 
 from strandline.resources import Resources
-from tests.strandline.embeddings.fake_embedders import WordEmbedder, delay, fail_texts
+from tests.strandline.embeddings.fake_embedders import (
+    KnownEmbedders,
+    WordEmbedder,
+    delay,
+    fail_texts,
+)
 from tests.support import Gateway, Reply, user_message
 
 ALICE, BOB, CAROL, HELPER = "user:alice", "user:bob", "user:carol", "agent:helper"
@@ -33,9 +38,10 @@ def texts(reply: Reply) -> list[str]:
 
 
 def use(monkeypatch: pytest.MonkeyPatch, embedder: object) -> None:
-    """Give the query function another embedder."""
+    """Give the query function another embedder, and no other that it could reach."""
     service: Resources = importlib.import_module("functions.query.handler").resources
     monkeypatch.setitem(service.__dict__, "embedder", embedder)
+    monkeypatch.setitem(service.__dict__, "embedders", KnownEmbedders())
 
 
 def test_recall_finds_new_event_by_words(gateway: Gateway) -> None:

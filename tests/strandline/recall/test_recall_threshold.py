@@ -14,7 +14,7 @@ from strandline.recall.store import search_candidate_events
 from strandline.resources import Resources
 from tests.chains import add_chain
 from tests.saved_rows import SavedFixture
-from tests.strandline.embeddings.fake_embedders import WordEmbedder, fail_texts
+from tests.strandline.embeddings.fake_embedders import KnownEmbedders, WordEmbedder, fail_texts
 from tests.support import Gateway, ScratchDatabase, user_message
 
 ALICE = "user:alice"
@@ -68,9 +68,10 @@ def tune(gateway: Gateway, **thresholds: object) -> None:
 
 
 def use(monkeypatch: pytest.MonkeyPatch, embedder: object) -> None:
-    """Give the query function another embedder."""
+    """Give the query function another embedder, and no other that it could reach."""
     service: Resources = importlib.import_module("functions.query.handler").resources
     monkeypatch.setitem(service.__dict__, "embedder", embedder)
+    monkeypatch.setitem(service.__dict__, "embedders", KnownEmbedders())
 
 
 # the threshold -----------------------------------------------------------------------------------

@@ -73,9 +73,12 @@ def find_similar_among_newest(access: TenantDb, fact_filter: FactFilter) -> Simi
         _PairRow,
         """
         with newest as materialized (
-            select g.node_id, g.identity, g.embedding, g.updated_at from graph_nodes g
-            where g.tenant_id = current_tenant() and g.type = 'fact' and g.space = %(space)s
-                and g.embedding is not null
+            select g.node_id, g.identity, g.updated_at, node_vector(%(space)s, g.space,
+                g.embedding, g.next_space, g.next_embedding) as embedding
+            from graph_nodes g
+            where g.tenant_id = current_tenant() and g.type = 'fact'
+                and node_vector(%(space)s, g.space, g.embedding, g.next_space, g.next_embedding)
+                    is not null
                 and may_hold(g.valid_from, g.valid_to, g.archived, null, false)
                 and (%(category)s::text is null or coalesce(g.category, 'general') = %(category)s)
             order by g.updated_at desc, g.node_id limit %(scanned)s + 1),

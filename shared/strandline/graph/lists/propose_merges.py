@@ -74,8 +74,11 @@ def list_node_pairs_by_cosine(
         PairCosine,
         """
         with vectors as materialized (
-            select node_id, scope_id, type, identity, embedding from graph_nodes
-            where tenant_id = current_tenant() and node_id = any (%(ids)s) and space = %(space)s)
+            select g.node_id, g.scope_id, g.type, g.identity, node_vector(%(space)s, g.space,
+                g.embedding, g.next_space, g.next_embedding) as embedding
+            from graph_nodes g
+            where g.tenant_id = current_tenant() and g.node_id = any (%(ids)s)
+                and %(space)s in (g.space, g.next_space))
         select * from (
             select a.node_id as first_id, b.node_id as second_id,
                 1 - (a.embedding <=> b.embedding) as cosine

@@ -41,7 +41,7 @@ def get_merge_proposals(request: Request) -> Response:
     similar. Facts are not proposed. Nothing is merged without a request."""
     query = request.parse_query(MergeProposalsQuery)
     access = request.connect_reader(query)
-    space = request.resources.embedder.space
+    space = request.embedder.space
     thresholds = thresholds_for(space, read_tuning(access, get_settings().tuning))
     return json_response(propose_merges(access, query, space, thresholds.merge))
 

@@ -46,7 +46,7 @@ def list_unembedded_in_space(
         select g.node_id, left(node_text(g.name, g.properties), %(max_text)s) as text
         from graph_nodes g
         where g.tenant_id = current_tenant() and g.node_id > %(after)s
-            and g.space is distinct from %(space)s
+            and g.space is distinct from %(space)s and g.next_space is distinct from %(space)s
         order by g.node_id limit %(limit)s
         """,
         {"space": space, "after": after or UUID(int=0), "limit": limit, "max_text": _MAX_TEXT},
@@ -82,13 +82,56 @@ def store_node_vectors(access: TenantDb, space: str, vectors: Sequence[EmbeddedN
         {
             "space": space,
             "max_text": _MAX_TEXT,
-            "rows": json.dumps(
-                [
-                    {"node_id": str(v.node.node_id), "text": v.node.text, "vector": v.vector}
-                    for v in vectors
-                ]
-            ),
+            "rows": _to_json(vectors),
         },
+    )
+
+
+def _to_json(vectors: Sequence[EmbeddedNode]) -> str:
+    return json.dumps(
+        [{"node_id": str(v.node.node_id), "text": v.node.text, "vector": v.vector} for v in vectors]
+    )
+
+
+def store_next_vectors(access: TenantDb, space: str, vectors: Sequence[EmbeddedNode]) -> int:
+    """Like `store_node_vectors`, beside the vectors of the space that the tenant reads."""
+    return access.execute(
+        """
+        with computed as (
+            select * from jsonb_to_recordset(%(rows)s::jsonb) r (node_id uuid, text text,
+                vector text)),
+        locked as materialized (
+            select g.node_id, c.vector::halfvec as vector
+            from computed c join graph_nodes g on g.tenant_id = current_tenant()
+                and g.node_id = c.node_id
+                and left(node_text(g.name, g.properties), %(max_text)s) = c.text
+            order by g.node_id for no key update of g skip locked)
+        update graph_nodes g set next_space = %(space)s, next_embedding = l.vector,
+            next_code = vector_code(l.vector)
+        from locked l where g.tenant_id = current_tenant() and g.node_id = l.node_id
+        """,
+        {"space": space, "max_text": _MAX_TEXT, "rows": _to_json(vectors)},
+    )
+
+
+def settle_next_vectors(access: TenantDb, reading: str, filling: str, limit: int) -> int:
+    """Let vectors that stand beside others take their place where the tenant now reads their space,
+    and drop those of a space that is neither read nor filled. At most `limit`; returns how many. In
+    a transaction."""
+    return access.execute(
+        """
+        with settled as materialized (
+            select g.node_id, g.next_space = %(reading)s as is_read from graph_nodes g
+            where g.tenant_id = current_tenant() and g.next_space is not null
+                and (g.next_space = %(reading)s or g.next_space <> %(filling)s)
+            order by g.node_id limit %(limit)s for no key update of g skip locked)
+        update graph_nodes g
+        set space = case when s.is_read then g.next_space else g.space end,
+            embedding = case when s.is_read then g.next_embedding else g.embedding end,
+            next_space = null, next_embedding = null, next_code = null
+        from settled s where g.tenant_id = current_tenant() and g.node_id = s.node_id
+        """,
+        {"reading": reading, "filling": filling, "limit": limit},
     )
 
 

@@ -169,7 +169,7 @@ def make_node_finder(
     string and body."""
     return NodeFinder(
         request.connect_reader(query, participants),
-        request.resources.embedder,
+        request.embedder,
         get_settings().query_vector_seconds,
         combines_confidences_by_halving_by_default(),
     )

@@ -86,11 +86,12 @@ MATCHES: LiteralString = """
                     or %(as_of)s::timestamptz is not null and g.identity <> g.name_hash
                     then c.node_id end as own_id,
                 c.is_named, c.share is not null as has_words, c.share,
-                coalesce(c.similarity, case when g.space = %(space)s
-                    then 1 - (g.embedding <=> %(vector)s::halfvec) end) as similarity
+                coalesce(c.similarity, 1 - (node_vector(%(space)s, g.space, g.embedding,
+                    g.next_space, g.next_embedding) <=> %(vector)s::halfvec)) as similarity
             from candidates c
             cross join lateral (
-                select g.type, g.identity, g.name_hash, g.valid_to, g.space, g.embedding
+                select g.type, g.identity, g.name_hash, g.valid_to, g.space, g.embedding,
+                    g.next_space, g.next_embedding
                 from graph_nodes g
                 where g.tenant_id = current_tenant() and g.node_id = c.node_id offset 0) g),
         best as (

@@ -108,8 +108,8 @@ _LEADS: LiteralString = """,
         identities as materialized (
             select distinct on (g.type, g.identity, case when g.valid_to is not null
                 then g.node_id end) r.*, g.type, g.name, g.identity, g.valid_to, g.participants,
-                case when g.space = %(space)s
-                    then 1 - (g.embedding <=> %(vector)s::halfvec) end as similarity
+                1 - (node_vector(%(space)s, g.space, g.embedding, g.next_space, g.next_embedding)
+                    <=> %(vector)s::halfvec) as similarity
             from reached r
             cross join lateral (
                 select g.* from graph_nodes g
