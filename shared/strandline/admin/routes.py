@@ -61,8 +61,8 @@ def get_tenant(request: Request) -> Response:
 
 
 def change_tenant(request: Request) -> Response:
-    """Change a tenant's limits, thresholds, `agents_share`, `time_zone` and `embedding_switch`.
-    Fields that the request does not name stay unchanged."""
+    """Change a tenant's limits, thresholds and settings. Fields that the request does not name stay
+    unchanged."""
     body = request.parse_body(TenantChange)
     access = connect_path_tenant(request)
     tenants.change_tenant(
