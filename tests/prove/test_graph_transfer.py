@@ -289,7 +289,7 @@ def refuse_damages(
     assert set(count_rows(base, tenant).values()) == {0}
 
 
-def test_graph_transfer_refuses_damaged_file_with_line(
+def test_graph_import_of_damaged_file_is_refused_with_line(
     plenty: Gateway, key: str, scratch_db: ScratchDatabase
 ) -> None:
     _, data = fetch(plenty, key, *PAIR)

@@ -75,11 +75,8 @@ def _make_redirect_error(status: int, location: str) -> ServiceError:
     except ValueError:
         origin = ""
     place = f"to {origin}" if _ORIGIN.fullmatch(origin) else "elsewhere"
-    return UnexpectedAnswerError(
-        f"The answer, {status}, leads {place}. It is not followed: give that address, if it is "
-        "the service's.",
-        status=status,
-    )
+    advice = "It is not followed: give that address, if it is the service's."
+    return UnexpectedAnswerError(f"The answer, {status}, leads {place}. {advice}", status=status)
 
 
 def _parse_refusal(content: bytes) -> Mapping[str, Any] | None:
@@ -202,6 +199,7 @@ class SyncConnection:
                     content=body if isinstance(body, bytes | None) else body.read(),
                     headers=self.settings.make_call_headers(call),
                     timeout=_make_http_timeout(self.settings),
+                    follow_redirects=False,  # the key would go with it
                 ) as response,
                 make_body_collector(self.settings, call, response.status_code) as answer,
             ):
@@ -213,7 +211,7 @@ class SyncConnection:
 
     def _get_http_client(self) -> httpx2.Client:
         if self._is_own and self._process != os.getpid():
-            # On its parent's connection a process could read the answers of others.
+            # on its parent's connection a process could read the answers of others
             self._lock, self._http, self._process = threading.Lock(), None, os.getpid()
         with self._lock:
             if self._http is None:
@@ -272,6 +270,7 @@ class AsyncConnection:
                 content=body if isinstance(body, bytes | None) else _read_stream_in_thread(body),
                 headers=self.settings.make_call_headers(call),
                 timeout=_make_http_timeout(self.settings),
+                follow_redirects=False,  # the key would go with it
             ) as response:
                 with make_body_collector(self.settings, call, response.status_code) as answer:
                     async for piece in response.aiter_bytes():

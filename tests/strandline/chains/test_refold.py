@@ -145,20 +145,32 @@ def command(base: ScratchDatabase, monkeypatch: pytest.MonkeyPatch, *arguments: 
     return main(["operate", "refold", *arguments])
 
 
+def make_chain_of_another_scope(gateway: Gateway, worker: WorkerResources, tenant: str) -> UUID:
+    message = {"participants": ["user:bo", "agent:a"], "role": "user", "speaker": "user:bo"}
+    event = {**message, "content": "lighthouse lamp", "session_id": "s-9"}
+    (scope_id,) = append(gateway, gateway.key(tenant), [event])
+    process_due(worker)
+    assert close_idle_lanes(worker, tenant, LATER) == 1
+    return UUID(scope_id)
+
+
 def test_refold_command_refolds_chains(
     scratch_db: ScratchDatabase,
     gateway: Gateway,
+    worker: WorkerResources,
     scope: UUID,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    others = [make_chain_of_another_scope(gateway, worker, tenant) for tenant in ("acme", "other")]
     before: list[Any] = scratch_db.rows("select chain_id from chains order by 1")
     assert command(scratch_db, monkeypatch, "--tenant", "acme", "--scope", str(uuid.uuid4())) == 1
     assert "no scope" in capsys.readouterr().err
-    assert len(scratch_db.rows("select from chains")) == 3
+    assert len(scratch_db.rows("select from chains")) == 5
     assert command(scratch_db, monkeypatch, "--tenant", "acme", "--scope", str(scope)) == 0
     assert "1 scopes" in capsys.readouterr().out
-    assert scratch_db.rows("select count(*) from chains") == [(0,)]
+    remaining = scratch_db.rows("select scope_id from chains")
+    assert {scope_id for (scope_id,) in remaining} == {*others}, "of this scope alone"
     gateway.sweep()
     assert scratch_db.rows("select chain_id from chains order by 1") == before
     assert command(scratch_db, monkeypatch, "--tenant", "acme") == 0

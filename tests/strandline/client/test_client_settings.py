@@ -161,6 +161,29 @@ def test_client_redirect_error_names_target(server: HostileServer) -> None:
         Strandline(server.url, "k", retry=NONE).ping()
 
 
+def test_client_redirect_is_not_followed_with_callers_http() -> None:
+    """Whatever connections a caller brings: no other host gets the key."""
+    hosts: list[str] = []
+
+    def lead_elsewhere(request: httpx2.Request) -> httpx2.Response:
+        hosts.append(request.url.host)
+        place = "https://elsewhere.example/api/v1/health"
+        return httpx2.Response(307, headers={"Location": place})
+
+    async def ping() -> None:
+        transport = httpx2.MockTransport(lead_elsewhere)
+        async with httpx2.AsyncClient(transport=transport, follow_redirects=True) as http:
+            await AsyncStrandline(URL, "k", http=http, retry=NONE).ping()
+
+    http = httpx2.Client(transport=httpx2.MockTransport(lead_elsewhere), follow_redirects=True)
+    with pytest.raises(errors.UnexpectedAnswerError, match=r"elsewhere\.example"):
+        Strandline(URL, "k", http=http, retry=NONE).ping()
+    with pytest.raises(errors.UnexpectedAnswerError, match=r"elsewhere\.example"):
+        asyncio.run(ping())
+    assert len(hosts) == 2
+    assert "elsewhere.example" not in hosts
+
+
 def test_client_does_not_retry_refused_certificate() -> None:
     def refuse(request: httpx2.Request) -> httpx2.Response:
         del request

@@ -21,7 +21,9 @@ NO_MOUNTS = Path("/no/such/file")
         ("Nextcloud", "Nextcloud"),
     ],
 )
-def test_sync_detection_knows_folder_by_name(tmp_path: Path, folder: str, client: str) -> None:
+def test_sync_detection_knows_dropbox_folder_by_name(
+    tmp_path: Path, folder: str, client: str
+) -> None:
     text = " ".join(find_risks(tmp_path / folder / "strandline", NO_MOUNTS))
     assert f"synchronised by {client}" in text
     assert "STRANDLINE_DATA_DIR" in text

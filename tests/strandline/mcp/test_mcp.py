@@ -207,7 +207,7 @@ def test_mcp_refuses_foreign_origin(
 # credentials -------------------------------------------------------------------------------------
 
 
-def test_mcp_without_credential_points_to_metadata(gateway: Gateway, key: str) -> None:
+def test_mcp_without_credential_names_protected_resource(gateway: Gateway, key: str) -> None:
     revoked = gateway.new_key()
     assert post(gateway, "ping", key=revoked.token).status == 200
     for wrong in (None, "strandline_made-up", "x"):
@@ -244,14 +244,23 @@ def with_jwt(
         service.database.close()
 
 
-def test_mcp_takes_jwt_and_names_issuer(with_jwt: Gateway) -> None:
+def test_mcp_protected_resource_of_401_names_issuer(with_jwt: Gateway) -> None:
+    refusal = post(with_jwt, "ping", key=None)
+    assert refusal.status == 401
+    match = re.search(
+        r'resource_metadata="https?://[^/"]+([^"]+)"', refusal.headers["WWW-Authenticate"]
+    )
+    assert match
+    metadata = with_jwt.call("GET", match[1]).body
+    assert metadata["authorization_servers"] == [ISSUER]
+    assert metadata["scopes_supported"] == ["read", "write", "admin"]
+
+
+def test_mcp_takes_jwt(with_jwt: Gateway) -> None:
     with_jwt.key()  # which makes the tenant
     headers = {"Authorization": f"Bearer {token()}"}
     text, is_error = call_tool(with_jwt, "add", {"content": "By JWT."}, key=None, headers=headers)
     assert not is_error, text
-    metadata = with_jwt.call("GET", METADATA).body
-    assert metadata["authorization_servers"] == [ISSUER]
-    assert metadata["scopes_supported"] == ["read", "write", "admin"]
 
 
 # tools -------------------------------------------------------------------------------------------

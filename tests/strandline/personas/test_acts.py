@@ -38,7 +38,7 @@ def following(gateway: Gateway, key: str, sona: str, after: str | None = None) -
     return reply.body
 
 
-def test_acts_thread_grows_only_at_its_head(
+def test_acts_push_of_act_too_late_names_head(
     gateway: Gateway, key: str, sona: str, tell: Tell
 ) -> None:
     events = [tell(key, f"Step {n}.", ALICE)["event_id"] for n in range(4)]

@@ -130,7 +130,7 @@ def test_noise_case_in_recall_and_context(gateway: Gateway, key: str, case: Any)
 # a tool's logs -----------------------------------------------------------------------------------
 
 
-def test_noise_of_sixty_logs_leaves_the_sentence_in_place(gateway: Gateway, key: str) -> None:
+def test_noise_near_duplicates_of_sixty_logs_share_one_place(gateway: Gateway, key: str) -> None:
     """Sixty logs in the session of one sentence, which they share most words with (report F-28)."""
     events = [json.loads(line) for line in LOGS.read_text().splitlines()]
     store(gateway, key, events)
