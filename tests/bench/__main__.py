@@ -35,6 +35,7 @@ BENCHES: Mapping[str, Bench] = {
     "analytics": Bench("analytics", "the graph's analytics: 1000 10000 100000"),
     "cold-start": Bench("cold_start", "cold starts from the built layers: ingest query"),
     "calibrate": Bench("calibrate", "thresholds of the embedding space that is set"),
+    "spaces": Bench("shared_weights", "one set of weights and curves in each embedding space"),
     "fit-relevance": Bench("fit_relevance", "fit recall's weights to the corpora of recall"),
     "fit-heuristic": Bench("fit_heuristic", "fit the heuristic model's weights"),
     "pictures": Bench("command_pictures", "draw the command line into docs/cli-*.svg"),

@@ -1,10 +1,11 @@
-"""Thresholds of an embedding space: what its cosines say about topics, and what to write into
-strandline/embeddings/similarity_thresholds.py.
+"""Figures of an embedding space, and how good the thresholds are that follow from them: what its
+cosines say about topics.
 
 PYTHONPATH=shared:. .venv/bin/python -m tests.bench.calibrate [--locomo FILE] [TALK ...]
 
 It takes the embedder that STRANDLINE_EMBEDDING_* name, and the talks that ship: tests/bench/corpus
-and events/demo. The criteria:
+and events/demo. Beside the thresholds that follow from the figures it prints those that the space
+would have by its own corpora:
 
 - `low` is the highest cosine, and `high` the lowest, beyond which at least SURE of the pairs of a
   lane's two latest user messages break, or go on, and at least PAIRS of them do. What lies between
@@ -24,15 +25,15 @@ from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
 
+from strandline.background.calibrate_space import measure_space
 from strandline.chains.segmentation import cosine_similarity
 from strandline.config import PREFIX, ServiceSettings
 from strandline.embeddings.embedder import Embedder
 from strandline.embeddings.factory import make_embedder
 from strandline.embeddings.similarity_thresholds import (
     ADA_002,
-    CALIBRATED_THRESHOLDS,
-    UNCALIBRATED_THRESHOLDS,
     Thresholds,
+    derive_thresholds,
 )
 from strandline.llm.heuristic.model import HeuristicModel
 from tests.bench import locomo, scores, talks
@@ -68,7 +69,7 @@ class Shares:
 
 
 def main() -> None:
-    """Print the thresholds, the tables, and what to paste."""
+    """Print the figures, the thresholds and the tables."""
     request = _arguments()
     embedder = make_embedder(_settings())
     read = [talks.read(path) for path in request.talks]
@@ -81,23 +82,18 @@ def main() -> None:
         pairs["LoCoMo, within sessions"] = [pair for some in within for pair in some]
         pools += [topics_of(talk) for talk in months]
     pairs_of_defaults = [pair for talk in read for pair in pairs[talk.name]]
-    thresholds = Thresholds(*edges(pairs_of_defaults), max(stray(embedder, pool) for pool in pools))
-    print(
-        f"`{embedder.space}`: low {thresholds.low:g}, high {thresholds.high:g},"
-        f" merge {thresholds.merge:g}"
-    )
-    for line in table(pairs, {"calibrated": thresholds, "Athena's": ADA_002}):
+    low, high = edges(pairs_of_defaults)
+    merge = max(stray(embedder, pool) for pool in pools)
+    figures = measure_space(embedder)
+    thresholds = derive_thresholds(figures)
+    print(f"`{embedder.space}`: {figures}\n{thresholds}")
+    print(f"by its own corpora: low {low:g}, high {high:g}, merge at least {merge:g}")
+    for line in table(pairs, {"derived": thresholds, "Athena's": ADA_002}):
         print(line)
     print()
     for talk in read:
         runs = talks.fold(talk, vectors[talk.name], thresholds)
         print(f"{talk.name}: boundaries {scores.boundaries(talk.expected, talks.chains_of(runs))}")
-    print(
-        f'\n    "{embedder.space}": Thresholds({", ".join(f"{value:g}" for value in thresholds)}),'
-    )
-    print(
-        "\nas it is now: " + str(CALIBRATED_THRESHOLDS.get(embedder.space, UNCALIBRATED_THRESHOLDS))
-    )
 
 
 def pairs_of(talk: Talk, vectors: dict[int, list[float]]) -> Iterator[Pair]:

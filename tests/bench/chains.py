@@ -15,11 +15,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from strandline.background.calibrate_space import measure_space
 from strandline.chains import quality
 from strandline.config import get_settings
-from strandline.embeddings import similarity_thresholds
 from strandline.embeddings.embedder import Embedder
 from strandline.embeddings.local import LocalEmbedder
+from strandline.embeddings.similarity_thresholds import thresholds_for
 from strandline.llm.heuristic.model import HeuristicModel
 from strandline.llm.provider import ModelReply, ModelRequest
 from strandline.llm.tasks import LlmTasks
@@ -63,7 +64,7 @@ class Measures:
 
 def measure(embedder: Embedder, corpus: Sequence[Talk]) -> Measures:
     """Boundaries and entities against what is expected, and the share that each gate rejects."""
-    cuts = similarity_thresholds.thresholds_for(embedder.space, DEFAULTS)
+    cuts = thresholds_for(embedder.space, measure_space(embedder), DEFAULTS)
     total = Measures()
     for talk in corpus:
         vectors = talks.vectors(embedder, talk)

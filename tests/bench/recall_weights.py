@@ -17,7 +17,8 @@ import numpy as np
 
 from strandline.db.database import Caller
 from strandline.embeddings.local import LocalEmbedder
-from strandline.recall.calibrations import calibration_for
+from strandline.embeddings.space_figures import SHIPPED_FIGURES
+from strandline.recall.calibrations import CALIBRATED
 from strandline.recall.importance import (
     WEIGHT_DEVIATIONS,
     WINDOW_DAYS,
@@ -43,7 +44,7 @@ def with_traits(service: RecallService, asking: Asking) -> Sample:
     """A question's candidates, with two columns more: recency, as of what was never used, and
     importance for those who ask."""
     candidates = service.candidates(asking, with_vector=True)
-    sample = make_sample(candidates, calibration_for(LocalEmbedder.space))
+    sample = make_sample(candidates, SHIPPED_FIGURES[LocalEmbedder.space])
     asked_at = recall_corpora.moment(
         asking.question.asked_at or asking.home.events[-1]["occurred_at"]
     )
@@ -82,7 +83,7 @@ def samples_of(service: RecallService, corpus: Corpus) -> Iterator[Sample]:
 
 def weigh(recency: float = 0.0, importance: float = 0.0) -> Array:
     """The weights of all columns."""
-    features = calibration_for(LocalEmbedder.space).features
+    features = CALIBRATED.features
     return np.array([*features, WEIGHT_DEVIATIONS * recency, WEIGHT_DEVIATIONS * importance])
 
 

@@ -8,13 +8,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from strandline.embeddings.space_figures import SpaceFigures
+from strandline.recall.calibrations import WITHOUT_VECTOR, calibration_for
 from strandline.recall.cosine_scale import CosineDistribution, estimate_cosine_distribution
 from strandline.recall.features import (
     EventScoreFeatures,
     compute_score_features,
     find_highest_standardized_cosine,
 )
-from strandline.recall.relevance import Calibration
 from tests.bench.recall_service import Candidates
 
 type Array = np.ndarray[Any, np.dtype[np.float64]]
@@ -54,9 +55,11 @@ class Scores(NamedTuple):
     rank: float
 
 
-def make_sample(candidates: Candidates, calibration: Calibration) -> Sample:
-    """Compute the features of a question's candidates; of the calibration, all but weights and
-    curves counts."""
+def make_sample(candidates: Candidates, figures: SpaceFigures | None) -> Sample:
+    """Compute the features of a question's candidates in a space with these figures; None for
+    questions without a vector."""
+    question = candidates.asking.question.text
+    calibration = calibration_for(figures, question) if figures else WITHOUT_VECTOR
     rows = compute_score_features(
         candidates.question,
         candidates.words,

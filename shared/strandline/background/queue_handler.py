@@ -10,8 +10,10 @@ from uuid import UUID
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
+from strandline.background.calibrate_space import calibrate_if_possible
 from strandline.background.process_events import embed_and_fold_scopes
 from strandline.config import get_settings
+from strandline.db.database import Caller
 from strandline.errors import StrandlineError, Unavailable
 from strandline.jobs.next_runs import schedule_next_runs
 from strandline.jobs.worker_resources import JobMetrics, WorkerResources, job_log_context
@@ -118,6 +120,8 @@ def _fold_scopes_and_answer_turns(
     tenant = str(body["tenant"])
     if outage:
         raise outage
+    access = job.database.connect_as(Caller.background(tenant))
+    calibrate_if_possible(access, job.embedder, job.deadline)
     outcome = embed_and_fold_scopes(job, tenant, scopes)
     # Queued behind the work that others wait for.
     immediate = dict.fromkeys(sorted(outcome.unfinished_scopes), 0.0)

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from strandline.background import missing_vectors, process_events, switch_spaces
+from strandline.background.calibrate_space import ensure_calibrated
 from strandline.background.embed_scopes import embed_tenant_nodes_without_vector
 from strandline.chains import fold_recalls_into_heat, fold_scope, retry_enrichment
 from strandline.config import get_settings
@@ -91,6 +92,15 @@ def _reset_implausible_due_times(resources: JobResources, lease: Lease, now: dat
 
 def _resend_unanswered_chat_turns(resources: JobResources, lease: Lease, now: datetime) -> int:
     return turn_redelivery.notify_worker_of_due_answers(lease.access, resources.work_queue, now)
+
+
+def _calibrate_space(resources: JobResources, lease: Lease, now: datetime) -> int:
+    """Measure the space that the tenant reads, before topics end and chains merge by it, and the
+    one that it switches to."""
+    del now
+    for embedder in (_make_reader(resources, lease).embedder, resources.embedder):
+        ensure_calibrated(lease.access, embedder, lease.deadline)
+    return 0
 
 
 def _embed_and_fold_due_scopes(resources: JobResources, lease: Lease, now: datetime) -> int:
@@ -270,6 +280,7 @@ _STEPS: Mapping[str, _Step] = {
     "jobs_expired": _fail_expired_jobs,
     "times_put_back": _reset_implausible_due_times,
     "turns_resent": _resend_unanswered_chat_turns,
+    "spaces_measured": _calibrate_space,
     "scopes_embedded": _embed_and_fold_due_scopes,
     "chains_embedded": _embed_chains_and_nodes,
     "lanes_closed": _close_idle_lanes,

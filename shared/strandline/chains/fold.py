@@ -144,10 +144,9 @@ def _choose_fold_settings(state: FoldState, turn: LaneEvent, is_settled: bool) -
     if decision is not None:
         state.settings = FoldSettings.model_validate(decision.body)
     elif state.settings is None or not is_settled:
-        current_settings = FoldSettings.from_tuning(state.worker.embedder.space, state.tuning)
-        if current_settings != state.settings:
-            _record_settings_decision(state, turn, current_settings, is_settled)
-        state.settings = current_settings
+        if state.current_settings != state.settings:
+            _record_settings_decision(state, turn, state.current_settings, is_settled)
+        state.settings = state.current_settings
     return state.settings
 
 

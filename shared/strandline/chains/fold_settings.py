@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict
 
 from strandline.chains import quality
 from strandline.chains.segmentation import SegmentationRules
-from strandline.embeddings import similarity_thresholds
+from strandline.embeddings.similarity_thresholds import Thresholds
 from strandline.tuning import Tuning
 
 
@@ -31,14 +31,13 @@ class FoldSettings(BaseModel):
     quality: quality.Mode
 
     @classmethod
-    def from_tuning(cls, space: str, tuning: Tuning) -> "FoldSettings":
-        """Build the settings from a tenant's tuning, for one embedding space."""
-        low, high, merge, *_ = similarity_thresholds.thresholds_for(space, tuning)
+    def from_tuning(cls, space: str, thresholds: Thresholds, tuning: Tuning) -> "FoldSettings":
+        """Build the settings from a tenant's tuning, for one embedding space and its thresholds."""
         return cls(
             space=space,
-            low=low,
-            high=high,
-            merge=merge,
+            low=thresholds.low,
+            high=thresholds.high,
+            merge=thresholds.merge,
             gap_minutes=tuning.gap_minutes,
             flush_events=tuning.flush_events,
             ahead_events=tuning.ahead_events,

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import Literal
 from uuid import UUID
 
@@ -15,6 +16,7 @@ from strandline.chains.segmentation import Lane
 from strandline.chains.slot_decisions import decide_self_statements
 from strandline.chains.store_fold_progress import EventToFold, ScopeFoldProgress
 from strandline.db.database import TenantDb
+from strandline.embeddings.store_space_figures import read_thresholds
 from strandline.errors import NotFound
 from strandline.jobs.worker_resources import Deferral, WorkerResources
 from strandline.llm.types import PromptEvent
@@ -73,6 +75,13 @@ class FoldState:
     pending_decisions: list[FoldDecision] = field(default_factory=list[FoldDecision])
     event_cache: dict[UUID, PromptEvent] = field(default_factory=dict[UUID, PromptEvent])
     """Events that are already loaded for model prompts."""
+
+    @cached_property
+    def current_settings(self) -> FoldSettings:
+        """The settings of this deployment and tenant, for events without decided ones."""
+        space = self.worker.embedder.space
+        thresholds = read_thresholds(self.access, space, self.tuning)
+        return FoldSettings.from_tuning(space, thresholds, self.tuning)
 
     @property
     def model_patience(self) -> timedelta:

@@ -8,7 +8,6 @@ from strandline.chains import fold_writer, store, store_decisions
 from strandline.chains.decisions import FoldDecision, RunContentAndVector
 from strandline.chains.enrichment import decide_content_and_merge_target
 from strandline.chains.fold_scope import fold_scope
-from strandline.chains.fold_settings import FoldSettings
 from strandline.chains.fold_state import FoldState, load_fold_state_and_next_events
 from strandline.chains.model_questions import make_model_task_context
 from strandline.chains.versions import ChainVersionContent
@@ -56,7 +55,7 @@ def _enrich_chain_again(
         raise NotFound
     if state.current_seq < state.scope.max_folded_seq:
         raise Unavailable("This chain's scope is being folded again. Try again later.")
-    settings = state.settings or FoldSettings.from_tuning(worker.embedder.space, state.tuning)
+    settings = state.settings or state.current_settings
     retry_worker = replace(worker, job="retry")
     task = make_model_task_context(retry_worker, access, scope_id, state.scope.participants)
     event_ids = store.list_event_ids(access, chain_id)

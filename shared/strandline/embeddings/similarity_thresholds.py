@@ -1,9 +1,20 @@
-"""Calibrated cosine thresholds for each embedding space."""
+"""Cosine thresholds of an embedding space, from its usual cosines.
 
-from collections.abc import Mapping
+Each threshold lies at one position for all spaces, between the usual cosine of texts about
+different matters and that of texts that belong together. `make bench NAME=calibrate` shows how good
+they are in a space; docs/chains.md has the criteria.
+"""
+
 from typing import NamedTuple
 
+from strandline.embeddings.space_figures import SpaceFigures
 from strandline.tuning import Tuning
+
+_HIGH = 1.3
+_MERGE = 1.25
+_CONFLICT = 0.88
+_DESCEND = 0.5
+"""In deviations above the mean of messages."""
 
 
 class Thresholds(NamedTuple):
@@ -20,30 +31,46 @@ class Thresholds(NamedTuple):
     """From here on a new leaf of a topic tree goes below a child of the root."""
     conflict: float = 0.85
     """From here on two facts are near enough to be compared for a contradiction."""
+    descend_step: float = 0.1
+    """By so much `descend` rises at each level of the tree."""
 
 
 ADA_002 = Thresholds(low=0.52, high=0.72, merge=0.85, descend=0.75)
 """The thresholds of source A, which were found with one model: text-embedding-ada-002."""
-
-CALIBRATED_THRESHOLDS: Mapping[str, Thresholds] = {
-    "minilm-l6-v2-int8/384": Thresholds(
-        low=-1.0, high=0.91, merge=0.86, descend=0.3, conflict=0.63
-    ),
-    "openai:text-embedding-ada-002/1536": ADA_002,
-}
-"""By embedding space, from `make bench NAME=calibrate`; docs/chains.md has the criteria."""
+_ADA_002_SPACE = "openai:text-embedding-ada-002/1536"
 
 UNCALIBRATED_THRESHOLDS = Thresholds(low=-1.0, high=1.0, merge=0.95)
-"""For spaces without calibration: the model is always asked, and only identical summaries merge."""
+"""For spaces without figures: the model is always asked, and only identical summaries merge."""
 
 
-def thresholds_for(space: str, tuning: Tuning) -> Thresholds:
-    """A space's thresholds, with those that the tenant overrides."""
-    defaults = CALIBRATED_THRESHOLDS.get(space, UNCALIBRATED_THRESHOLDS)
+def derive_thresholds(figures: SpaceFigures | None) -> Thresholds:
+    """A space's thresholds from its figures. What must be rare, that a topic goes on or chains
+    merge for their cosine alone, holds for every language: the higher threshold counts."""
+    if figures is None or not figures.is_usable:
+        return UNCALIBRATED_THRESHOLDS
+    english, other, messages = figures.statements, figures.other_statements, figures.messages
     return Thresholds(
-        defaults.low if tuning.similarity_low is None else tuning.similarity_low,
-        defaults.high if tuning.similarity_high is None else tuning.similarity_high,
-        defaults.merge if tuning.similarity_merge is None else tuning.similarity_merge,
-        defaults.descend,
-        defaults.conflict,
+        low=-1.0,
+        high=_round(max(english.interpolate(_HIGH), other.interpolate(_HIGH))),
+        merge=_round(max(english.interpolate(_MERGE), other.interpolate(_MERGE))),
+        descend=_round(messages.mean + _DESCEND * messages.deviation),
+        conflict=_round(english.interpolate(_CONFLICT)),
+        descend_step=_round(messages.deviation),
     )
+
+
+def thresholds_for(space: str, figures: SpaceFigures | None, tuning: Tuning) -> Thresholds:
+    """A space's thresholds, with those that the tenant overrides."""
+    defaults = ADA_002 if space == _ADA_002_SPACE else derive_thresholds(figures)
+    overrides = {
+        "low": tuning.similarity_low,
+        "high": tuning.similarity_high,
+        "merge": tuning.similarity_merge,
+    }
+    return defaults._replace(
+        **{name: value for name, value in overrides.items() if value is not None}
+    )
+
+
+def _round(value: float) -> float:
+    return round(value, 3)

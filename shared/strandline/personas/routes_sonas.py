@@ -2,7 +2,7 @@
 
 from strandline.config import get_settings
 from strandline.db.database import NOBODY, Caller, TenantDb
-from strandline.embeddings.similarity_thresholds import thresholds_for
+from strandline.embeddings.store_space_figures import read_thresholds
 from strandline.errors import Forbidden, StateConflict
 from strandline.http.request import Request
 from strandline.http.routes_and_responses import Response, Route, json_response
@@ -110,7 +110,8 @@ def connect_as_sona_owner(request: Request) -> TenantDb:
 def make_name_match_settings(request: Request) -> sonas.NameMatchSettings:
     """How this deployment compares names by meaning."""
     settings, embedder = get_settings(), request.embedder
-    threshold = thresholds_for(embedder.space, settings.tuning).merge
+    access = connect_as_sona_owner(request)
+    threshold = read_thresholds(access, embedder.space, settings.tuning).merge
     return sonas.NameMatchSettings(embedder, threshold, settings.query_vector_seconds)
 
 

@@ -1,8 +1,7 @@
-"""Calibrations of relevance, by embedding space, from `make bench NAME=fit-relevance`."""
+"""The calibration of relevance for all embedding spaces, from `make bench NAME=fit-relevance`."""
 
-from collections.abc import Mapping
-
-from strandline.embeddings.embedder import LOCAL_DIMENSIONS, LOCAL_MODEL
+from strandline.embeddings.space_figures import SpaceFigures
+from strandline.languages import detect_language
 from strandline.recall.cosine_scale import CosineDistribution
 from strandline.recall.features import EventScoreFeatures
 from strandline.recall.relevance import Calibration, LogisticCurve
@@ -24,24 +23,15 @@ _WEIGHTS = EventScoreFeatures(
     newness=1.0,
 )
 """For every embedding space."""
-_BY_SPACE: Mapping[str, Calibration] = {
-    f"{LOCAL_MODEL}/{LOCAL_DIMENSIONS}": Calibration(
-        features=_WEIGHTS,
-        usual=CosineDistribution(0.126, 0.072),
-        cosine_by_words=4.4,
-        known=LogisticCurve(-1.996, (1.207, 1.335, 2.166, 1.878, -0.4836)),
-        relevance=LogisticCurve(-1.912, (-0.7352, 0.3904)),
-        min_known=0.0627,
-    ),
-    "minilm-l6-v2-int8/384": Calibration(
-        features=_WEIGHTS,
-        usual=CosineDistribution(0.167, 0.092),
-        cosine_by_words=4.4,
-        known=LogisticCurve(-1.38, (1.44, 0.7053, 2.693, 1.018, -0.5646)),
-        relevance=LogisticCurve(-2.137, (-0.6975, 0.4375)),
-        min_known=0.0655,
-    ),
-}
+CALIBRATED = Calibration(
+    features=_WEIGHTS,
+    usual=CosineDistribution(0.0, 1.0),
+    cosine_by_words=4.4,
+    known=LogisticCurve(-1.996, (1.207, 1.335, 2.166, 1.878, -0.4836)),
+    relevance=LogisticCurve(-1.912, (-0.7352, 0.3904)),
+    min_known=0.0627,
+)
+"""For every embedding space with figures, on whose usual scale the curves are."""
 WITHOUT_VECTOR = Calibration(
     features=EventScoreFeatures(
         cosine=0.0,
@@ -67,15 +57,18 @@ WITHOUT_VECTOR = Calibration(
 """For questions without a vector. They always return their hits by default."""
 
 
-def calibration_for(space: str | None) -> Calibration:
-    """The calibration of an embedding space; None stands for a question without a vector."""
-    if space is None:
-        return WITHOUT_VECTOR
-    return _BY_SPACE.get(space, UNCALIBRATED)
-
-
-UNCALIBRATED = _BY_SPACE["minilm-l6-v2-int8/384"]._replace(
+UNCALIBRATED = CALIBRATED._replace(
     usual=CosineDistribution(0.4, 0.08), min_known=0.0, is_calibrated=False
 )
-"""For other embedding spaces. It ranks in the same way, and leaves no hits out. Its usual scale is
-between those of models whose cosines are all high and of those whose cosines are not."""
+"""For embedding spaces without figures. It ranks in the same way, and leaves no hits out. Its usual
+scale is between those of models whose cosines are all high and of those whose cosines are not."""
+
+
+def calibration_for(figures: SpaceFigures | None, question: str) -> Calibration:
+    """The calibration of an embedding space for a question with a vector. What is usual there
+    depends on the question's language: few models know all of them alike."""
+    if figures is None or not figures.is_usable:
+        return UNCALIBRATED
+    is_english = detect_language(question) == "en"
+    pairs = figures.questions if is_english else figures.other_questions
+    return CALIBRATED._replace(usual=CosineDistribution(pairs.mean, pairs.deviation))

@@ -8,7 +8,7 @@ from itertools import islice
 from strandline.config import get_settings
 from strandline.db.database import NOBODY, Caller, Database
 from strandline.embeddings.embedder import Embedder
-from strandline.embeddings.similarity_thresholds import thresholds_for
+from strandline.embeddings.store_space_figures import read_thresholds
 from strandline.errors import Conflict, Forbidden, Gone, Invalid, StrandlineError
 from strandline.http.request import Request
 from strandline.http.routes_and_responses import Response, Route, json_response, replayable_response
@@ -44,10 +44,13 @@ def post_recall(request: Request) -> Response:
     access = request.connect_reader(query, body.participants)
     now, settings = datetime.now(UTC), get_settings()
     embedder, timeout = request.embedder, settings.query_vector_seconds
-    threshold = thresholds_for(embedder.space, settings.tuning).merge
     sona_id = (
         require_sona_by_id_or_name(
-            access, embedder, body.sona, min_cosine=threshold, timeout=timeout
+            access,
+            embedder,
+            body.sona,
+            min_cosine=read_thresholds(access, embedder.space, settings.tuning).merge,
+            timeout=timeout,
         )
         if body.sona
         else None

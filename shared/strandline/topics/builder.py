@@ -10,7 +10,7 @@ from uuid import UUID
 from strandline.chains import store_decisions
 from strandline.config import get_settings
 from strandline.db.database import Caller
-from strandline.embeddings.similarity_thresholds import thresholds_for
+from strandline.embeddings.store_space_figures import read_thresholds
 from strandline.errors import StrandlineError
 from strandline.jobs import store_failures
 from strandline.jobs.runner import JobResources, Lease, LeaseLost, Shard, error_code
@@ -102,7 +102,7 @@ def _make_build_context(resources: JobResources, lease: Lease, now: datetime) ->
         lease.access,
         resources.llm,
         space,
-        thresholds_for(space, get_settings().tuning).descend,
+        read_thresholds(lease.access, space, get_settings().tuning),
         lease.shard_lease.job_id,
         now,
         end=lease.deadline - _RESERVED_SECONDS,

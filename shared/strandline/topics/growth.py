@@ -99,7 +99,9 @@ class _TreeGrowth:
             builder.access, scope.scope_id, scope.base_version
         )
         make_slot = partial(hashes.make_slot_id, tenant, scope.scope_id, builder.space)
-        settings = TreeSettings(make_slot, builder.descend_cosine)
+        settings = TreeSettings(
+            make_slot, builder.thresholds.descend, builder.thresholds.descend_step
+        )
         rows: Sequence[TreeSlotRow] = () if self.is_foreign else self.base_rows
         slots = 0 if self.is_foreign else self.published.slots or 0
         self.contents = SlotContentBuilder(builder, scope)

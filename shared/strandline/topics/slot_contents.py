@@ -11,6 +11,7 @@ from uuid import UUID
 
 from strandline.db.database import TenantDb
 from strandline.derived_ids import to_uuid8
+from strandline.embeddings.similarity_thresholds import Thresholds
 from strandline.llm.parallel import run_all_in_parallel
 from strandline.llm.tasks import LlmTasks
 from strandline.llm.types import ModelResult, TaskContext, TopicTreeOverview, TopicTreePart
@@ -60,7 +61,7 @@ class BuildContext:
     access: TenantDb
     llm: LlmTasks
     space: str
-    descend_cosine: float
+    thresholds: Thresholds
     job_id: UUID
     now: datetime
     end: float

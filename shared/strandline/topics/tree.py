@@ -21,7 +21,6 @@ MIN_FILL = 8
 """A node with at least this many children takes no further leaf as long as one of its children is
 an inner node. Otherwise dissimilar leaves would accumulate near the root, and every split of the
 root would deepen the tree."""
-_THRESHOLD_STEP = 0.1
 _MAX_THRESHOLD = 0.9
 
 
@@ -68,6 +67,8 @@ class TreeSettings:
     descend_cosine: float
     """The minimum cosine similarity with a child of the root at which a leaf is inserted below it.
     The minimum rises with depth."""
+    descend_step: float
+    """By so much the minimum rises at each level."""
 
 
 class TopicTree:
@@ -189,7 +190,7 @@ class TopicTree:
             has_room = len(self._slots[slot].children) < MIN_FILL
             if has_room and similarity < min(threshold, _MAX_THRESHOLD):
                 break
-            slot, threshold = nearest, threshold + _THRESHOLD_STEP
+            slot, threshold = nearest, threshold + self._settings.descend_step
         return slot
 
     def _similarity(self, vector: MeanVector, slot: UUID) -> float:

@@ -89,7 +89,7 @@ class _Scope:
         if not leaves:
             return
         nodes: dict[uuid.UUID, dict[str, Any]] = {}
-        tree = TopicTree(TreeSettings(self._slot, 0.3), _none)
+        tree = TopicTree(TreeSettings(self._slot, 0.3, 0.1), _none)
         before: uuid.UUID | None = None
         for leaf in leaves:
             node = self._leaf_node(leaf)

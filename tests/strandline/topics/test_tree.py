@@ -14,7 +14,9 @@ from strandline.topics.vectors import MeanVector, round_to_float16
 from tests.strandline.topics.world import random_vector
 
 SCOPE = UUID(int=1)
-SETTINGS = TreeSettings(lambda number: hashes.make_slot_id("acme", SCOPE, "space", number), 0.3)
+SETTINGS = TreeSettings(
+    lambda number: hashes.make_slot_id("acme", SCOPE, "space", number), 0.3, 0.1
+)
 KINDS = ("random", "clustered", "identical", "none", "mixed")
 
 
@@ -124,7 +126,7 @@ def deepest_over_bound(settings: TreeSettings) -> float:
 def test_topic_tree_test_detects_missing_minimum_fill(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: where nothing is alike, leaves pile up at the root, and each of its splits makes the
     tree deeper."""
-    unlike = TreeSettings(SETTINGS.make_slot, 0.9)
+    unlike = TreeSettings(SETTINGS.make_slot, 0.9, 0.1)
     assert deepest_over_bound(unlike) <= 0
     monkeypatch.setattr("strandline.topics.tree.MIN_FILL", 10_000)
     assert deepest_over_bound(unlike) > 0

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from strandline.embeddings.similarity_thresholds import thresholds_for
+from strandline.embeddings.store_space_figures import read_thresholds
 from strandline.errors import Invalid
 from strandline.graph.conflicts import store_similar_facts
 from strandline.graph.conflicts.schemas import (
@@ -73,7 +73,7 @@ def find_conflicts(
     """The contradictions that a request asks for, most similar first. Raises NotFound for a node
     that is not in view, and Invalid for one that is not a fact."""
     space = finder.embedder.space
-    threshold = request.threshold or thresholds_for(space, tuning).conflict
+    threshold = request.threshold or read_thresholds(finder.access, space, tuning).conflict
     fact_filter = FactFilter(space, threshold, request.category)
     subject = _find_compared_statement(finder, request)
     degradations: list[str] = []

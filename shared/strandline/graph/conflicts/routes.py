@@ -4,7 +4,7 @@ events that concern the text."""
 from collections.abc import Sequence
 
 from strandline.config import get_settings
-from strandline.embeddings.similarity_thresholds import thresholds_for
+from strandline.embeddings.store_space_figures import read_thresholds
 from strandline.errors import NotFound
 from strandline.graph.conflicts.find_conflicts import (
     ComparedStatement,
@@ -57,7 +57,8 @@ def analyze_before_storing(
     nodes = read_matched_nodes(finder.access, matches, node_filter, request.limit)
     subject = ComparedStatement(request.content, None)
     space = finder.embedder.space
-    fact_filter = FactFilter(space, thresholds_for(space, tuning).conflict)
+    threshold = read_thresholds(finder.access, space, tuning).conflict
+    fact_filter = FactFilter(space, threshold)
     similar = find_similar_facts(finder, subject, vector, fact_filter)
     judged = judge_pairs(finder, judge, similar, subject)
     return AnalyzeBeforeStoringOut(

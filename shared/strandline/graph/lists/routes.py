@@ -1,7 +1,7 @@
 """HTTP routes that list nodes, return their history and propose merges."""
 
 from strandline.config import get_settings
-from strandline.embeddings.similarity_thresholds import thresholds_for
+from strandline.embeddings.store_space_figures import read_thresholds
 from strandline.errors import Gone
 from strandline.graph.changes.schemas import MergeProposals, MergeProposalsQuery
 from strandline.graph.lists.nodes_and_history import list_node_page, read_node_history
@@ -42,7 +42,7 @@ def get_merge_proposals(request: Request) -> Response:
     query = request.parse_query(MergeProposalsQuery)
     access = request.connect_reader(query)
     space = request.embedder.space
-    thresholds = thresholds_for(space, read_tuning(access, get_settings().tuning))
+    thresholds = read_thresholds(access, space, read_tuning(access, get_settings().tuning))
     return json_response(propose_merges(access, query, space, thresholds.merge))
 
 

@@ -1,0 +1,79 @@
+"""What the cosines of an embedding space usually are, measured with texts that ship: of texts about
+different matters, and of texts that belong together. All thresholds are derived from it."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from strandline.embeddings.embedder import (
+    ENGLISH_DIMENSIONS,
+    ENGLISH_MODEL,
+    LOCAL_DIMENSIONS,
+    LOCAL_MODEL,
+)
+
+TEXTS_VERSION = 1
+"""The version of the texts that ship. Other texts give other figures, so a change raises it."""
+_LEAST_DISTANCE = 2.0
+"""By so many deviations texts that belong together must be nearer than others, on average. The
+models that were tried have 3.3 to 6.7."""
+
+
+class PairCosines(NamedTuple):
+    """The cosines of pairs of texts of one kind, in one group of languages."""
+
+    mean: float
+    """Of texts about different matters."""
+    deviation: float
+    """Their standard deviation."""
+    related: float
+    """The mean cosine of texts that belong together."""
+
+    @property
+    def distance(self) -> float:
+        """How many deviations texts that belong together are nearer than others, on average."""
+        return (self.related - self.mean) / self.deviation if self.deviation > 0 else 0.0
+
+    def interpolate(self, position: float) -> float:
+        """The cosine at a position where 0 is that of texts about different matters, and 1 that of
+        texts that belong together; 1 at most."""
+        return min(self.mean + position * (self.related - self.mean), 1.0)
+
+
+class SpaceFigures(NamedTuple):
+    """The usual cosines of an embedding space."""
+
+    questions: PairCosines
+    """Of a question in English and an event; together belong a question and its answer."""
+    other_questions: PairCosines
+    """The same in other languages, each with events in any of these."""
+    statements: PairCosines
+    """Of two statements in English; together belong those that say the same in other words."""
+    other_statements: PairCosines
+    """The same in other languages."""
+    messages: PairCosines
+    """Of two events in English, with date and speaker; together belong a message and the next."""
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether the space tells texts that belong together from others, so that thresholds mean
+        something in it. Not every vector of an endpoint is of a model for sentences."""
+        return min(self.questions.distance, self.statements.distance) >= _LEAST_DISTANCE
+
+
+SHIPPED_FIGURES: Mapping[str, SpaceFigures] = {
+    f"{LOCAL_MODEL}/{LOCAL_DIMENSIONS}": SpaceFigures(
+        questions=PairCosines(0.051, 0.054, 0.389),
+        other_questions=PairCosines(0.022, 0.042, 0.247),
+        statements=PairCosines(0.066, 0.066, 0.652),
+        other_statements=PairCosines(0.522, 0.097, 0.805),
+        messages=PairCosines(0.257, 0.073, 0.441),
+    ),
+    f"{ENGLISH_MODEL}/{ENGLISH_DIMENSIONS}": SpaceFigures(
+        questions=PairCosines(0.08, 0.075, 0.502),
+        other_questions=PairCosines(0.21, 0.098, 0.531),
+        statements=PairCosines(0.075, 0.082, 0.704),
+        other_statements=PairCosines(0.237, 0.134, 0.742),
+        messages=PairCosines(0.254, 0.099, 0.456),
+    ),
+}
+"""The figures of the spaces that ship, by name. A test measures them again."""
