@@ -56,7 +56,9 @@ def ensure_calibrated(access: TenantDb, embedder: Embedder, deadline: float) -> 
     figures = _measured_figures.get(embedder)
     if figures is None:
         figures = _measured_figures[embedder] = measure_space(embedder, deadline)
-    if store_figures(access, embedder.space, figures):
+    with access.transaction():
+        is_new = store_figures(access, embedder.space, figures)
+    if is_new:
         logger.info("embedding space measured", extra={"is_usable": figures.is_usable})
     return read_figures(access, embedder.space) or figures
 

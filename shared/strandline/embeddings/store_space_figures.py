@@ -37,14 +37,15 @@ def read_figures(access: TenantDb, space: str) -> SpaceFigures | None:
 
 
 def store_figures(access: TenantDb, space: str, figures: SpaceFigures) -> bool:
-    """Store the figures of a space, unless another process has. Returns whether they were
-    stored."""
+    """Store the figures of a space, unless another process has, or there is no such tenant. Returns
+    whether they were stored. In a transaction."""
     columns = {name: pairs._asdict() for name, pairs in figures._asdict().items()}
     return (
         access.execute(
             """
             insert into space_figures (tenant_id, space, texts_version, figures)
-            values (current_tenant(), %(space)s, %(texts_version)s, %(figures)s::jsonb)
+            select t.tenant_id, %(space)s, %(texts_version)s, %(figures)s::jsonb
+            from tenants t where t.tenant_id = current_tenant()
             on conflict do nothing
             """,
             {"space": space, "texts_version": TEXTS_VERSION, "figures": json.dumps(columns)},

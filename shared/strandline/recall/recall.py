@@ -13,13 +13,11 @@ from uuid_utils.compat import uuid7
 from strandline.chains import store_recalls
 from strandline.db.database import SnapshotRead, TenantDb
 from strandline.embeddings.embedder import Embedder
-from strandline.embeddings.store_space_figures import read_figures
 from strandline.log import indexed_text
 from strandline.log.read import take_models_fitting_response, to_event_out
 from strandline.log.store import Event
 from strandline.observability import logger
 from strandline.recall import store
-from strandline.recall.calibrations import WITHOUT_VECTOR, calibration_for
 from strandline.recall.features import QuestionWord
 from strandline.recall.hit_postprocessing import (
     EDGE,
@@ -41,6 +39,7 @@ from strandline.recall.near_duplicates import collapse_near_duplicates
 from strandline.recall.passages import WordMatcher
 from strandline.recall.query_vector import embed_query
 from strandline.recall.question_mentions import parse_names_and_dates
+from strandline.recall.read_calibration import read_calibration
 from strandline.recall.relevance import Calibration, RankedEvents, ScoredEvent, rank_candidates
 from strandline.recall.schemas import Hit, RecallAnswer, RecallRequest
 from strandline.recall.store import CandidateRow
@@ -175,9 +174,7 @@ def search_with_vector(
     )
     head = next((row for row in result.rows if row.events_in_view is not None), None)
     rows = [row for row in result.rows if row.event_id not in exclude]
-    words = _to_question_words(head)
-    figures = read_figures(access, space) if space else None
-    calibration = calibration_for(figures, question) if space else WITHOUT_VECTOR
+    words, calibration = _to_question_words(head), read_calibration(access, space, question)
     parsed_question = parse_names_and_dates(question, (head and head.today) or now.date())
     events_in_view = (head and head.events_in_view) or 0
     searched_count = _count_filter_matches(rows) if filters and vector else None

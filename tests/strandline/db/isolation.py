@@ -309,6 +309,10 @@ def populate(gateway: Gateway, base: ScratchDatabase) -> None:
             " from events on conflict do nothing"
         )
         administrator.execute(
+            "insert into space_figures (tenant_id, space, texts_version, figures)"
+            " select tenant_id, 'other/16', 1, '{}' from tenants"
+        )
+        administrator.execute(
             "insert into topic_work select tenant_id, scope_id, participants, 1, now(), now(), 1"
             " from scopes on conflict do nothing"
         )

@@ -87,6 +87,7 @@ _PLAIN = {
     "scopes": {"tenant_id", "scope_id", "participants"},
     "sonas": {"tenant_id", "sona_id", "writer", "merged_into", "head_id"},
     "space_switches": {"tenant_id", "from_space", "to_space", "failure"},
+    "space_figures": {"tenant_id", "space", "figures"},
     "tenant_due_times": {"tenant_id", "kind"},
     "tenants": {
         *("tenant_id", "tuning", "swept_space", "applied_heat_settings", "heat_recomputed_to"),
