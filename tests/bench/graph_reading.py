@@ -118,8 +118,8 @@ def cite(
 def rank_all(service: RecallService, asking: Asking) -> tuple[dict[str, Score], bool]:
     """The scores of a question by each way to rank, and whether the graph cites its evidence."""
     candidates = service.candidates(asking, with_vector=True)
-    figures = SHIPPED_FIGURES[service.embedder.space]
-    calibration = calibration_for(figures, asking.question.text)
+    space = service.embedder.space
+    calibration = calibration_for(space, SHIPPED_FIGURES[space], asking.question.text)
     ranking = rank_candidates(
         candidates.question,
         candidates.words,

@@ -59,7 +59,7 @@ def make_sample(candidates: Candidates, figures: SpaceFigures | None) -> Sample:
     """Compute the features of a question's candidates in a space with these figures; None for
     questions without a vector."""
     question = candidates.asking.question.text
-    calibration = calibration_for(figures, question) if figures else WITHOUT_VECTOR
+    calibration = calibration_for("", figures, question) if figures else WITHOUT_VECTOR
     rows = compute_score_features(
         candidates.question,
         candidates.words,

@@ -1,5 +1,8 @@
 """The calibration of relevance for all embedding spaces, from `make bench NAME=fit-relevance`."""
 
+from collections.abc import Mapping
+
+from strandline.embeddings.embedder import LOCAL_DIMENSIONS, LOCAL_MODEL
 from strandline.embeddings.space_figures import SpaceFigures
 from strandline.languages import detect_language
 from strandline.recall.cosine_scale import CosineDistribution
@@ -32,6 +35,8 @@ CALIBRATED = Calibration(
     min_known=0.0627,
 )
 """For every embedding space with figures, on whose usual scale the curves are."""
+_MIN_KNOWN: Mapping[str, float] = {f"{LOCAL_MODEL}/{LOCAL_DIMENSIONS}": 0.0693}
+"""By embedding space, where its own questions allow a higher threshold than those of all."""
 WITHOUT_VECTOR = Calibration(
     features=EventScoreFeatures(
         cosine=0.0,
@@ -64,11 +69,14 @@ UNCALIBRATED = CALIBRATED._replace(
 scale is between those of models whose cosines are all high and of those whose cosines are not."""
 
 
-def calibration_for(figures: SpaceFigures | None, question: str) -> Calibration:
+def calibration_for(space: str, figures: SpaceFigures | None, question: str) -> Calibration:
     """The calibration of an embedding space for a question with a vector. What is usual there
     depends on the question's language: few models know all of them alike."""
     if figures is None or not figures.is_usable:
         return UNCALIBRATED
     is_english = detect_language(question) == "en"
     pairs = figures.questions if is_english else figures.other_questions
-    return CALIBRATED._replace(usual=CosineDistribution(pairs.mean, pairs.deviation))
+    return CALIBRATED._replace(
+        usual=CosineDistribution(pairs.mean, pairs.deviation),
+        min_known=_MIN_KNOWN.get(space, CALIBRATED.min_known),
+    )

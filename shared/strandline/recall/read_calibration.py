@@ -11,4 +11,4 @@ def read_calibration(access: TenantDb, space: str | None, question: str) -> Cali
     vector."""
     if space is None:
         return WITHOUT_VECTOR
-    return calibration_for(read_figures(access, space), question)
+    return calibration_for(space, read_figures(access, space), question)

@@ -9,7 +9,8 @@ from uuid import UUID
 
 import pytest
 
-from strandline.recall.calibrations import WITHOUT_VECTOR, calibration_for
+from strandline.embeddings.space_figures import SHIPPED_FIGURES
+from strandline.recall.calibrations import UNCALIBRATED, WITHOUT_VECTOR, calibration_for
 from strandline.recall.cosine_scale import CosineDistribution
 from strandline.recall.features import (
     CandidateEvent,
@@ -21,7 +22,8 @@ from strandline.recall.question_mentions import parse_names_and_dates
 from strandline.recall.relevance import Calibration, RankedEvents, rank_candidates
 
 NOW = datetime(2026, 6, 10, tzinfo=UTC)
-SHIPPED = calibration_for("minilm-l6-v2-int8/384")
+SPACE, FIGURES = next(iter(SHIPPED_FIGURES.items()))
+SHIPPED = calibration_for(SPACE, FIGURES, "Where is it?")
 WORDS = [QuestionWord("buoy", 1), QuestionWord("red", 40)]
 RAW = CosineDistribution(0.0, 1.0)
 """On it, a cosine counts as it is."""
@@ -367,3 +369,22 @@ def test_relevance_score_is_weighted_sum() -> None:
     (event,) = order([candidate(1, 0b11, 0.5)]).events
     assert event.score == pytest.approx(math.sumprod(SHIPPED.features, event.features))
     assert len(event.features) == len(EventScoreFeatures._fields)
+
+
+def test_relevance_of_a_space_depends_on_question_language() -> None:
+    english = calibration_for(SPACE, FIGURES, "Where is the red buoy?")
+    spanish = calibration_for(SPACE, FIGURES, "¿Dónde está la boya roja?")
+    japanese = calibration_for(SPACE, FIGURES, "赤いブイはどこですか")
+    assert english.usual == (FIGURES.questions.mean, FIGURES.questions.deviation)
+    for other in (spanish, japanese):
+        assert other.usual == (FIGURES.other_questions.mean, FIGURES.other_questions.deviation)
+        assert other._replace(usual=english.usual) == english
+
+
+def test_relevance_of_a_space_without_figures_is_none() -> None:
+    blurred = FIGURES._replace(questions=FIGURES.questions._replace(related=FIGURES.questions.mean))
+    for figures in (None, blurred):
+        calibration = calibration_for("openai:somebodys/7", figures, "Where is it?")
+        assert calibration == UNCALIBRATED
+        assert not calibration.is_calibrated
+    assert calibration_for("openai:somebodys/7", FIGURES, "Where is it?").is_calibrated

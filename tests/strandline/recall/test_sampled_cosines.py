@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from strandline.db.database import Caller, Database
-from strandline.recall.calibrations import calibration_for
+from strandline.recall.calibrations import UNCALIBRATED
 from strandline.recall.cosine_scale import SAMPLED_EVENTS
 from strandline.recall.features import QuestionWord
 from strandline.recall.question_mentions import parse_names_and_dates
@@ -82,7 +82,7 @@ class Tenants:
             [QuestionWord(word, 5) for word in head.words or []],
             rows,
             head.events_in_view or 0,
-            calibration_for(SPACE),
+            UNCALIBRATED,
             None,
             head.sampled_cosines or (),
             head.sampled_tool_cosines or (),
