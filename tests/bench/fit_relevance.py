@@ -13,7 +13,7 @@ and curves reach where they were fitted without a conversation.
 import argparse
 import random
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
@@ -278,22 +278,43 @@ def main() -> None:
     """Collect, fit and print."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.fit_relevance")
     recall_inputs.add_arguments(parser)
+    parser.add_argument(
+        "--beside",
+        nargs="*",
+        choices=recall_inputs.MODELS,
+        default=["english", "multilingual", "e5"],
+        help="models in whose spaces the questions count as well",
+    )
     arguments = parser.parse_args()
     corpora = recall_inputs.load_corpora(arguments)
-    askings = list_askings(corpora)
-    embedder = recall_inputs.make_embedder(arguments)
-    with serve(corpora, embedder) as service:
-        for figures in (measure_space(embedder), None):
-            collected = candidates_of(service, askings, with_vector=figures is not None)
-            report(embedder.space if figures else "WITHOUT_VECTOR", list(collected), figures)
+    askings, samples, small = list_askings(corpora), list[Sample](), list[Sample]()
+    for name in dict.fromkeys([arguments.model, *arguments.beside]):
+        embedder = recall_inputs.make_embedder(arguments, name)
+        figures = measure_space(embedder)
+        with serve(corpora, embedder) as service:
+            of_space = read_samples(candidates_of(service, askings, with_vector=True), figures)
+            samples += of_space[0]
+            small += of_space[1]
+            if name == arguments.model:
+                wordless = list(candidates_of(service, askings, with_vector=False))
+                report("WITHOUT_VECTOR", *read_samples(wordless, None), WITHOUT_VECTOR)
+    report("every space", samples, small, CALIBRATED)
 
 
-def report(name: str, collected: Sequence[Candidates], figures: SpaceFigures | None) -> None:
+def read_samples(
+    collected: Iterable[Candidates], figures: SpaceFigures | None
+) -> tuple[list[Sample], list[Sample]]:
+    """Samples of all questions but those of kind `none`, and the same in small views."""
+    chance = random.Random(2)
+    asked = [c for c in collected if c.asking.question.kind != recall_corpora.NONE]
+    small = [make_sample(shrink(candidates, chance), figures) for candidates in asked]
+    return [make_sample(candidates, figures) for candidates in asked], small
+
+
+def report(
+    name: str, samples: Sequence[Sample], small: Sequence[Sample], start: Calibration
+) -> None:
     """Fit one calibration and print it."""
-    chance, start = random.Random(2), CALIBRATED if figures else WITHOUT_VECTOR
-    samples = [make_sample(candidates, figures) for candidates in collected]
-    samples = [s for s in samples if s.candidates.asking.question.kind != recall_corpora.NONE]
-    small = [make_sample(shrink(s.candidates, chance), figures) for s in samples]
     whole = {id(sample) for sample in samples}
     views = [*samples, *small]
     fit = fit_all(samples, views)

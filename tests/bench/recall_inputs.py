@@ -42,6 +42,6 @@ def load_corpora(arguments: argparse.Namespace) -> Sequence[Corpus]:
         sys.exit(f"a corpus cannot be read: {error}")
 
 
-def make_embedder(arguments: argparse.Namespace) -> Embedder:
-    """The model that ships, or the one that is asked for."""
-    return RememberingEmbedder(MODELS[arguments.model](), arguments.vectors)
+def make_embedder(arguments: argparse.Namespace, name: str | None = None) -> Embedder:
+    """The model that is asked for, by default the one that ships; or another by its name."""
+    return RememberingEmbedder(MODELS[name or arguments.model](), arguments.vectors)
