@@ -2,7 +2,12 @@
 
 from collections.abc import Mapping
 
-from strandline.embeddings.embedder import LOCAL_DIMENSIONS, LOCAL_MODEL
+from strandline.embeddings.embedder import (
+    ENGLISH_DIMENSIONS,
+    ENGLISH_MODEL,
+    LOCAL_DIMENSIONS,
+    LOCAL_MODEL,
+)
 from strandline.embeddings.space_figures import SpaceFigures
 from strandline.languages import detect_language
 from strandline.recall.cosine_scale import CosineDistribution
@@ -35,8 +40,13 @@ CALIBRATED = Calibration(
     min_known=0.0219,
 )
 """For every embedding space with figures, on whose usual scale the curves are."""
-_MIN_KNOWN: Mapping[str, float] = {f"{LOCAL_MODEL}/{LOCAL_DIMENSIONS}": 0.0659}
-"""By embedding space, where its own questions allow a higher threshold than those of all."""
+_MIN_KNOWN: Mapping[tuple[str, bool], float] = {
+    (f"{LOCAL_MODEL}/{LOCAL_DIMENSIONS}", True): 0.0659,
+    (f"{LOCAL_MODEL}/{LOCAL_DIMENSIONS}", False): 0.0659,
+    (f"{ENGLISH_MODEL}/{ENGLISH_DIMENSIONS}", True): 0.0659,
+}
+"""By embedding space and whether the question is in English, where the questions there allow a
+higher threshold than those of all spaces."""
 WITHOUT_VECTOR = Calibration(
     features=EventScoreFeatures(
         cosine=0.0,
@@ -78,5 +88,5 @@ def calibration_for(space: str, figures: SpaceFigures | None, question: str) -> 
     pairs = figures.questions if is_english else figures.other_questions
     return CALIBRATED._replace(
         usual=CosineDistribution(pairs.mean, pairs.deviation),
-        min_known=_MIN_KNOWN.get(space, CALIBRATED.min_known),
+        min_known=_MIN_KNOWN.get((space, is_english), CALIBRATED.min_known),
     )
