@@ -306,9 +306,9 @@ def read_samples(
 ) -> tuple[list[Sample], list[Sample]]:
     """Samples of all questions but those of kind `none`, and the same in small views."""
     chance = random.Random(2)
-    asked = [c for c in collected if c.asking.question.kind != recall_corpora.NONE]
-    small = [make_sample(shrink(candidates, chance), figures) for candidates in asked]
-    return [make_sample(candidates, figures) for candidates in asked], small
+    questions = [c for c in collected if c.asking.question.kind != recall_corpora.NONE]
+    small = [make_sample(shrink(candidates, chance), figures) for candidates in questions]
+    return [make_sample(candidates, figures) for candidates in questions], small
 
 
 def report(

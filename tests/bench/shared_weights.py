@@ -42,28 +42,28 @@ class GroupRow(NamedTuple):
     shared: Scores
     own: Scores
     shared_area: float
-    """How well `known` tells questions with an answer from the same asked elsewhere."""
+    """How well `known` tells questions with an answer from the same questions elsewhere."""
     own_area: float
-    lost: float
+    recall_loss: float
     """R@10 that the default threshold costs."""
-    refused: float
-    """The share of questions asked elsewhere that it refuses."""
+    refusal_share: float
+    """The share of questions questions elsewhere that it refuses."""
 
     def __str__(self) -> str:
         return (
             f"| {self.group} | {self.shared.recall:.3f} / {self.shared.rank:.3f}"
             f" | {self.own.recall:.3f} / {self.own.rank:.3f}"
             f" | {self.shared_area:.3f} | {self.own_area:.3f}"
-            f" | {self.lost:.3f} | {self.refused:.3f} |"
+            f" | {self.recall_loss:.3f} | {self.refusal_share:.3f} |"
         )
 
 
 def compare(collected: Sequence[Candidates], figures: SpaceFigures) -> list[GroupRow]:
     """A row for each group."""
     chance = random.Random(2)
-    asked = [c for c in collected if c.asking.question.kind != recall_corpora.NONE]
-    whole = [make_sample(candidates, figures) for candidates in asked]
-    small = [make_sample(shrink(candidates, chance), figures) for candidates in asked]
+    questions = [c for c in collected if c.asking.question.kind != recall_corpora.NONE]
+    whole = [make_sample(candidates, figures) for candidates in questions]
+    small = [make_sample(shrink(candidates, chance), figures) for candidates in questions]
     home = [sample for sample in whole if sample.expected]
     weights = np.array(CALIBRATED.features)
     shared, own = by_group(home, weights), by_group(home, fit_weights(whole))
@@ -99,8 +99,8 @@ def _describe(answers: Sequence[Answer], own_curve: LogisticCurve, row: GroupRow
     return row._replace(
         shared_area=area(CALIBRATED.known),
         own_area=area(own_curve),
-        lost=sum(missing) / len(missing),
-        refused=sum(map(is_refused, without)) / len(without),
+        recall_loss=sum(missing) / len(missing),
+        refusal_share=sum(map(is_refused, without)) / len(without),
     )
 
 

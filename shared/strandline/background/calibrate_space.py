@@ -50,9 +50,9 @@ def ensure_calibrated(access: TenantDb, embedder: Embedder, deadline: float) -> 
 
     Raises EmbeddingUnavailable and EmbeddingRefused.
     """
-    stored = read_figures(access, embedder.space)
-    if stored is not None:
-        return stored
+    existing = read_figures(access, embedder.space)
+    if existing is not None:
+        return existing
     figures = _measured_figures.get(embedder)
     if figures is None:
         figures = _measured_figures[embedder] = measure_space(embedder, deadline)
