@@ -5,7 +5,7 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
-from strandline.embeddings.use_multilingual import DIMENSIONS, MultilingualEncoder
+from strandline.embeddings.multilingual_encoder import DIMENSIONS, MultilingualEncoder
 
 from strandline.embeddings.embedder import Purpose
 

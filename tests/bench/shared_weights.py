@@ -42,12 +42,12 @@ class GroupRow(NamedTuple):
     shared: Scores
     own: Scores
     shared_area: float
-    """How well `known` tells questions with an answer from the same questions elsewhere."""
+    """How well `known` tells questions with an answer from the same asked elsewhere."""
     own_area: float
     recall_loss: float
     """R@10 that the default threshold costs."""
     refusal_share: float
-    """The share of questions questions elsewhere that it refuses."""
+    """The share of questions asked elsewhere that it refuses."""
 
     def __str__(self) -> str:
         return (

@@ -17,7 +17,7 @@ from strandline.embeddings.embedder import Embedder, Purpose
 from strandline.embeddings.space_figures import PairCosines, SpaceFigures
 from strandline.embeddings.store_space_figures import read_figures, store_figures
 from strandline.errors import EmbeddingUnavailable, StrandlineError
-from strandline.log.indexed_text import format_event
+from strandline.log.indexed_text import format_event_for_model
 from strandline.observability import logger
 
 _BATCH = 64
@@ -102,7 +102,7 @@ def read_calibration_texts() -> list[CalibrationText]:
 def _format_events(texts: Sequence[str]) -> list[str]:
     """Texts as events are embedded, with dates and speakers that vary."""
     return [
-        format_event(
+        format_event_for_model(
             _FIRST_DAY + timedelta(days=_DAYS_BETWEEN * n), _SPEAKERS[n % len(_SPEAKERS)], text
         )
         for n, text in enumerate(texts)
