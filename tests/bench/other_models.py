@@ -5,9 +5,9 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
-from strandline.embeddings.multilingual_encoder import DIMENSIONS, MultilingualEncoder
 
 from strandline.embeddings.embedder import Purpose
+from strandline.embeddings.multilingual_encoder import DIMENSIONS, MultilingualEncoder
 
 _E5_CHARACTERS = 2_000
 """So much of a text is read, some 500 tokens."""
