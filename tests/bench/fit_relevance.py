@@ -22,7 +22,7 @@ import numpy as np
 
 from strandline.background.calibrate_space import measure_space
 from strandline.embeddings.space_figures import SpaceFigures
-from strandline.recall.calibrations import CALIBRATED, WITHOUT_VECTOR
+from strandline.recall.calibrations import CALIBRATION, WITHOUT_VECTOR
 from strandline.recall.features import (
     AnswerabilityFeatures,
     EventScoreFeatures,
@@ -226,7 +226,7 @@ def fit_weights(samples: Sequence[Sample]) -> Array:
     """To the questions at home. That of the cosine is 1; without vectors those of words are
     together what they are in the product."""
     weights = Stack([sample for sample in samples if sample.expected]).fit()
-    product = CALIBRATED.features
+    product = CALIBRATION.features
     scale = weights[0] or (weights[1] + weights[2]) / (product.words + product.words_nearby)
     return np.array([round(float(weight / scale), 4) for weight in weights])
 
@@ -298,7 +298,7 @@ def main() -> None:
             if name == arguments.model:
                 wordless = list(candidates_of(service, askings, with_vector=False))
                 report("WITHOUT_VECTOR", *read_samples(wordless, None), WITHOUT_VECTOR)
-    report("every space", samples, small, CALIBRATED)
+    report("every space", samples, small, CALIBRATION)
 
 
 def read_samples(

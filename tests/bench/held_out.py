@@ -24,7 +24,7 @@ import numpy as np
 
 from strandline.background.calibrate_space import measure_space
 from strandline.embeddings.space_figures import SpaceFigures
-from strandline.recall.calibrations import CALIBRATED
+from strandline.recall.calibrations import CALIBRATION
 from strandline.recall.features import EventScoreFeatures
 from tests.bench import recall_corpora, recall_inputs
 from tests.bench.fit_relevance import (
@@ -128,7 +128,7 @@ def choose(samples: Sequence[Sample]) -> Choices:
 
     held_out, choice = hold_out(stack, [[name] for name in names], stack.fit)
     group_out, _ = hold_out(stack, groups, stack.fit)
-    product = np.array(CALIBRATED.features)
+    product = np.array(CALIBRATION.features)
     return Choices(
         {
             "held_out": held_out,

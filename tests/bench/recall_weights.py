@@ -18,7 +18,7 @@ import numpy as np
 from strandline.db.database import Caller
 from strandline.embeddings.local import LocalEmbedder
 from strandline.embeddings.space_figures import SHIPPED_FIGURES
-from strandline.recall.calibrations import CALIBRATED
+from strandline.recall.calibrations import CALIBRATION
 from strandline.recall.importance import (
     WEIGHT_DEVIATIONS,
     WINDOW_DAYS,
@@ -83,7 +83,7 @@ def samples_of(service: RecallService, corpus: Corpus) -> Iterator[Sample]:
 
 def weigh(recency: float = 0.0, importance: float = 0.0) -> Array:
     """The weights of all columns."""
-    features = CALIBRATED.features
+    features = CALIBRATION.features
     return np.array([*features, WEIGHT_DEVIATIONS * recency, WEIGHT_DEVIATIONS * importance])
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from strandline.background.calibrate_space import measure_space
 from strandline.embeddings.space_figures import SpaceFigures
-from strandline.recall.calibrations import CALIBRATED
+from strandline.recall.calibrations import CALIBRATION
 from strandline.recall.relevance import LogisticCurve
 from tests.bench import recall_corpora, recall_inputs
 from tests.bench.fit_relevance import (
@@ -65,7 +65,7 @@ def compare(collected: Sequence[Candidates], figures: SpaceFigures) -> list[Grou
     whole = [make_sample(candidates, figures) for candidates in questions]
     small = [make_sample(shrink(candidates, chance), figures) for candidates in questions]
     home = [sample for sample in whole if sample.expected]
-    weights = np.array(CALIBRATED.features)
+    weights = np.array(CALIBRATION.features)
     shared, own = by_group(home, weights), by_group(home, fit_weights(whole))
     answers = [answer for sample in whole if (answer := rank_sample(sample, weights))]
     more = [answer for sample in small if (answer := rank_sample(sample, weights))]
@@ -90,14 +90,14 @@ def _describe(answers: Sequence[Answer], own_curve: LogisticCurve, row: GroupRow
         return area_under_curve(*sides)
 
     def is_refused(answer: Answer) -> bool:
-        return probability(CALIBRATED.known.logit(answer.features)) < CALIBRATED.min_known
+        return probability(CALIBRATION.known.logit(answer.features)) < CALIBRATION.min_known
 
     missing = [
         sum(answer.right[:DEPTH]) / answer.sample.expected * is_refused(answer)
         for answer in with_answer
     ]
     return row._replace(
-        shared_area=area(CALIBRATED.known),
+        shared_area=area(CALIBRATION.known),
         own_area=area(own_curve),
         recall_loss=sum(missing) / len(missing),
         refusal_share=sum(map(is_refused, without)) / len(without),

@@ -31,7 +31,7 @@ _WEIGHTS = EventScoreFeatures(
     newness=1.0,
 )
 """For every embedding space: fitted to four of them together."""
-CALIBRATED = Calibration(
+CALIBRATION = Calibration(
     features=_WEIGHTS,
     usual=CosineDistribution(0.0, 1.0),
     cosine_by_words=4.4,
@@ -72,7 +72,7 @@ WITHOUT_VECTOR = Calibration(
 """For questions without a vector. They always return their hits by default."""
 
 
-UNCALIBRATED = CALIBRATED._replace(
+UNCALIBRATED = CALIBRATION._replace(
     usual=CosineDistribution(0.4, 0.08), min_known=0.0, is_calibrated=False
 )
 """For embedding spaces without figures. It ranks in the same way, and leaves no hits out. Its usual
@@ -86,7 +86,7 @@ def calibration_for(space: str, figures: SpaceFigures | None, question: str) -> 
         return UNCALIBRATED
     is_english = detect_language(question) == "en"
     pairs = figures.questions if is_english else figures.other_questions
-    return CALIBRATED._replace(
+    return CALIBRATION._replace(
         usual=CosineDistribution(pairs.mean, pairs.deviation),
-        min_known=_MIN_KNOWN.get((space, is_english), CALIBRATED.min_known),
+        min_known=_MIN_KNOWN.get((space, is_english), CALIBRATION.min_known),
     )
