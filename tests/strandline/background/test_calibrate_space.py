@@ -197,7 +197,7 @@ def test_calibrate_space_sweep_says_what_fails(
     assert scratch_db.rows("select space from space_figures") == [("words/64",)]
 
 
-def test_calibrate_space_that_tells_nothing_apart_asks_everything(
+def test_calibrate_space_of_no_meaning_asks_everything(
     database: Database, gateway: Gateway
 ) -> None:
     access, model = connect(database, gateway), WordEmbedder()
