@@ -11,6 +11,7 @@ from uuid import UUID
 
 import pytest
 
+from strandline.background import store_switches
 from strandline.background.process_events import embed_and_fold_due_scopes
 from strandline.db.database import TenantDb
 from strandline.log import store_work
@@ -175,3 +176,34 @@ def test_switch_keeps_work_of_overtaken_worker(
     say(gateway, key, "anchor chain windlass")
     embed_and_fold_due_scopes(worker, "acme")
     assert count_vectors(scratch_db) == {"words/64": 6, "other/96": 6}
+
+
+def test_switch_finds_event_embedded_just_before_it(
+    gateway: Gateway,
+    scratch_db: ScratchDatabase,
+    key: str,
+    embedder: WordEmbedder,
+    new: WordEmbedder,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its work was done, in the space that is left: the switch makes it due again."""
+    configure(monkeypatch, new, embedder)
+    real, newest = store_switches.switch, list[str]()
+
+    def late(*args: Any) -> bool:
+        if not newest:
+            newest.extend(say(gateway, key, "anchor chain windlass"))
+            process_due_work(gateway)
+            assert scratch_db.rows("select count(*) from scope_work") == [(0,)]
+        return real(*args)
+
+    monkeypatch.setattr(store_switches, "switch", late)
+    gateway.sweep()
+    assert read_space(scratch_db) == "other/96"
+    assert count_vectors(scratch_db) == {"words/64": 6, "other/96": 5}
+    configure(monkeypatch, new, embedder)
+    answer = ask(gateway, key, "what holds the boat")
+    assert newest[0] in [hit["event_id"] for hit in answer["hits"]]
+    assert answer["not_yet_embedded"] == 1
+    process_due_work(gateway)
+    assert ask(gateway, key, "what holds the boat")["not_yet_embedded"] == 0

@@ -30,7 +30,7 @@ from tests.support import NO_LIMITS_SETTINGS, Gateway, ScratchDatabase
 PARAPHRASES = {
     "The boat is tied up at the northern quay.": "where did we moor the vessel",
     "My sister is allergic to peanuts.": "which food makes her ill",
-    "We rented a cabin in the mountains for August.": "summer holiday accommodation",
+    "We rented a cabin in the mountains for August.": "the hut that we hire in the summer",
 }
 
 

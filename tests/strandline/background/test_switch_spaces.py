@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from strandline.background import switch_spaces
+from strandline.erasure import erase_events
 from tests.strandline.background.switches import (
     TEXTS,
     WHO,
@@ -148,6 +149,26 @@ def test_switch_leaves_no_vector_of_erased_event(
     assert scratch_db.rows(
         "select count(*) from embedding_cache where event_id = %s", event_id
     ) == [(0,)]
+
+
+def test_switch_shows_new_model_no_text_that_is_being_erased(
+    gateway: Gateway,
+    scratch_db: ScratchDatabase,
+    key: str,
+    embedder: WordEmbedder,
+    new: WordEmbedder,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An erasure of so much that its mark hides the events until the job comes to them."""
+    monkeypatch.setattr(erase_events, "EVENTS_AT_ONCE", 2)
+    body = {"participant": WHO[0]}
+    eraser_key = gateway.key(rights=["read", "erase"])
+    assert gateway.call("POST", "/api/v1/erasures", body, key=eraser_key).status == 202
+    assert scratch_db.rows("select count(*) from erasure_marks") == [(1,)]
+    configure(monkeypatch, new, embedder)
+    gateway.sweep()
+    assert new.embedded_texts == []
+    assert read_space(scratch_db) == "words/64"
 
 
 def test_switch_removes_vectors_of_space_that_was_left(
