@@ -1,8 +1,10 @@
 """The words of a text that Postgres' parser does not find by itself, for the index and for
 questions alike: parts of identifiers, pairs of characters where a script has no spaces, stems of
-languages other than English."""
+languages other than English. For the index alone, words without the marks on their letters."""
 
+import itertools
 import re
+import unicodedata
 from collections.abc import Iterator
 from functools import cache
 from typing import Protocol, cast
@@ -43,6 +45,16 @@ _SIGNED = re.compile(
     r"(?<!\w)(?:(?P<plus>[A-Za-z]\w{0,9})\+\+|(?P<sharp>[A-Za-z]\w{0,9})#(?!\w)"
     r"|\.(?P<dot>[A-Za-z]\w{1,9})(?![\w.]))"
 )
+_LATIN_WORD = re.compile(r"[a-zA-Z\u00c0-\u024f\u1e00-\u1eff]+")
+_WITHOUT_MARK = str.maketrans(
+    {"ß": "ss", "æ": "ae", "œ": "oe", "ø": "o", "ł": "l", "đ": "d", "ð": "d", "þ": "th"}
+    | {"Æ": "Ae", "Œ": "Oe", "Ø": "O", "Ł": "L", "Đ": "D", "Ð": "D", "Þ": "Th"}
+)
+"""Letters that do not decompose into one without a mark and the mark."""
+_BY_TWO_LETTERS = str.maketrans(
+    {"ä": "ae", "ö": "oe", "ü": "ue", "ø": "oe", "å": "aa"}
+    | {"Ä": "Ae", "Ö": "Oe", "Ü": "Ue", "Ø": "Oe", "Å": "Aa"}
+)
 _SPELLED = {"plus": "{}plusplus", "sharp": "{}sharp", "dot": "dot{}"}
 
 
@@ -55,9 +67,11 @@ class _Stemmer(Protocol):
 def to_indexed_text(text: str) -> str:
     """A text as it is indexed: the text for the parser, followed by the words that the parser does
     not find. Longer than the text, so places in it say nothing of the text."""
-    return _append_extra_words(
-        sanitize_for_parser(text), find_words_parser_misses(text, detect_language(text))
+    language = detect_language(text)
+    words = itertools.chain(
+        find_words_parser_misses(text, language), _list_unmarked_words(text, language)
     )
+    return _append_extra_words(sanitize_for_parser(text), words)
 
 
 def prepare_question_for_search(question: str) -> str:
@@ -92,6 +106,31 @@ def find_words_parser_misses(text: str, language: str) -> Iterator[str]:
         stem = _get_stemmer(language).stemWord
         words = dict.fromkeys(split_into_lowercase_words(text[:_MAX_STEMMED_CHARS]))
         yield from (stem(word) for word in words if word not in STOP_WORDS.get(language, ()))
+
+
+def list_unmarked_spellings(word: str) -> list[str]:
+    """How a Latin word is typed without the marks on its letters: Jose for José, Muller and Mueller
+    for Müller. Empty for a word without marks. The word is in NFC."""
+    if word.isascii():
+        return []
+    spellings = [_strip_marks(word), _strip_marks(word.translate(_BY_TWO_LETTERS))]
+    return [spelling for spelling in dict.fromkeys(spellings) if spelling != word]
+
+
+def _strip_marks(word: str) -> str:
+    letters = unicodedata.normalize("NFD", word.translate(_WITHOUT_MARK))
+    return "".join(letter for letter in letters if not unicodedata.combining(letter))
+
+
+def _list_unmarked_words(text: str, language: str) -> Iterator[str]:
+    """The words of a text as they are typed without marks, so that a question without them finds
+    the text."""
+    if text.isascii():
+        return
+    stop_words = STOP_WORDS.get(language, frozenset[str]())
+    for word in dict.fromkeys(_LATIN_WORD.findall(unicodedata.normalize("NFC", text))):
+        if word.lower() not in stop_words:
+            yield from list_unmarked_spellings(word)
 
 
 def _split_identifier_words(chunk: str) -> Iterator[str]:

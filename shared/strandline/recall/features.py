@@ -30,6 +30,11 @@ class QuestionWord(NamedTuple):
 
     text: str
     events: int
+    stands_for: str | None = None
+    """The word of the question, contained in no visible event, of which this is another spelling;
+    None for the question's own words."""
+    certainty: float = 1.0
+    """How much of its weight another spelling has: how likely it is what was meant."""
 
     def compute_inverse_frequency(self, events_in_view: int) -> float:
         """How informative the word is: the inverse document frequency of Robertson and Zaragoza
@@ -134,7 +139,8 @@ def compute_score_features(
     named = question.select_mentioned_names(set(names.values()))
     others = {speaker: float(bool(named) and name not in named) for speaker, name in names.items()}
     share_of_bits = _WeightShareByWordBits(
-        [word.compute_inverse_frequency(events_in_view) for word in words]
+        [word.certainty * word.compute_inverse_frequency(events_in_view) for word in words],
+        _sum_weights_of_own_words(words, events_in_view),
     )
 
     def compute_features_of_candidate(
@@ -233,17 +239,22 @@ class _LaneSignalsByPosition:
 
 
 class _WeightShareByWordBits(dict[int, float]):
-    """The share of all words, by weight, that a set of words makes up. Few sets occur, so each sum
-    is cached."""
+    """The share of the question's own words, by weight, that a set of words makes up. Few sets
+    occur, so each sum is cached."""
 
-    def __init__(self, weights: Sequence[float]) -> None:
-        total = sum(weights) or 1.0
+    def __init__(self, weights: Sequence[float], total: float) -> None:
         self._weights = [weight / total for weight in weights]
 
     def __missing__(self, bits: int) -> float:
         share = sum(weight for n, weight in enumerate(self._weights) if bits >> n & 1)
         self[bits] = share
         return share
+
+
+def _sum_weights_of_own_words(words: Sequence[QuestionWord], events_in_view: int) -> float:
+    """The weight of all words that the question itself contains."""
+    own_words = (word for word in words if word.stands_for is None)
+    return sum(word.compute_inverse_frequency(events_in_view) for word in own_words) or 1.0
 
 
 def find_highest_standardized_cosine(
@@ -277,7 +288,8 @@ class AnswerabilityFeatures(NamedTuple):
     cosine: float
     """The highest cosine, in deviations of the embedding space's usual scale."""
     words_absent: float
-    """The share of the question's words, by weight, that no visible event contains."""
+    """The share of the question's words, by weight, that no visible event contains. Of a word with
+    another spelling, what that is uncertain."""
     words_nearby: float
     """The highest share that one of the best five candidates contains together with its
     neighbours, where long ones count less, but no less than it contains alone."""
@@ -302,9 +314,14 @@ def compute_answerability_features(
     """The features of an answer, from the features of its candidates, best first; there is at least
     one. `highest_cosine` is on the space's usual scale. Without filters, all visible events are
     searched."""
-    total = sum(word.compute_inverse_frequency(events_in_view) for word in words) or 1.0
+    total = _sum_weights_of_own_words(words, events_in_view)
+    found_spellings = defaultdict[str | None, float](float)
+    for word in words:
+        found_spellings[word.stands_for] += word.certainty
     absent = sum(
-        word.compute_inverse_frequency(events_in_view) for word in words if not word.events
+        word.compute_inverse_frequency(events_in_view) * (1 - found_spellings[word.text])
+        for word in words
+        if not word.events and word.stands_for is None
     )
     return AnswerabilityFeatures(
         cosine=highest_cosine,

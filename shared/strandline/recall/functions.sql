@@ -1,4 +1,4 @@
--- revision: 3
+-- revision: 4
 -- What recall reads: words and vectors of what is in view.
 
 -- in view ------------------------------------------------------------------------------------------
@@ -376,6 +376,30 @@ begin
 end $$;
 revoke execute on function search_words_in_large_view from public;
 grant execute on function search_words_in_large_view to strandline_app;
+
+-- The newest pieces in view that hold any word of a query, at most p_limit; without those of erased events.
+-- What is in no view of the caller is never counted, so what others store changes nothing. Planned once a
+-- session: to plan a query of hundreds of words costs more than to run it, and ends in a scan.
+create or replace function newest_pieces_with_words(p_any tsquery, p_scopes uuid[], p_limit int)
+returns table (event_id uuid, words tsvector)
+language plpgsql stable security definer set search_path = pg_catalog, public, pg_temp
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off as $$
+#variable_conflict use_column
+begin
+    return query
+        with erased as materialized (
+            select e.event_id from events e
+            where e.tenant_id = current_tenant() and e.erased_at is not null and e.cid is not null
+                and e.participants @> (select current_viewer()))
+        select w.event_id, w.words from event_search w
+        where w.tenant_id = current_tenant() and w.participants @> (select current_viewer())
+            and (p_scopes is null or w.scope_id = any (p_scopes))
+            and w.words @@ p_any
+            and not exists (select from erased where erased.event_id = w.event_id)
+        order by w.event_id desc, w.piece limit p_limit;
+end $$;
+revoke execute on function newest_pieces_with_words from public;
+grant execute on function newest_pieces_with_words to strandline_app;
 
 reset role;
 

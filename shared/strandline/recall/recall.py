@@ -18,6 +18,7 @@ from strandline.log.read import take_models_fitting_response, to_event_out
 from strandline.log.store import Event
 from strandline.observability import logger
 from strandline.recall import store
+from strandline.recall.candidate_search import find_candidates
 from strandline.recall.features import QuestionWord
 from strandline.recall.hit_postprocessing import (
     EDGE,
@@ -35,6 +36,7 @@ from strandline.recall.importance import (
     SonaInEmbeddingSpace,
     rerank_by_weights,
 )
+from strandline.recall.looked_up_words import find_looked_up_word_bits
 from strandline.recall.near_duplicates import collapse_near_duplicates
 from strandline.recall.passages import WordMatcher
 from strandline.recall.query_vector import embed_query
@@ -55,6 +57,8 @@ class SearchResult:
     ranking: RankedEvents
     candidates: Mapping[UUID, CandidateRow]
     words: Sequence[QuestionWord]
+    looked_up_bits: int
+    """The words that the question looks up, as in `CandidateEvent.word_bits`."""
     result: SnapshotRead[CandidateRow]
     vector: Sequence[float] | None
     """The question's vector."""
@@ -98,9 +102,9 @@ class SearchResult:
 
     def select_relevant_events(self, min_relevance: float | None) -> list[ScoredEvent]:
         """Select the events to answer with, best first: those with at least this relevance; by
-        default all, or none if the question probably has no answer. An event without a vector that
-        contains a word of the question is kept, because its relevance is uncertain. Without a
-        calibration, no event is left out."""
+        default all, or, if the question probably has no answer, only those with the word that it
+        looks up. An event without a vector that contains a word of the question is kept, because
+        its relevance is uncertain. Without a calibration, no event is left out."""
         events = self.ranking.events
         if min_relevance is None:
             floor = math.inf if self.ranking.answer_probability < self.min_known else 0.0
@@ -109,10 +113,12 @@ class SearchResult:
         if floor == 0 or not self.calibration.is_calibrated:
             return list(events)
         is_exempt = self.space is not None
+        looked_up_bits = self.looked_up_bits if min_relevance is None else 0
         return [
             event
             for event in events
             if event.relevance >= floor
+            or event.candidate.word_bits & looked_up_bits
             or (is_exempt and event.candidate.cosine is None and event.candidate.word_bits)
         ]
 
@@ -163,7 +169,7 @@ def search_with_vector(
     may run in a `snapshot_transaction`."""
     vector, degradations = query_vector
     space = embedder.space if vector else None
-    result = store.search_candidate_events(
+    found = find_candidates(
         access,
         question=question,
         vector=vector,
@@ -172,9 +178,9 @@ def search_with_vector(
         now=now,
         scopes=scopes,
     )
-    head = next((row for row in result.rows if row.events_in_view is not None), None)
-    rows = [row for row in result.rows if row.event_id not in exclude]
-    words, calibration = _to_question_words(head), read_calibration(access, space, question)
+    head, words = found.head, found.words
+    rows = [row for row in found.result.rows if row.event_id not in exclude]
+    calibration = read_calibration(access, space, question)
     parsed_question = parse_names_and_dates(question, (head and head.today) or now.date())
     events_in_view = (head and head.events_in_view) or 0
     searched_count = _count_filter_matches(rows) if filters and vector else None
@@ -191,7 +197,8 @@ def search_with_vector(
         ),
         candidates={row.event_id: row for row in rows},
         words=words,
-        result=result,
+        looked_up_bits=find_looked_up_word_bits(question, words),
+        result=found.result,
         vector=vector,
         degraded=degradations,
         space=space,
@@ -215,13 +222,6 @@ def _count_filter_matches(rows: Sequence[CandidateRow]) -> int | None:
     None."""
     with_vector = sum(row.cosine is not None for row in rows)
     return len(rows) if with_vector < indexed_text.CANDIDATES else None
-
-
-def _to_question_words(head: CandidateRow | None) -> list[QuestionWord]:
-    if head is None or not head.words:
-        return []
-    counts = head.document_counts or [0] * len(head.words)
-    return [QuestionWord(text, count) for text, count in zip(head.words, counts, strict=True)]
 
 
 def recall(

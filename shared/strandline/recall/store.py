@@ -60,15 +60,17 @@ def search_candidate_events(
     filters: Mapping[str, Any],
     now: datetime,
     scopes: Sequence[UUID] | None = None,
+    spellings: Sequence[str] = (),
 ) -> SnapshotRead[CandidateRow]:
     """Find the visible events that may answer a question asked at `now`, in no particular order:
     those that contain its rarest words, those closest to its vector, and the newest without a
-    vector. `scopes` limits the search to these scopes."""
+    vector. `scopes` limits the search to these scopes. `spellings` are further words in the index's
+    form, the last of `words`."""
     return access.read_snapshot(
         CandidateRow,
         """
         with question as materialized (
-            select question_words(%(question)s, %(max_words)s) as words),
+            select question_words(%(question)s, %(max_words)s) || %(spellings)s::text[] as words),
         tenant as materialized (
             select coalesce(max(t.time_zone), 'UTC') as time_zone,
                 max((t.tuning ->> 'min_known')::float8) as min_known
@@ -244,7 +246,8 @@ def search_candidate_events(
         """,
         {
             "question": prepare_question_for_search(question),
-            "max_words": _MAX_WORDS,
+            "max_words": _MAX_WORDS - len(spellings),
+            "spellings": list(spellings),
             "vector": None if vector is None else HalfVector(list(vector)).to_text(),
             "space": space,
             "filter": json.dumps(filters),

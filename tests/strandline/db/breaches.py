@@ -14,6 +14,7 @@ from tests.strandline.db.isolation import CALLERS, Row, Table, ask, rows, viewer
 PROBED = (
     "search_words",
     "search_words_in_large_view",
+    "newest_pieces_with_words",
     "nearest_by_code",
     "nearest_nodes",
     "nodes_containing",
@@ -83,6 +84,9 @@ SEARCHES: dict[str, LiteralString] = {
     "search_words_in_large_view, newest": "select event_id::text from search_words_in_large_view("
     "%(words)s::text[], %(scopes)s::uuid[], 1000000000, 1000)"
     " where event_id is not null and %(filter)s <> ''",
+    "newest_pieces_with_words": "select event_id::text from newest_pieces_with_words("
+    "array_to_string(%(words)s::text[], ' | ')::tsquery, %(scopes)s::uuid[], 1000)"
+    " where %(filter)s <> ''",
 }
 
 

@@ -435,6 +435,8 @@ UNASKED = {
     "search_words": "select * from search_words('{tide,late,harbour,long}', null, '{}', 9, null)",
     "search_words_in_large_view": "select * from search_words_in_large_view("
     "'{tide,late,harbour,long}', null, 9, null)",
+    "newest_pieces_with_words": "select event_id from newest_pieces_with_words("
+    "'tide | late', null, 9)",
     "nearest_by_code": "select * from nearest_by_code('[1,0]', 'words/2', null, null)",
     "read_view": "select unnest(scope_ids) from read_view(null, 9)"
     " union all select null from read_view(null, 9) where events > 0",

@@ -291,6 +291,7 @@ def test_isolation_setting_left_on_session_is_noticed(
     assert "events" in find_untested(app, among)
 
 
+@pytest.mark.parametrize("function", ["search_words", "newest_pieces_with_words"])
 @pytest.mark.parametrize(
     "part",
     [
@@ -299,13 +300,13 @@ def test_isolation_setting_left_on_session_is_noticed(
     ],
 )
 def test_isolation_unchecked_definer_function_is_noticed(
-    admin: Connection[Any], app: Connection[Any], part: str
+    admin: Connection[Any], app: Connection[Any], function: str, part: str
 ) -> None:
     truth = {table.name: table for table in tables(admin)}
-    (definition,) = rows(admin, "select pg_get_functiondef('search_words'::regproc)")
+    (definition,) = rows(admin, f"select pg_get_functiondef('{function}'::regproc)")
     assert part in definition
     admin.execute(definition.replace(part, "").encode())
-    assert any(searched_in_breach(app, truth, 60))
+    assert any(searched_in_breach(app, truth, 60, function=function))
 
 
 @pytest.mark.parametrize(

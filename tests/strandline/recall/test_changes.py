@@ -164,6 +164,30 @@ def test_changes_in_a_group_keep_whose_wish_it_is(gateway: Gateway, key: str) ->
             assert speaker in find_line(lines, text)
 
 
+def test_changes_of_who_takes_part_lose_no_message(gateway: Gateway, key: str) -> None:
+    """Somebody joins the group's session (report F-31): the refusal says what to do, and done so
+    the message is stored."""
+    store_file(gateway, key, "group_chat.jsonl")
+    omar = "user:omar"
+    event = {
+        "participants": [ANN, "user:david", "user:keely", HELPER, "agent:scout", omar],
+        "speaker": omar,
+        "role": "user",
+        "content": "I am Omar, and I only eat halal.",
+        "session_id": "dinner",
+    }
+    refusal = gateway.call("POST", "/api/v1/events", event, key=key)
+    assert (refusal.status, refusal.error["details"]["field"]) == (422, "session_id")
+    assert "other participants; use another session_id" in refusal.error["message"]
+    reply = gateway.call("POST", "/api/v1/events", {**event, "session_id": "dinner 2"}, key=key)
+    assert reply.status == 201, reply.text
+    (hit,) = recall(gateway, key, "What does Omar eat?", omar)
+    assert (hit["text"], hit["speaker"]) == (event["content"], omar)
+    lines = read_block(gateway, key, "What does Omar eat?", ANN)
+    assert ", omar: " in find_line(lines, "only eat halal")
+    assert ", ann: " in find_line(lines, "I hate seafood")
+
+
 def test_change_names_only_what_the_reader_sees(gateway: Gateway, tell: Tell, key: str) -> None:
     told = {"speaker": ANN, "occurred_at": "2026-01-05T09:00:00Z"}
     home = tell(key, "I live in Bergen.", ANN, BEN, **told)["event_id"]

@@ -131,6 +131,30 @@ def test_recall_threshold_defaults_to_deployment(
     assert "No event clearly" not in gateway.call("POST", "/api/v1/context", search, key=key).text
 
 
+@pytest.mark.parametrize(
+    ("query", "first"),
+    [
+        ("lighthouse", TEXTS[0]),
+        ("Lighthouse?", TEXTS[0]),
+        ("red buoy", TEXTS[0]),
+        ("lighthause", TEXTS[0]),
+        ("Mongolia bread", TEXTS[1]),
+        ("Where is the rain?", TEXTS[2]),
+        ("Mongolia", None),
+        ("Is there bread in Mongolia?", None),
+    ],
+)
+def test_recall_threshold_never_hides_a_word_that_stands_in_view(
+    gateway: Gateway, key: str, query: str, first: str | None
+) -> None:
+    """Whoever looks up a word gets what holds it, whatever is thought of the answer."""
+    tune(gateway, min_known=1)
+    assert texts(recall(gateway, key, query)) == ([] if first is None else [first])
+    assert texts(recall(gateway, key, query, min_relevance=1)) == []
+    text = gateway.call("POST", "/api/v1/context", {"query": query}, key=key).body["text"]
+    assert first is None or first in text
+
+
 # events without a vector -------------------------------------------------------------------------
 
 

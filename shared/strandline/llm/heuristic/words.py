@@ -153,6 +153,12 @@ def exact_frequency_band(word: str) -> int | None:
     return _band_by_word().get(word) or (40 if word in _lexicon_words() else None)
 
 
+def is_in_frequency_bands(word: str) -> bool:
+    """Whether words.txt holds exactly this word, in lower case. It has no misspelt words and no
+    names; lexicon.txt has both."""
+    return word in _band_by_word()
+
+
 def is_prefix_of_listed_word(prefix: str) -> bool:
     """Whether any listed word has this prefix."""
     words = _sorted_words()
