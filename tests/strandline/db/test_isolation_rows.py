@@ -5,7 +5,7 @@ import math
 import random
 import uuid
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 import pytest
@@ -300,7 +300,7 @@ def test_isolation_setting_left_on_session_is_noticed(
     ],
 )
 def test_isolation_unchecked_definer_function_is_noticed(
-    admin: Connection[Any], app: Connection[Any], function: str, part: str
+    admin: Connection[Any], app: Connection[Any], function: LiteralString, part: str
 ) -> None:
     truth = {table.name: table for table in tables(admin)}
     (definition,) = rows(admin, f"select pg_get_functiondef('{function}'::regproc)")
@@ -343,7 +343,7 @@ def test_isolation_unchecked_vector_search_is_noticed(
     ],
 )
 def test_isolation_unchecked_node_search_is_noticed(
-    admin: Connection[Any], app: Connection[Any], function: str, part: str
+    admin: Connection[Any], app: Connection[Any], function: LiteralString, part: str
 ) -> None:
     truth = {table.name: table for table in tables(admin)}
     (definition,) = rows(admin, "select pg_get_functiondef(%s::regproc)", function)
