@@ -9,7 +9,7 @@ read.
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
@@ -32,7 +32,8 @@ _BEGINNING = 4
 """Two edits are searched for behind the first four letters."""
 _CERTAINTY_BY_EDITS = (0.9, 0.6, 0.4)
 """By number of edits; marks on letters count as none."""
-_WORD = re.compile(r"[^\W\d_]+")
+_WORD = re.compile(r"[^\W\d_]+(?!['\u2019](?!s\b)[^\W\d_]|[^\W\d_])")
+"""Not the beginning of a contraction, such as couldn't; a genitive is none."""
 _ALPHABETS = (
     "abcdefghijklmnopqrstuvwxyz",
     "αβγδεζηθικλμνξοπρστυφχψωςάέήίόύώ",
@@ -67,10 +68,12 @@ def find_other_spellings(
     if not typed_words:
         return []
     edits_by_typed = {typed: make_spellings(typed) for typed in typed_words}
-    visible = list(
+    names = _list_capitalized_words(question)
+    visible = _leave_out_everyday_words(
         store_spellings.find_visible_spellings(
             access, edits_by_typed, absent if words else None, scopes
-        )
+        ),
+        names,
     )
     spellings = choose_nearest_spellings(visible, edits_by_typed)
     respelled = {one.typed for one in visible if one.word in {chosen.word for chosen in spellings}}
@@ -80,12 +83,30 @@ def find_other_spellings(
         if len(typed) >= _MIN_LETTERS_FOR_TWO_EDITS and typed not in respelled
     }
     if long_words:
-        similar = store_spellings.find_visible_words_with_beginning(
-            access, long_words, absent if words else None, scopes
+        similar = _leave_out_everyday_words(
+            store_spellings.find_visible_words_with_beginning(
+                access, long_words, absent if words else None, scopes
+            ),
+            names,
         )
         spellings += choose_nearest_spellings(similar, _count_edits_of_visible_words(similar))
     own_words = {word.text for word in words}
     return [spelling for spelling in spellings if spelling.word not in own_words]
+
+
+def _list_capitalized_words(question: str) -> frozenset[str]:
+    """The words of a question, in lower case, that have a capital and do not begin it."""
+    text = unicodedata.normalize("NFC", question)
+    words = [match[0] for chunk in text.split()[1:] for match in _WORD.finditer(chunk)]
+    return frozenset(word.lower() for word in words if word[0].isupper())
+
+
+def _leave_out_everyday_words(
+    visible: Sequence[VisibleSpelling], names: Collection[str]
+) -> list[VisibleSpelling]:
+    """Leave out everyday words of English, in any form, for names: Mara is no slip of "mark"."""
+    everyday_words = {one.word for one in visible if is_in_frequency_bands(one.spelling)}
+    return [one for one in visible if one.typed not in names or one.word not in everyday_words]
 
 
 def list_respellable_words(question: str, absent: Sequence[str] | None) -> list[str]:
