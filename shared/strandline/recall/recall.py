@@ -183,7 +183,6 @@ def search_with_vector(
     calibration = read_calibration(access, space, question)
     parsed_question = parse_names_and_dates(question, (head and head.today) or now.date())
     events_in_view = (head and head.events_in_view) or 0
-    searched_count = _count_filter_matches(rows) if filters and vector else None
     return SearchResult(
         ranking=rank_candidates(
             parsed_question,
@@ -191,7 +190,7 @@ def search_with_vector(
             rows,
             events_in_view,
             calibration,
-            searched_count,
+            _count_filter_matches(rows) if filters and vector else None,
             (head and head.sampled_cosines) or (),
             (head and head.sampled_tool_cosines) or (),
         ),
