@@ -22,7 +22,7 @@ from infra.metrics import (
     job_metric,
     max_metrics,
     rds_metric,
-    sqs_metric,
+    sqs_maximum_metric,
     sum_metrics,
 )
 from infra.settings import StackSettings
@@ -72,10 +72,10 @@ def build_alarms(settings: StackSettings, resources: MonitoredResources) -> list
 def _queue_alarms(settings: StackSettings, resources: MonitoredResources) -> Iterable[AlarmSpec]:
     oldest = settings.alarms.unembedded_seconds
     for name, (queue, dead_letters) in resources.queues.items():
-        message_count = sqs_metric(dead_letters, "ApproximateNumberOfMessagesVisible")
+        message_count = sqs_maximum_metric(dead_letters, "ApproximateNumberOfMessagesVisible")
         says = f"The {name} has dead letters: messages that failed too often."
         yield AlarmSpec(f"{name}-dead-letters", says, message_count, 1)
-        age = sqs_metric(queue, "ApproximateAgeOfOldestMessage")
+        age = sqs_maximum_metric(queue, "ApproximateAgeOfOldestMessage")
         yield AlarmSpec(f"{name}-age", f"A message of the {name} waits too long.", age, oldest)
 
 
@@ -165,7 +165,7 @@ def _database_alarms(settings: StackSettings, resources: MonitoredResources) -> 
         "connections",
         "The database is running out of connections.",
         rds_metric(resources, "DatabaseConnections", "Maximum"),
-        int(settings.database_connections * alarm_settings.connections_percent / 100),
+        int(settings.max_database_connections * alarm_settings.connections_percent / 100),
         periods=2,
     )
     yield AlarmSpec(

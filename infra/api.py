@@ -19,9 +19,9 @@ from constructs import Construct
 from infra.api_definition import (
     BINARY_MEDIA_TYPES,
     MAX_INTEGRATION_SECONDS,
-    build_definition,
+    build_gateway_definition,
 )
-from infra.nag_suppressions import acknowledge
+from infra.nag_suppressions import acknowledge_nag_findings
 from infra.settings import Domain, MutualTls, StackSettings
 from strandline.function_specs import FUNCTIONS, FunctionSpec, route_table
 
@@ -72,16 +72,17 @@ class Api(Construct):
         super().__init__(scope, id)
         self._settings = settings
         table = route_table(functions, preflights=bool(settings.cors_origins))
-        _check_limits(table, functions)
+        _require_gateway_limits(table, functions)
         uris = {
-            name: self._integration_uri(handlers[name]) for name in dict.fromkeys(table.values())
+            name: self._make_integration_uri(handlers[name])
+            for name in dict.fromkeys(table.values())
         }
         self.rest = self._create_rest_api({r: uris[name] for r, name in table.items()}, key)
         self.rest.node.try_remove_child("Endpoint")  # an output: its address may be disabled
         for name in uris:
-            self._permit_calls(handlers[name])
-        acknowledge(self, _NAG_ACKNOWLEDGMENTS)
-        self.url = self._add_domain(settings.domain) if settings.domain else self.rest.url
+            self._permit_gateway_to_invoke(handlers[name])
+        acknowledge_nag_findings(self, _NAG_ACKNOWLEDGMENTS)
+        self.url = self._add_custom_domain(settings.domain) if settings.domain else self.rest.url
         CfnOutput(Stack.of(self), "ApiUrl", value=self.url, description="The address of the API")
         stage = self.rest.deployment_stage.stage_arn
         if settings.web_acl:
@@ -96,7 +97,7 @@ class Api(Construct):
         )
 
     @property
-    def dimensions(self) -> dict[str, str]:
+    def metric_dimensions(self) -> dict[str, str]:
         """The dimensions of its metrics in CloudWatch."""
         return {"ApiName": self._settings.stack_name, "Stage": STAGE}
 
@@ -111,15 +112,17 @@ class Api(Construct):
             "Service",
             rest_api_name=settings.stack_name,
             description=_DESCRIPTION,  # of the deployment; the API's is in the definition
-            api_definition=apigateway.ApiDefinition.from_inline(self._definition(routes)),
+            api_definition=apigateway.ApiDefinition.from_inline(
+                self._build_openapi_definition(routes)
+            ),
             # What is removed from the definition is removed from the API. The properties below
             # repeat what the definition says, for those who read the template: checks, drift
             # detection.
             mode=apigateway.RestApiMode.OVERWRITE,
-            endpoint_configuration=self._endpoint_configuration(),
+            endpoint_configuration=self._make_endpoint_configuration(),
             # An import makes an edge-optimized API unless the request says otherwise.
-            parameters={"endpointConfigurationTypes": self._endpoint_type().value},
-            policy=self._endpoint_policy(),
+            parameters={"endpointConfigurationTypes": self._choose_endpoint_type().value},
+            policy=self._make_private_endpoint_policy(),
             disable_execute_api_endpoint=self._uses_mutual_tls,
             binary_media_types=[*BINARY_MEDIA_TYPES],
             # Without this role the account refuses an access log. The role belongs to the account,
@@ -128,16 +131,16 @@ class Api(Construct):
             cloud_watch_role_removal_policy=RemovalPolicy.RETAIN
             if settings.gateway_log_role
             else None,
-            deploy_options=self._stage_options(key),
+            deploy_options=self._make_stage_options(key),
         )
 
-    def _definition(self, routes: Mapping[str, str]) -> dict[str, Any]:
+    def _build_openapi_definition(self, routes: Mapping[str, str]) -> dict[str, Any]:
         settings = self._settings
         endpoint: dict[str, Any] = {"disableExecuteApiEndpoint": self._uses_mutual_tls}
         if settings.private:
             endpoint["vpcEndpointIds"] = [*settings.vpc_endpoint_ids]
-        policy = self._endpoint_policy()
-        return build_definition(
+        policy = self._make_private_endpoint_policy()
+        return build_gateway_definition(
             settings.stack_name,
             _DESCRIPTION,
             routes,
@@ -146,7 +149,7 @@ class Api(Construct):
             policy=policy.to_json() if policy else None,
         )
 
-    def _stage_options(self, key: kms.IKey | None) -> apigateway.StageOptions:
+    def _make_stage_options(self, key: kms.IKey | None) -> apigateway.StageOptions:
         settings = self._settings
         log = logs.LogGroup(
             self, "AccessLog", encryption_key=key, removal_policy=RemovalPolicy.DESTROY
@@ -167,15 +170,15 @@ class Api(Construct):
     def _uses_mutual_tls(self) -> bool:
         return bool(self._settings.domain and self._settings.domain.mutual_tls)
 
-    def _endpoint_type(self) -> apigateway.EndpointType:
+    def _choose_endpoint_type(self) -> apigateway.EndpointType:
         private = self._settings.private
         return apigateway.EndpointType.PRIVATE if private else apigateway.EndpointType.REGIONAL
 
-    def _endpoint_configuration(self) -> apigateway.EndpointConfiguration:
+    def _make_endpoint_configuration(self) -> apigateway.EndpointConfiguration:
         if not self._settings.private:
-            return apigateway.EndpointConfiguration(types=[self._endpoint_type()])
+            return apigateway.EndpointConfiguration(types=[self._choose_endpoint_type()])
         return apigateway.EndpointConfiguration(
-            types=[self._endpoint_type()],
+            types=[self._choose_endpoint_type()],
             vpc_endpoints=[
                 ec2.InterfaceVpcEndpoint.from_interface_vpc_endpoint_attributes(
                     self, f"Endpoint{number}", vpc_endpoint_id=endpoint, port=443
@@ -184,7 +187,7 @@ class Api(Construct):
             ],
         )
 
-    def _endpoint_policy(self) -> iam.PolicyDocument | None:
+    def _make_private_endpoint_policy(self) -> iam.PolicyDocument | None:
         """Of a private API: everyone may call, but only through its endpoints."""
         if not self._settings.private:
             return None
@@ -200,12 +203,12 @@ class Api(Construct):
             ]
         )
 
-    def _integration_uri(self, alias: lambda_.Alias) -> str:
+    def _make_integration_uri(self, alias: lambda_.Alias) -> str:
         stack = Stack.of(self)
         path = f"2015-03-31/functions/{alias.function_arn}/invocations"
         return f"arn:{stack.partition}:apigateway:{stack.region}:lambda:path/{path}"
 
-    def _permit_calls(self, alias: lambda_.Alias) -> None:
+    def _permit_gateway_to_invoke(self, alias: lambda_.Alias) -> None:
         """One permission for each function, for all its routes in this stage."""
         gateway_service = iam.ServicePrincipal("apigateway.amazonaws.com")
         alias.add_permission(
@@ -214,7 +217,7 @@ class Api(Construct):
             source_arn=self.rest.arn_for_execute_api("*", "/*", STAGE),
         )
 
-    def _add_domain(self, domain: Domain) -> str:
+    def _add_custom_domain(self, domain: Domain) -> str:
         """Serve under a custom domain name; returns the address."""
         name = apigateway.DomainName(
             self,
@@ -225,7 +228,7 @@ class Api(Construct):
             ),
             endpoint_type=apigateway.EndpointType.REGIONAL,
             security_policy=apigateway.SecurityPolicy.TLS_1_2,
-            mtls=self._truststore(domain.mutual_tls) if domain.mutual_tls else None,
+            mtls=self._make_mutual_tls_config(domain.mutual_tls) if domain.mutual_tls else None,
         )
         cfn = name.node.default_child
         assert isinstance(cfn, apigateway.CfnDomainName)
@@ -243,7 +246,7 @@ class Api(Construct):
         CfnOutput(Stack.of(self), "DomainTarget", value=target, description=description)
         return f"https://{domain.name}/{domain.base_path}".rstrip("/") + "/"
 
-    def _truststore(self, tls: MutualTls) -> apigateway.MTLSConfig:
+    def _make_mutual_tls_config(self, tls: MutualTls) -> apigateway.MTLSConfig:
         bucket, _, key = tls.truststore_uri.removeprefix("s3://").partition("/")
         return apigateway.MTLSConfig(
             bucket=s3.Bucket.from_bucket_name(self, "Truststore", bucket),
@@ -252,7 +255,7 @@ class Api(Construct):
         )
 
 
-def _check_limits(table: Mapping[str, str], functions: Sequence[FunctionSpec]) -> None:
+def _require_gateway_limits(table: Mapping[str, str], functions: Sequence[FunctionSpec]) -> None:
     """Raise ValueError if API Gateway cannot serve the whole table."""
     paths = {tuple(filter(None, route.partition(" ")[2].split("/"))) for route in table}
     resources = {path[:length] for path in paths for length in range(len(path) + 1)}

@@ -22,7 +22,7 @@ _RESPONSES = {"200": {"description": "The function's response, whatever its stat
 """OpenAPI requires one. A proxy integration ignores it."""
 
 
-def build_definition(
+def build_gateway_definition(
     name: str,
     description: str,
     routes: Mapping[str, str],
@@ -38,24 +38,24 @@ def build_definition(
         "swagger": "2.0",
         # Not the release's version: an unchanged API keeps its deployment.
         "info": {"title": name, "description": description, "version": "1"},
-        "paths": _paths(routes),
-        "x-amazon-apigateway-gateway-responses": _gateway_responses(origins),
+        "paths": _build_paths(routes),
+        "x-amazon-apigateway-gateway-responses": _build_gateway_responses(origins),
         "x-amazon-apigateway-binary-media-types": [*BINARY_MEDIA_TYPES],
         "x-amazon-apigateway-endpoint-configuration": dict(endpoint),
     }
     return definition | ({"x-amazon-apigateway-policy": policy} if policy else {})
 
 
-def _paths(routes: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+def _build_paths(routes: Mapping[str, str]) -> dict[str, dict[str, Any]]:
     paths: dict[str, dict[str, Any]] = {}
     # Sorted, so that the order of the table changes nothing.
     for route, uri in sorted(routes.items()):
         method, _, path = route.partition(" ")
-        paths.setdefault(path, {})[method.lower()] = _operation(path, uri)
+        paths.setdefault(path, {})[method.lower()] = _build_lambda_operation(path, uri)
     return paths
 
 
-def _operation(path: str, uri: str) -> dict[str, Any]:
+def _build_lambda_operation(path: str, uri: str) -> dict[str, Any]:
     integration = {
         "type": "aws_proxy",
         "httpMethod": "POST",  # of the call to Lambda
@@ -73,7 +73,7 @@ def _operation(path: str, uri: str) -> dict[str, Any]:
     }
 
 
-def _gateway_responses(origins: Sequence[str]) -> dict[str, dict[str, Any]]:
+def _build_gateway_responses(origins: Sequence[str]) -> dict[str, dict[str, Any]]:
     cors_headers = gateway_generated_responses.make_gateway_cors_headers(origins)
     definitions: dict[str, dict[str, Any]] = {}
     for kind, response in sorted(gateway_generated_responses.RESPONSES.items()):

@@ -6,8 +6,8 @@ import sys
 from aws_cdk import App, Validations
 from cdk_nag import AwsSolutionsChecks
 
-from infra.assets import load_assets, load_own_bundle
-from infra.load_settings import load_settings
+from infra.assets import load_built_assets, load_own_certificate_bundle
+from infra.load_settings import load_stage_settings
 from infra.settings import SettingsError
 from infra.stack import StrandlineStack
 
@@ -16,10 +16,12 @@ def main() -> int:
     """Write the stack of the stage that the context names to cdk.out."""
     app = App()
     try:
-        settings = load_settings(app.node.get_all_context())
+        settings = load_stage_settings(app.node.get_all_context())
         # The CDK's command line sets the variable, from the profile or AWS_REGION.
-        bundle = load_own_bundle(settings.ca_bundle, os.environ.get("CDK_DEFAULT_REGION"))
-        StrandlineStack(app, settings, load_assets(bundle))
+        bundle = load_own_certificate_bundle(
+            settings.ca_bundle, os.environ.get("CDK_DEFAULT_REGION")
+        )
+        StrandlineStack(app, settings, load_built_assets(bundle))
     except SettingsError as error:
         sys.stderr.write(f"strandline: {error}\n")
         return 2

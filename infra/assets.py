@@ -29,7 +29,7 @@ class BuiltAssets:
         return build.measure_size(directory).unzipped
 
 
-def load_assets(bundle: str | None = None) -> BuiltAssets:
+def load_built_assets(bundle: str | None = None) -> BuiltAssets:
     """The built assets, with this bundle of certificate authorities instead of the shipped one.
     Raises SettingsError if they are older than the code or the locks, because `cdk deploy` alone
     builds nothing."""
@@ -44,7 +44,7 @@ def load_assets(bundle: str | None = None) -> BuiltAssets:
     )
 
 
-def load_own_bundle(ca_bundle: str | None, region: str | None) -> str | None:
+def load_own_certificate_bundle(ca_bundle: str | None, region: str | None) -> str | None:
     """The certificate authorities that replace the shipped ones; None: the shipped ones. Raises
     SettingsError if they cannot be read, or have no root for the Region, if that is known: no
     function could connect to the database, and the first deployment would fail after half an

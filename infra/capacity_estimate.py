@@ -37,27 +37,27 @@ class StackCapacity:
         return self.units * CORES_PER_UNIT * BUSY
 
     @property
-    def recalls(self) -> float:
+    def recalls_per_second(self) -> float:
         """Recalls a second, if there is nothing else."""
         return self.usable_cores / CPU_OF_RECALL
 
     @property
-    def events(self) -> float:
+    def events_per_second(self) -> float:
         """Events a second, if there is nothing else."""
         return self.usable_cores / CPU_OF_EVENT
 
     @property
-    def workers(self) -> int:
+    def worker_instances(self) -> int:
         """Instances of the worker that embed and fold that many events."""
-        return -(-int(self.events * WORKER_SECONDS * 1000) // 1000)
+        return -(-int(self.events_per_second * WORKER_SECONDS * 1000) // 1000)
 
     @property
-    def throttle(self) -> float:
+    def accepted_requests_per_second(self) -> float:
         """Requests a second that the gateway accepts by default."""
         return RECALLS_PER_UNIT * self.units
 
     @property
-    def tenants(self) -> int:
+    def tenants_at_peak(self) -> int:
         """Tenants of the assumed use, at their busiest hour, to two digits."""
         seconds = EVENTS_PER_TENANT_DAY * CPU_OF_EVENT + RECALLS_PER_TENANT_DAY * CPU_OF_RECALL
         exact = self.usable_cores / (seconds * PEAK / 86_400)
@@ -67,21 +67,22 @@ class StackCapacity:
     @property
     def gigabytes_a_year(self) -> float:
         """What these tenants add to the database in a year."""
-        return self.tenants * EVENTS_PER_TENANT_DAY * 365 * EVENT_KB / 1e6
+        return self.tenants_at_peak * EVENTS_PER_TENANT_DAY * 365 * EVENT_KB / 1e6
 
     @property
-    def max_usd_a_month(self) -> float:
+    def usd_a_month_at_maximum(self) -> float:
         """The maximum capacity, if it never fell."""
         return self.units * 730 * PRICES["acu"].usd
 
 
-def render_table() -> str:
+def render_capacity_table() -> str:
     """The generated part of the document."""
     reserved = next(fn.reserved_concurrency for fn in FUNCTIONS if fn.name == "worker")
     rows = [
-        f"| {cell.units} | {cell.recalls:,.0f} | {cell.throttle:,.0f} | {cell.events:,.0f} "
-        f"| {cell.workers:,} | {cell.tenants:,} | {cell.gigabytes_a_year:,.0f} "
-        f"| {cell.max_usd_a_month:,.0f} |"
+        f"| {cell.units} | {cell.recalls_per_second:,.0f} "
+        f"| {cell.accepted_requests_per_second:,.0f} | {cell.events_per_second:,.0f} "
+        f"| {cell.worker_instances:,} | {cell.tenants_at_peak:,} | {cell.gigabytes_a_year:,.0f} "
+        f"| {cell.usd_a_month_at_maximum:,.0f} |"
         for cell in map(StackCapacity, UNITS)
     ]
     return "\n".join(
@@ -100,15 +101,15 @@ def render_table() -> str:
     )
 
 
-def update_document(document: str) -> str:
+def replace_table_in_document(document: str) -> str:
     """The document with today's table. Raises ValueError if its markers are missing."""
     before, begin, rest = document.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not (begin and end):
         raise ValueError(f"{DOCUMENT.name} has no {BEGIN} … {END}: put both in their place")
-    return before + render_table() + after
+    return before + render_capacity_table() + after
 
 
 if __name__ == "__main__":
-    DOCUMENT.write_text(update_document(DOCUMENT.read_text()))
+    DOCUMENT.write_text(replace_table_in_document(DOCUMENT.read_text()))
     sys.stdout.write(f"{DOCUMENT.name} has the table\n")

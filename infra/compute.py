@@ -11,12 +11,12 @@ from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
 from infra.database import APP, MASTER, NAME, OWNER, PORT, Database
-from infra.jobs import ALIAS, Jobs, function_prefix
-from infra.log_group_factory import log_group
-from infra.nag_suppressions import acknowledge
+from infra.jobs import ALIAS, Jobs, make_function_prefix
+from infra.log_group_factory import create_log_group
+from infra.nag_suppressions import acknowledge_nag_findings
 from infra.network import Network
-from infra.permissions import ResourceArns, bedrock_models, policy_statements
-from infra.role_factory import allow, service_role
+from infra.permissions import ResourceArns, list_bedrock_model_arns, make_policy_statements
+from infra.role_factory import create_service_role, make_allow_statement
 from infra.settings import SettingsError, StackSettings
 from infra.storage_and_queues import Storage
 from strandline.config import ServiceSettings
@@ -40,7 +40,7 @@ _WILDCARDS = {
 """Why a function's role may have a wildcard. tests/infra shows that every grant is used."""
 
 
-class Assets(Protocol):
+class DeployableAssets(Protocol):
     """What is deployed: built directories and their unzipped sizes."""
 
     @property
@@ -86,24 +86,31 @@ class Compute(Construct):
     moves to a release's version once the database is ready for it."""
 
     def __init__(
-        self, scope: Construct, id: str, settings: StackSettings, parts: StackParts, assets: Assets
+        self,
+        scope: Construct,
+        id: str,
+        settings: StackSettings,
+        parts: StackParts,
+        assets: DeployableAssets,
     ) -> None:
         super().__init__(scope, id)
         self._settings, self._parts, self._assets = settings, parts, assets
-        self._resources = _resource_arns(self, settings, parts)
+        self._resources = _collect_resource_arns(self, settings, parts)
         layers: set[Layer] = {name for fn in FUNCTIONS for name in fn.layers}
-        self._layers = {name: self._layer(name, assets.layer(name)) for name in sorted(layers)}
+        self._layers = {
+            name: self._create_layer(name, assets.layer(name)) for name in sorted(layers)
+        }
         own = assets.certificates_layer
-        self._certificates = [self._layer("certificates", own)] if own else []
-        self.functions = {fn.name: self._function(fn) for fn in FUNCTIONS}
+        self._certificates = [self._create_layer("certificates", own)] if own else []
+        self.functions = {fn.name: self._create_function(fn) for fn in FUNCTIONS}
         self.aliases = {
             name: function.add_alias(ALIAS) for name, function in self.functions.items()
         }
         for fn in FUNCTIONS:
             if fn.queue:
-                self._attach_queue(fn)
+                self._attach_queue_to_function(fn)
 
-    def _layer(self, name: str, directory: Path) -> lambda_.LayerVersion:
+    def _create_layer(self, name: str, directory: Path) -> lambda_.LayerVersion:
         return lambda_.LayerVersion(
             self,
             f"{name.capitalize()}Layer",
@@ -112,10 +119,10 @@ class Compute(Construct):
             compatible_runtimes=[_PYTHON],
         )
 
-    def _function(self, fn: FunctionSpec) -> lambda_.Function:
-        self._check_size(fn)
+    def _create_function(self, fn: FunctionSpec) -> lambda_.Function:
+        self._require_unzipped_size(fn)
         settings, parts = self._settings, self._parts
-        name = function_prefix(settings) + fn.name
+        name = make_function_prefix(settings) + fn.name
         title = fn.name.capitalize()
         in_vpc = bool(fn.needs & {"database", "owner"})
         function = lambda_.Function(
@@ -133,11 +140,11 @@ class Compute(Construct):
             memory_size=fn.memory,
             timeout=Duration.seconds(fn.timeout),
             reserved_concurrent_executions=settings.reserved_concurrency(fn) or None,
-            role=self._role(fn),
-            log_group=log_group(
+            role=self._create_function_role(fn),
+            log_group=create_log_group(
                 self, f"{title}Logs", settings, parts.storage.key, f"/aws/lambda/{name}"
             ),
-            environment=build_environment(fn, settings, parts, self._assets.certificates),
+            environment=build_function_environment(fn, settings, parts, self._assets.certificates),
             tracing=lambda_.Tracing.ACTIVE if settings.tracing else None,
             recursive_loop=lambda_.RecursiveLoop.ALLOW if fn.feeds_itself else None,
             vpc=parts.network.vpc if in_vpc else None,
@@ -147,10 +154,12 @@ class Compute(Construct):
             # version of a failed deployment is removed: it could not be created a second time.
             current_version_options={"removal_policy": RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE},
         )
-        acknowledge(function, {"L1": "One Python version everywhere: the one that was tested."})
+        acknowledge_nag_findings(
+            function, {"L1": "One Python version everywhere: the one that was tested."}
+        )
         return function
 
-    def _check_size(self, fn: FunctionSpec) -> None:
+    def _require_unzipped_size(self, fn: FunctionSpec) -> None:
         assets = self._assets
         directories = [*(assets.layer(name) for name in fn.layers), assets.function(fn.name)]
         if assets.certificates_layer:
@@ -163,14 +172,16 @@ class Compute(Construct):
                 "pyproject.toml, or a layer from its row in shared/strandline/function_specs.py"
             )
 
-    def _role(self, fn: FunctionSpec) -> iam.IRole:
-        allowed = policy_statements(fn, self._resources)
+    def _create_function_role(self, fn: FunctionSpec) -> iam.IRole:
+        allowed = make_policy_statements(fn, self._resources)
         if self._settings.tracing:
-            allowed.append(allow(["xray:PutTraceSegments", "xray:PutTelemetryRecords"], "*"))
+            allowed.append(
+                make_allow_statement(["xray:PutTraceSegments", "xray:PutTelemetryRecords"], "*")
+            )
         name = f"{fn.name.capitalize()}Role"
-        return service_role(self, name, "lambda", allowed, wildcards=_WILDCARDS)
+        return create_service_role(self, name, "lambda", allowed, wildcards=_WILDCARDS)
 
-    def _attach_queue(self, fn: FunctionSpec) -> None:
+    def _attach_queue_to_function(self, fn: FunctionSpec) -> None:
         """Feed a function from its queue. Only the messages that failed are delivered again."""
         storage = self._parts.storage
         queue = {"work_queue": storage.work_queue, "job_queue": storage.job_queue}[fn.queue]
@@ -185,11 +196,11 @@ class Compute(Construct):
         )
 
 
-def build_environment(
+def build_function_environment(
     fn: FunctionSpec, settings: StackSettings, parts: StackParts, certificates: str
 ) -> Mapping[str, str]:
     """A function's environment variables. They hold no secrets, only the ARNs of secrets."""
-    variables = settings.service_variables
+    variables = settings.service_environment
     storage, database, jobs = parts.storage, parts.database, parts.jobs
     tls = f"sslmode=verify-full sslrootcert={certificates}"
 
@@ -206,14 +217,14 @@ def build_environment(
         variables["cluster"] = database.identifier
     if "database" in fn.needs:
         variables |= {
-            "database_url": url(database.host, APP),
+            "database_url": url(database.service_host, APP),
             "bucket": storage.bucket.bucket_name,
             "work_queue_url": storage.work_queue.queue_url,
         }
     if "owner" in fn.needs:
         variables |= {
-            "owner_database_url": url(database.direct_host, OWNER),
-            "administrator_database_url": url(database.direct_host, MASTER),
+            "owner_database_url": url(database.migration_host, OWNER),
+            "administrator_database_url": url(database.migration_host, MASTER),
             "administrator_secret": database.master_secret_arn,
             "first_key_secret": storage.first_key.secret_arn,
         }
@@ -239,11 +250,13 @@ def _embedding_models(stack: Stack, service: ServiceSettings | None) -> tuple[st
     return bedrock_models(service.embedding_model, stack.partition, region, stack.account)
 
 
-def _resource_arns(scope: Construct, settings: StackSettings, parts: StackParts) -> ResourceArns:
+def _collect_resource_arns(scope: Construct, settings: StackSettings, parts: StackParts) -> ResourceArns:
     stack, service = Stack.of(scope), settings.service_settings
     models = (
         (
-            *bedrock_models(service.llm_model, stack.partition, stack.region, stack.account),
+            *list_bedrock_model_arns(
+                service.llm_model, stack.partition, stack.region, stack.account
+            ),
             *settings.profile_models,
         )
         if service.llm_provider == "bedrock"
@@ -256,12 +269,12 @@ def _resource_arns(scope: Construct, settings: StackSettings, parts: StackParts)
         settings_secret=parts.storage.secrets.secret_arn,
         administrator_secret=parts.database.master_secret_arn,
         first_key_secret=parts.storage.first_key.secret_arn,
-        database_user=parts.database.app_arn,
-        owner_user=parts.database.owner_arn,
+        database_user=parts.database.app_user_arn,
+        owner_user=parts.database.owner_user_arn,
         state_machine=parts.jobs.arn,
         schedule_group=parts.jobs.group,
         scheduler_role=parts.jobs.scheduler_role.role_arn,
-        function_prefix=function_prefix(settings),
+        function_prefix=make_function_prefix(settings),
         region=stack.region,
         account=stack.account,
         partition=stack.partition,

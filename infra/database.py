@@ -8,10 +8,10 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_rds as rds
 from constructs import Construct
 
-from infra.log_group_factory import log_group
-from infra.nag_suppressions import acknowledge
+from infra.log_group_factory import create_log_group
+from infra.nag_suppressions import acknowledge_nag_findings
 from infra.network import Network
-from infra.role_factory import allow, service_role
+from infra.role_factory import create_service_role, make_allow_statement
 from infra.settings import StackSettings
 
 NAME = "strandline"
@@ -32,34 +32,34 @@ class Database(Construct):
         key: kms.IKey | None,
     ) -> None:
         super().__init__(scope, id)
-        self.identifier = _identifier(settings)
-        self.cluster = self._cluster(settings, network, key)
+        self.identifier = _choose_cluster_identifier(settings)
+        self.cluster = self._create_cluster(settings, network, key)
         self.cluster.connections.allow_default_port_from(network.functions, "from the functions")
-        self.proxy = self._proxy(settings, network, key) if settings.proxy else None
+        self.proxy = self._create_proxy(settings, network, key) if settings.proxy else None
 
     @property
-    def host(self) -> str:
+    def service_host(self) -> str:
         """Host that the service connects to."""
-        return self.proxy.endpoint if self.proxy else self.direct_host
+        return self.proxy.endpoint if self.proxy else self.migration_host
 
     @property
-    def direct_host(self) -> str:
+    def migration_host(self) -> str:
         """Host that migrations connect to. They bypass a proxy, which knows only one role."""
         return self.cluster.cluster_endpoint.hostname
 
     @property
-    def app_arn(self) -> str:
+    def app_user_arn(self) -> str:
         """The service's user, as rds-db:connect names it."""
         if self.proxy is None:
-            return self._user(self.cluster.cluster_resource_identifier, APP)
+            return self._make_user_arn(self.cluster.cluster_resource_identifier, APP)
         # prx-… is the last part of the proxy's ARN.
         arn = Stack.of(self).split_arn(self.proxy.db_proxy_arn, ArnFormat.COLON_RESOURCE_NAME)
-        return self._user(arn.resource_name or "", APP)
+        return self._make_user_arn(arn.resource_name or "", APP)
 
     @property
-    def owner_arn(self) -> str:
+    def owner_user_arn(self) -> str:
         """The migrations' user, as rds-db:connect names it."""
-        return self._user(self.cluster.cluster_resource_identifier, OWNER)
+        return self._make_user_arn(self.cluster.cluster_resource_identifier, OWNER)
 
     @property
     def master_secret_arn(self) -> str:
@@ -67,7 +67,7 @@ class Database(Construct):
         assert self.cluster.secret
         return self.cluster.secret.secret_arn
 
-    def _user(self, resource: str, user: str) -> str:
+    def _make_user_arn(self, resource: str, user: str) -> str:
         return Stack.of(self).format_arn(
             service="rds-db",
             resource="dbuser",
@@ -75,19 +75,19 @@ class Database(Construct):
             arn_format=ArnFormat.COLON_RESOURCE_NAME,
         )
 
-    def _cluster(
+    def _create_cluster(
         self, settings: StackSettings, network: Network, key: kms.IKey | None
     ) -> rds.DatabaseCluster:
         # Created before RDS creates it without a retention time.
-        log = log_group(
+        log = create_log_group(
             self, "Logs", settings, key, f"/aws/rds/cluster/{self.identifier}/postgresql"
         )
         cluster = rds.DatabaseCluster(
             self,
             "Cluster",
             cluster_identifier=self.identifier,
-            engine=_engine(settings),
-            parameters=_parameters(settings),
+            engine=_make_engine(settings),
+            parameters=_make_cluster_parameters(settings),
             default_database_name=NAME,
             credentials=rds.Credentials.from_username(MASTER, encryption_key=key),
             manage_master_user_password=True,
@@ -95,10 +95,12 @@ class Database(Construct):
             vpc=network.vpc,
             vpc_subnets=network.subnets,
             security_groups=[
-                self._group("Group", network, "The database, which begins no connection")
+                self._create_closed_security_group(
+                    "Group", network, "The database, which begins no connection"
+                )
             ],
-            writer=_instance("Writer", settings, key),
-            readers=_readers(settings, key),
+            writer=_make_serverless_instance("Writer", settings, key),
+            readers=_make_readers(settings, key),
             serverless_v2_min_capacity=settings.min_capacity,
             serverless_v2_max_capacity=settings.max_capacity,
             serverless_v2_auto_pause_duration=Duration.minutes(settings.pause_minutes)
@@ -114,25 +116,31 @@ class Database(Construct):
         )
         cluster.node.add_dependency(log)
         if not settings.deletion_protection:
-            acknowledge(cluster, {"RDS10": "The stage turns it off (deletion_protection)."})
+            acknowledge_nag_findings(
+                cluster, {"RDS10": "The stage turns it off (deletion_protection)."}
+            )
         if settings.snapshot:
-            _restore(cluster, settings.snapshot)
+            _create_from_snapshot(cluster, settings.snapshot)
         return cluster
 
-    def _group(self, id: str, network: Network, description: str) -> ec2.SecurityGroup:
+    def _create_closed_security_group(
+        self, id: str, network: Network, description: str
+    ) -> ec2.SecurityGroup:
         """A security group that lets nothing out but what is added to it."""
         return ec2.SecurityGroup(
             self, id, vpc=network.vpc, description=description, allow_all_outbound=False
         )
 
-    def _proxy(
+    def _create_proxy(
         self, settings: StackSettings, network: Network, key: kms.IKey | None
     ) -> rds.DatabaseProxy:
         """The proxy uses IAM at both ends, so it keeps no password."""
         name = settings.stack_name
-        log = log_group(self, "ProxyLogs", settings, key, f"/aws/rds/proxy/{name}")
-        user = self._user(self.cluster.cluster_resource_identifier, APP)
-        group = self._group("ProxyGroup", network, "The proxy of the database")
+        log = create_log_group(self, "ProxyLogs", settings, key, f"/aws/rds/proxy/{name}")
+        user = self._make_user_arn(self.cluster.cluster_resource_identifier, APP)
+        group = self._create_closed_security_group(
+            "ProxyGroup", network, "The proxy of the database"
+        )
         proxy = rds.DatabaseProxy(
             self,
             "Proxy",
@@ -141,7 +149,9 @@ class Database(Construct):
             vpc=network.vpc,
             vpc_subnets=network.subnets,
             security_groups=[group],
-            role=service_role(self, "ProxyRole", "rds", [allow(["rds-db:connect"], user)]),
+            role=create_service_role(
+                self, "ProxyRole", "rds", [make_allow_statement(["rds-db:connect"], user)]
+            ),
             default_auth_scheme=rds.DefaultAuthScheme.IAM_AUTH,
             require_tls=True,
         )
@@ -152,14 +162,14 @@ class Database(Construct):
         return proxy
 
 
-def _identifier(settings: StackSettings) -> str:
+def _choose_cluster_identifier(settings: StackSettings) -> str:
     """The cluster's name, known before it is created. A restored snapshot gets another name."""
     if settings.snapshot is None:
         return settings.stack_name
     return f"{settings.stack_name}-{hashlib.sha256(settings.snapshot.encode()).hexdigest()[:8]}"
 
 
-def _engine(settings: StackSettings) -> rds.IClusterEngine:
+def _make_engine(settings: StackSettings) -> rds.IClusterEngine:
     version, major = settings.engine_version, settings.engine_version.partition(".")[0]
     return rds.DatabaseClusterEngine.aurora_postgres(
         version=rds.AuroraPostgresEngineVersion.of(
@@ -168,7 +178,7 @@ def _engine(settings: StackSettings) -> rds.IClusterEngine:
     )
 
 
-def _parameters(settings: StackSettings) -> dict[str, str]:
+def _make_cluster_parameters(settings: StackSettings) -> dict[str, str]:
     """TLS is required. The log omits DETAIL and statements of errors: they may quote memory."""
     parameters = {
         "rds.force_ssl": "1",
@@ -180,7 +190,7 @@ def _parameters(settings: StackSettings) -> dict[str, str]:
     return parameters
 
 
-def _instance(
+def _make_serverless_instance(
     name: str,
     settings: StackSettings,
     key: kms.IKey | None,
@@ -200,14 +210,14 @@ def _instance(
     )
 
 
-def _readers(settings: StackSettings, key: kms.IKey | None) -> list[rds.IClusterInstance]:
+def _make_readers(settings: StackSettings, key: kms.IKey | None) -> list[rds.IClusterInstance]:
     return [
-        _instance(f"Reader{n + 1}", settings, key, scale_with_writer=True)
+        _make_serverless_instance(f"Reader{n + 1}", settings, key, scale_with_writer=True)
         for n in range(settings.readers)
     ]
 
 
-def _restore(cluster: rds.DatabaseCluster, snapshot: str) -> None:
+def _create_from_snapshot(cluster: rds.DatabaseCluster, snapshot: str) -> None:
     """Create the cluster from a snapshot, which has its own database and master user."""
     cfn = cluster.node.default_child
     assert isinstance(cfn, rds.CfnDBCluster)

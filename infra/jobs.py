@@ -9,9 +9,9 @@ from aws_cdk import aws_scheduler as scheduler
 from aws_cdk import aws_stepfunctions as stepfunctions
 from constructs import Construct
 
-from infra.log_group_factory import log_group
-from infra.nag_suppressions import acknowledge
-from infra.role_factory import allow, service_role
+from infra.log_group_factory import create_log_group
+from infra.nag_suppressions import acknowledge_nag_findings
+from infra.role_factory import create_service_role, make_allow_statement
 from infra.settings import StackSettings
 from infra.storage_and_queues import Storage
 from strandline.function_specs import RUNNABLE, FunctionSpec
@@ -22,7 +22,7 @@ ALIAS = "live"
 """The alias that callers use. The definition of the state machine contains it too."""
 
 
-def function_prefix(settings: StackSettings) -> str:
+def make_function_prefix(settings: StackSettings) -> str:
     """The prefix of every function's name. The state machine appends the job's name."""
     return f"{settings.stack_name}-"
 
@@ -38,16 +38,16 @@ class Jobs(Construct):
         self._stack = Stack.of(self)
         self.group = settings.stack_name
         self._name = f"{settings.stack_name}-jobs"
-        self.arn = self._arn("stateMachine", self._name)
-        self.role = self._role(settings, storage)
-        self.machine = self._machine(settings, storage)
-        self.scheduler_role = self._scheduler_role()
+        self.arn = self._make_states_arn("stateMachine", self._name)
+        self.role = self._create_state_machine_role(settings, storage)
+        self.machine = self._create_state_machine(settings, storage)
+        self.scheduler_role = self._create_scheduler_role()
         group = scheduler.CfnScheduleGroup(self, "RunSchedules", name=self.group)
-        self.schedules = [self._schedule(fn) for fn in RUNNABLE if fn.schedule]
+        self.schedules = [self._create_schedule(fn) for fn in RUNNABLE if fn.schedule]
         for schedule in self.schedules:
             schedule.add_resource_dependency(group)
 
-    def _arn(self, resource: str, name: str) -> str:
+    def _make_states_arn(self, resource: str, name: str) -> str:
         return self._stack.format_arn(
             service="states",
             resource=resource,
@@ -55,7 +55,9 @@ class Jobs(Construct):
             arn_format=ArnFormat.COLON_RESOURCE_NAME,
         )
 
-    def _machine(self, settings: StackSettings, storage: Storage) -> stepfunctions.StateMachine:
+    def _create_state_machine(
+        self, settings: StackSettings, storage: Storage
+    ) -> stepfunctions.StateMachine:
         """The definition goes into the template as it is; CloudFormation fills in variables."""
         machine = stepfunctions.StateMachine(
             self,
@@ -65,10 +67,10 @@ class Jobs(Construct):
             definition_body=stepfunctions.DefinitionBody.from_string(DEFINITION.read_text()),
             definition_substitutions={
                 "Bucket": storage.bucket.bucket_name,
-                "FunctionPrefix": function_prefix(settings),
+                "FunctionPrefix": make_function_prefix(settings),
             },
             logs=stepfunctions.LogOptions(
-                destination=log_group(
+                destination=create_log_group(
                     self, "Logs", settings, storage.key, f"/aws/vendedlogs/states/{self._name}"
                 ),
                 level=stepfunctions.LogLevel.ALL,
@@ -77,25 +79,26 @@ class Jobs(Construct):
             tracing_enabled=settings.tracing,
         )
         if not settings.tracing:
-            acknowledge(
+            acknowledge_nag_findings(
                 machine, {"SF2": "Traces are a setting (tracing); the trace id is in the logs."}
             )
         return machine
 
-    def _role(self, settings: StackSettings, storage: Storage) -> iam.IRole:
+    def _create_state_machine_role(self, settings: StackSettings, storage: Storage) -> iam.IRole:
         """It calls the jobs' functions, reads lists of shards and starts the map's executions."""
         functions = [
             self._stack.format_arn(
                 service="lambda",
                 resource="function",
-                resource_name=f"{function_prefix(settings)}{fn.name}:{ALIAS}",
+                resource_name=f"{make_function_prefix(settings)}{fn.name}:{ALIAS}",
                 arn_format=ArnFormat.COLON_RESOURCE_NAME,
             )
             for fn in RUNNABLE
         ]
         # The guide of AWS names both forms: for an execution and for a map run.
         map_executions = [
-            self._arn("execution", f"{self._name}{separator}") for separator in ("/*", ":*")
+            self._make_states_arn("execution", f"{self._name}{separator}")
+            for separator in ("/*", ":*")
         ]
         map_actions = [
             "states:RedriveExecution",
@@ -103,17 +106,17 @@ class Jobs(Construct):
             "states:StopExecution",
         ]
         allowed = [
-            allow(["lambda:InvokeFunction"], *functions),
-            allow(["s3:GetObject"], storage.bucket.arn_for_objects("_jobs/*")),
-            allow(["states:StartExecution"], self.arn),
-            allow(map_actions, *map_executions),
-            allow(_LOG_DELIVERY, "*"),
+            make_allow_statement(["lambda:InvokeFunction"], *functions),
+            make_allow_statement(["s3:GetObject"], storage.bucket.arn_for_objects("_jobs/*")),
+            make_allow_statement(["states:StartExecution"], self.arn),
+            make_allow_statement(map_actions, *map_executions),
+            make_allow_statement(_LOG_DELIVERY, "*"),
         ]
         if storage.key:
-            allowed.append(allow(["kms:Decrypt"], storage.key.key_arn))
+            allowed.append(make_allow_statement(["kms:Decrypt"], storage.key.key_arn))
         if settings.tracing:
-            allowed.append(allow(_TRACE_ACTIONS, "*"))
-        return service_role(
+            allowed.append(make_allow_statement(_TRACE_ACTIONS, "*"))
+        return create_service_role(
             self,
             "Role",
             "states",
@@ -126,12 +129,14 @@ class Jobs(Construct):
             },
         )
 
-    def _scheduler_role(self) -> iam.IRole:
+    def _create_scheduler_role(self) -> iam.IRole:
         """The role that Scheduler assumes to start the state machine."""
-        start = allow(["states:StartExecution"], self.arn)
-        return service_role(self, "ScheduleRole", "scheduler", [start], account=self._stack.account)
+        start = make_allow_statement(["states:StartExecution"], self.arn)
+        return create_service_role(
+            self, "ScheduleRole", "scheduler", [start], account=self._stack.account
+        )
 
-    def _schedule(self, fn: FunctionSpec) -> scheduler.CfnSchedule:
+    def _create_schedule(self, fn: FunctionSpec) -> scheduler.CfnSchedule:
         return scheduler.CfnSchedule(
             self,
             f"{fn.name.capitalize()}Schedule",

@@ -17,13 +17,13 @@ from strandline.errors import Misconfigured
 from strandline.llm.factory import require_provider_settings
 
 
-def load_settings(context: Mapping[str, Any]) -> StackSettings:
+def load_stage_settings(context: Mapping[str, Any]) -> StackSettings:
     """The settings of the stage that the context names. Raises SettingsError with the reason.
 
     A stage is an object under "stages" in cdk.json's context. A field of the context itself (`-c
     network=nat`, objects as JSON) overrides the stage's.
     """
-    _require_known(context)
+    _require_known_names(context)
     stages: Mapping[str, Mapping[str, Any]] = context.get("stages") or {}
     stage = context.get("stage") or "dev"
     if stage not in stages:
@@ -31,11 +31,13 @@ def load_settings(context: Mapping[str, Any]) -> StackSettings:
         raise SettingsError(
             f"stage {stage} is not in cdk.json (there are: {stage_names}). Add it to stages."
         )
-    overrides = {n: _parse_value(n, context[n]) for n in StackSettings.model_fields if n in context}
-    return build_settings({**stages[stage], **overrides, "stage": stage})
+    overrides = {
+        n: _parse_context_value(n, context[n]) for n in StackSettings.model_fields if n in context
+    }
+    return build_valid_settings({**stages[stage], **overrides, "stage": stage})
 
 
-def _require_known(context: Mapping[str, Any]) -> None:
+def _require_known_names(context: Mapping[str, Any]) -> None:
     """Reject misspelt names, whose defaults would apply silently. Names that are not plain words
     belong to the CDK (`aws:…`, `@aws-cdk/…`)."""
     valid_names = {*StackSettings.model_fields, "stages"}
@@ -50,11 +52,11 @@ def _require_known(context: Mapping[str, Any]) -> None:
             raise SettingsError(f"-c {name}: there is no such setting; {hint}")
 
 
-def build_settings(values: Mapping[str, Any]) -> StackSettings:
+def build_valid_settings(values: Mapping[str, Any]) -> StackSettings:
     """Settings of these values. Raises SettingsError with the name of every wrong field."""
     try:
         settings = StackSettings.model_validate(values)
-        _require_fit(settings)
+        _require_consistent_settings(settings)
         require_provider_settings(settings.service_settings)
         require_valid_embedding_settings(settings.service_settings)
         require_valid_previous(settings.service_settings)
@@ -64,7 +66,10 @@ def build_settings(values: Mapping[str, Any]) -> StackSettings:
         prefix = ("settings",) if error.title == ServiceSettings.__name__ else ()
         problems = [
             ": ".join(
-                filter(None, (".".join(map(str, (*prefix, *e["loc"]))), _strip_prefix(e["msg"])))
+                filter(
+                    None,
+                    (".".join(map(str, (*prefix, *e["loc"]))), _strip_pydantic_prefix(e["msg"])),
+                )
             )
             for e in error.errors(include_url=False, include_input=False)
         ]
@@ -72,19 +77,19 @@ def build_settings(values: Mapping[str, Any]) -> StackSettings:
     return settings
 
 
-def _require_fit(settings: StackSettings) -> None:
+def _require_consistent_settings(settings: StackSettings) -> None:
     """Raise SettingsError if settings that are each valid contradict one another."""
     for refuse in CHECKS:
         if refusal := refuse(settings):
             raise SettingsError(f"The stack cannot be made. {refusal}.")
 
 
-def _strip_prefix(message: str) -> str:
+def _strip_pydantic_prefix(message: str) -> str:
     """The message without pydantic's prefix."""
     return message.removeprefix("Value error, ")
 
 
-def _parse_value(name: str, value: Any) -> Any:
+def _parse_context_value(name: str, value: Any) -> Any:
     """A value of the command line; objects and lists are JSON."""
     if isinstance(value, str) and value[:1] in ("{", "["):
         try:

@@ -8,7 +8,7 @@ from constructs import Construct
 from infra.settings import StackSettings
 
 
-def log_group(
+def create_log_group(
     scope: Construct, id: str, settings: StackSettings, key: kms.IKey | None, name: str
 ) -> logs.LogGroup:
     """A log group of this name. If the stack did not create it, AWS would, without retention."""

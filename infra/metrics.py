@@ -85,7 +85,7 @@ def rds_metric(resources: MonitoredResources, name: str, statistic: str) -> clou
     return aws_metric("AWS/RDS", name, cluster, statistic)
 
 
-def sqs_metric(queue: sqs.IQueue, name: str) -> cloudwatch.Metric:
+def sqs_maximum_metric(queue: sqs.IQueue, name: str) -> cloudwatch.Metric:
     """The maximum of a queue's metric."""
     return aws_metric("AWS/SQS", name, {"QueueName": queue.queue_name}, "Maximum")
 

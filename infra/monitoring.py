@@ -21,7 +21,7 @@ from infra.metrics import (
     function_service_metric,
     job_metric,
     rds_metric,
-    sqs_metric,
+    sqs_maximum_metric,
 )
 from infra.settings import StackSettings
 
@@ -40,19 +40,19 @@ class Monitoring(Construct):
     ) -> None:
         super().__init__(scope, id)
         self._settings = settings
-        self._topic = self._alarm_topic()
-        alarms = [self._alarm(alarm) for alarm in build_alarms(settings, resources)]
-        self._dashboard(resources, alarms)
+        self._topic = self._find_or_create_alarm_topic()
+        alarms = [self._create_alarm(alarm) for alarm in build_alarms(settings, resources)]
+        self._create_dashboard(resources, alarms)
         if settings.alarms.usd_per_month:
-            self._budget(settings.alarms.usd_per_month)
+            self._create_budget(settings.alarms.usd_per_month)
 
     @property
-    def _account_wide_name(self) -> str:
+    def _make_name_with_region(self) -> str:
         """A name for what belongs to the account, not to a Region of it: a stack of the same name
         in another Region has another."""
         return f"{self._settings.stack_name}-{Stack.of(self).region}"
 
-    def _alarm_topic(self) -> sns.ITopic | None:
+    def _find_or_create_alarm_topic(self) -> sns.ITopic | None:
         alarm_settings = self._settings.alarms
         if alarm_settings.topic_arn:
             return sns.Topic.from_topic_arn(self, "Topic", alarm_settings.topic_arn)
@@ -70,7 +70,7 @@ class Monitoring(Construct):
         )
         return cast(sns.ITopic, topic)
 
-    def _alarm(self, alarm: AlarmSpec) -> cloudwatch.Alarm:
+    def _create_alarm(self, alarm: AlarmSpec) -> cloudwatch.Alarm:
         construct = cloudwatch.Alarm(
             self,
             "".join(word.title() for word in alarm.name.split("-")),
@@ -89,20 +89,22 @@ class Monitoring(Construct):
             construct.add_ok_action(action)
         return construct
 
-    def _dashboard(self, resources: MonitoredResources, alarms: Sequence[cloudwatch.Alarm]) -> None:
+    def _create_dashboard(
+        self, resources: MonitoredResources, alarms: Sequence[cloudwatch.Alarm]
+    ) -> None:
         status_widget = cloudwatch.AlarmStatusWidget(
             alarms=[cast(cloudwatch.IAlarm, alarm) for alarm in alarms], width=24
         )
-        graphs = [_graph(*graph) for graph in _graph_specs(resources)]
+        graphs = [_make_graph_widget(*graph) for graph in _list_dashboard_graphs(resources)]
         rows = [graphs[at : at + 3] for at in range(0, len(graphs), 3)]
         cloudwatch.Dashboard(
             self,
             "Dashboard",
-            dashboard_name=self._account_wide_name,
+            dashboard_name=self._make_name_with_region,
             widgets=[[cast(cloudwatch.IWidget, status_widget)], *rows],
         )
 
-    def _budget(self, usd: float) -> None:
+    def _create_budget(self, usd: float) -> None:
         """Notifies at 80 % of actual cost and at 100 % of forecast cost. It counts what has the
         stack's tag, once that is a cost allocation tag of the account."""
         alarm_settings = self._settings.alarms
@@ -115,7 +117,7 @@ class Monitoring(Construct):
             self,
             "Budget",
             budget=budgets.CfnBudget.BudgetDataProperty(
-                budget_name=self._account_wide_name,
+                budget_name=self._make_name_with_region,
                 budget_type="COST",
                 time_unit="MONTHLY",
                 budget_limit=budgets.CfnBudget.SpendProperty(amount=usd, unit="USD"),
@@ -138,7 +140,7 @@ class Monitoring(Construct):
         )
 
 
-def _graph_specs(
+def _list_dashboard_graphs(
     resources: MonitoredResources,
 ) -> Iterable[tuple[str, Sequence[cloudwatch.IMetric]]]:
     """The dashboard's graphs, shown three in a row."""
@@ -154,13 +156,17 @@ def _graph_specs(
     oldest = ("OldestUnembeddedSeconds", "OldestUnfoldedSeconds", "OldestDueSeconds")
     yield "Oldest work", [job_metric(resources, name, "sweeper", "Maximum") for name in oldest]
     ages = [
-        sqs_metric(queue, "ApproximateAgeOfOldestMessage") for queue, _ in resources.queues.values()
+        sqs_maximum_metric(queue, "ApproximateAgeOfOldestMessage")
+        for queue, _ in resources.queues.values()
     ]
     yield "Oldest message", ages
     message_count = "ApproximateNumberOfMessagesVisible"
     yield (
         "Dead letters",
-        [sqs_metric(dead_letters, message_count) for _, dead_letters in resources.queues.values()],
+        [
+            sqs_maximum_metric(dead_letters, message_count)
+            for _, dead_letters in resources.queues.values()
+        ],
     )
     yield "Capacity units", [rds_metric(resources, "ServerlessDatabaseCapacity", "Average")]
     yield "Connections", [rds_metric(resources, "DatabaseConnections", "Maximum")]
@@ -171,5 +177,5 @@ def _graph_specs(
     yield "Models, millionths of a USD", spend_metrics
 
 
-def _graph(title: str, metrics: Sequence[cloudwatch.IMetric]) -> cloudwatch.IWidget:
+def _make_graph_widget(title: str, metrics: Sequence[cloudwatch.IMetric]) -> cloudwatch.IWidget:
     return cast(cloudwatch.IWidget, cloudwatch.GraphWidget(title=title, left=metrics, width=8))

@@ -5,8 +5,8 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from infra.log_group_factory import log_group
-from infra.role_factory import allow
+from infra.log_group_factory import create_log_group
+from infra.role_factory import make_allow_statement
 from infra.settings import ExistingVpc, StackSettings
 from infra.storage_and_queues import Storage
 
@@ -70,7 +70,7 @@ class Network(Construct):
             public = ec2.SubnetType.PUBLIC
             subnets.append(ec2.SubnetConfiguration(name="nat", subnet_type=public, cidr_mask=26))
         flow_log = ec2.FlowLogDestination.to_cloud_watch_logs(
-            log_group(self, "Logs", settings, storage.key, f"/aws/vpc/{settings.stack_name}")
+            create_log_group(self, "Logs", settings, storage.key, f"/aws/vpc/{settings.stack_name}")
         )
         vpc = ec2.Vpc(
             self,
@@ -90,7 +90,7 @@ class Network(Construct):
         actions = ["s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:ListBucket"]
         # the eraser's and the sweeper's
         actions += ["s3:GetBucketVersioning", "s3:DeleteObjectVersion", "s3:ListBucketVersions"]
-        policy = allow(actions, bucket.bucket_arn, objects)
+        policy = make_allow_statement(actions, bucket.bucket_arn, objects)
         policy.add_any_principal()
         s3_endpoint.add_to_policy(policy)
         return vpc
@@ -125,15 +125,15 @@ class Network(Construct):
                 security_groups=[group],
                 open=False,
             )
-            endpoint.add_to_policy(self._account_policy(name))
+            endpoint.add_to_policy(self._make_own_account_policy(name))
 
-    def _account_policy(self, name: str) -> iam.PolicyStatement:
+    def _make_own_account_policy(self, name: str) -> iam.PolicyStatement:
         """Prevents that memory leaves through another account's credentials or resources."""
         account = Stack.of(self).account
         condition = {"aws:PrincipalAccount": account}
         if name != "Bedrock":  # its models belong to AWS
             condition["aws:ResourceAccount"] = account
-        policy = allow([f"{name.lower()}:*"], "*")
+        policy = make_allow_statement([f"{name.lower()}:*"], "*")
         policy.add_any_principal()
         policy.add_condition("StringEquals", condition)
         return policy

@@ -45,7 +45,7 @@ class ResourceArns:
     account: str
     partition: str
     models: tuple[str, ...] = ()
-    """What Converse calls for the configured model (`bedrock_models`); empty without Bedrock."""
+    """What Converse calls for the configured model (`list_bedrock_model_arns`); empty without Bedrock."""
     embedding_models: tuple[str, ...] = ()
     """The same for InvokeModel and the embedding model."""
     key: str | None = None
@@ -55,7 +55,7 @@ class ResourceArns:
 
 
 @dataclass(frozen=True)
-class Grant:
+class PermissionGrant:
     """Actions allowed on resources under conditions, or denied."""
 
     actions: tuple[str, ...]
@@ -128,22 +128,27 @@ _KEY_ACTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
 """For each call: the service that encrypts, and the actions that the call needs on its key."""
 
 
-def list_grants(fn: "FunctionSpec", resources: ResourceArns) -> list[Grant]:
+def list_grants_of_function(fn: "FunctionSpec", resources: ResourceArns) -> list[PermissionGrant]:
     """Everything that the role of this function allows, and denies."""
-    allowed = _resource_names_by_action(fn)
-    result = [*_resource_grants(allowed, resources), *_key_grants(allowed, resources)]
+    allowed = _collect_resource_names_by_action(fn)
+    result = [
+        *_make_resource_grants(allowed, resources),
+        *_make_encryption_key_grants(allowed, resources),
+    ]
     if resources.network and {"database", "owner"} & fn.needs:
         service = f"arn:{resources.partition}:lambda:{resources.region}:{resources.account}"
         code = f"{service}:function:{resources.function_prefix}{fn.name}"
         from_code = {"ArnEquals": {"lambda:SourceFunctionArn": code}}
-        result.append(Grant(NETWORK_INTERFACES, ("*",)))
-        result.append(Grant(NETWORK_INTERFACES, ("*",), from_code, "Deny"))
+        result.append(PermissionGrant(NETWORK_INTERFACES, ("*",)))
+        result.append(PermissionGrant(NETWORK_INTERFACES, ("*",), from_code, "Deny"))
     log_groups = f"{resources.region}:{resources.account}:log-group:/aws/lambda/"
     group = f"arn:{resources.partition}:logs:{log_groups}{resources.function_prefix}{fn.name}:*"
-    return [*result, Grant(LOGS, (group,))]
+    return [*result, PermissionGrant(LOGS, (group,))]
 
 
-def policy_statements(fn: "FunctionSpec", resources: ResourceArns) -> list["iam.PolicyStatement"]:
+def make_policy_statements(
+    fn: "FunctionSpec", resources: ResourceArns
+) -> list["iam.PolicyStatement"]:
     """The same as IAM policy statements of the CDK."""
     from aws_cdk import aws_iam as iam
 
@@ -154,11 +159,11 @@ def policy_statements(fn: "FunctionSpec", resources: ResourceArns) -> list["iam.
             resources=list(grant.resources),
             conditions=dict(grant.conditions),
         )
-        for grant in list_grants(fn, resources)
+        for grant in list_grants_of_function(fn, resources)
     ]
 
 
-def bedrock_models(model: str, partition: str, region: str, account: str) -> tuple[str, ...]:
+def list_bedrock_model_arns(model: str, partition: str, region: str, account: str) -> tuple[str, ...]:
     """ARNs that a call with this modelId calls: a model of this region; a model or profile named
     by its ARN; or a profile over several regions (`eu.…`), which calls the model in each."""
     _, is_profile, profile = model.partition(":inference-profile/")
@@ -176,7 +181,7 @@ def bedrock_models(model: str, partition: str, region: str, account: str) -> tup
     return (f"arn:{partition}:bedrock:{region}::foundation-model/{model}",)
 
 
-def _resource_names_by_action(fn: "FunctionSpec") -> dict[str, set[str]]:
+def _collect_resource_names_by_action(fn: "FunctionSpec") -> dict[str, set[str]]:
     """Action → names of the resources that it is allowed on."""
     allowed: dict[str, set[str]] = {}
     queue_actions = dict.fromkeys(_CONSUME, (fn.queue,)) if fn.queue else {}
@@ -189,20 +194,24 @@ def _resource_names_by_action(fn: "FunctionSpec") -> dict[str, set[str]]:
     return allowed
 
 
-def _resource_grants(allowed: Mapping[str, set[str]], resources: ResourceArns) -> Iterator[Grant]:
+def _make_resource_grants(
+    allowed: Mapping[str, set[str]], resources: ResourceArns
+) -> Iterator[PermissionGrant]:
     """One grant for all actions on the same resources."""
     actions_by_arns: dict[tuple[str, ...], list[str]] = {}
     for action, names in sorted(allowed.items()):
-        if arns := tuple(arn for name in sorted(names) for arn in _arns(name, resources)):
+        if arns := tuple(arn for name in sorted(names) for arn in _resolve_arns(name, resources)):
             if action in _CONDITIONS:
-                yield Grant((action,), arns, _CONDITIONS[action])
+                yield PermissionGrant((action,), arns, _CONDITIONS[action])
             else:
                 actions_by_arns.setdefault(arns, []).append(action)
     for arns, actions in actions_by_arns.items():
-        yield Grant(tuple(actions), arns)
+        yield PermissionGrant(tuple(actions), arns)
 
 
-def _key_grants(allowed: Mapping[str, set[str]], resources: ResourceArns) -> Iterator[Grant]:
+def _make_encryption_key_grants(
+    allowed: Mapping[str, set[str]], resources: ResourceArns
+) -> Iterator[PermissionGrant]:
     """Grants on the key, limited to calls through the service that uses it."""
     if resources.key is None:
         return
@@ -213,10 +222,12 @@ def _key_grants(allowed: Mapping[str, set[str]], resources: ResourceArns) -> Ite
     for service, actions in sorted(actions_by_service.items()):
         if actions:
             condition = {"kms:ViaService": f"{service}.{resources.region}.amazonaws.com"}
-            yield Grant(tuple(sorted(actions)), (resources.key,), {"StringEquals": condition})
+            yield PermissionGrant(
+                tuple(sorted(actions)), (resources.key,), {"StringEquals": condition}
+            )
 
 
-def _arns(name: str, resources: ResourceArns) -> tuple[str, ...]:
+def _resolve_arns(name: str, resources: ResourceArns) -> tuple[str, ...]:
     """The ARNs that a name in the tables stands for."""
     if name == "models":
         return resources.models

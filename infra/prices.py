@@ -24,7 +24,7 @@ DOCUMENT = Path(__file__).parents[1] / "docs" / "cost.md"
 
 
 @dataclass(frozen=True)
-class Price:
+class UnitPrice:
     """USD for one unit."""
 
     usd: float
@@ -32,30 +32,32 @@ class Price:
     source: str
 
 
-PRICES: Mapping[str, Price] = {
-    "acu": Price(0.12, "Aurora capacity unit and hour", "seen: factualminds.com, 2026-06"),
-    "storage": Price(0.10, "GB of Aurora storage and month", "remembered"),
-    "io": Price(0.20e-6, "I/O of Aurora Standard", "seen: jusdb.com"),
-    "endpoint": Price(0.01, "interface endpoint, zone and hour", "remembered"),
-    "nat": Price(0.045, "NAT gateway and hour", "remembered"),
-    "address": Price(0.005, "public IPv4 address and hour", "remembered"),
-    "request": Price(3.5e-6, "call of a REST API", "seen: logicata.com and others"),
-    "invocation": Price(0.20e-6, "invocation of a Lambda function", "seen: git.mcrn.ar, 2026"),
-    "gb_second": Price(13.3334e-6, "GB-second of Lambda, arm64", "seen: git.mcrn.ar, 2026"),
-    "message": Price(0.40e-6, "call of SQS", "remembered"),
-    "transition": Price(25e-6, "state transition of Step Functions", "remembered"),
-    "key": Price(1.0, "KMS key and month", "remembered"),
-    "secret": Price(0.40, "secret and month", "remembered"),
-    "alarm": Price(0.10, "metric of an alarm and month", "remembered"),
-    "metric": Price(0.30, "custom metric and month", "seen: signoz.io, 2026-02"),
-    "dashboard": Price(3.0, "dashboard and month", "seen: factualminds.com, 2026-06"),
-    "log": Price(0.50, "GB of log taken in", "seen: factualminds.com, 2026-06"),
-    "out": Price(0.09, "GB out to the internet", "seen: appropri8, 2025-12"),
+PRICES: Mapping[str, UnitPrice] = {
+    "acu": UnitPrice(0.12, "Aurora capacity unit and hour", "seen: factualminds.com, 2026-06"),
+    "storage": UnitPrice(0.10, "GB of Aurora storage and month", "remembered"),
+    "io": UnitPrice(0.20e-6, "I/O of Aurora Standard", "seen: jusdb.com"),
+    "endpoint": UnitPrice(0.01, "interface endpoint, zone and hour", "remembered"),
+    "nat": UnitPrice(0.045, "NAT gateway and hour", "remembered"),
+    "address": UnitPrice(0.005, "public IPv4 address and hour", "remembered"),
+    "request": UnitPrice(3.5e-6, "call of a REST API", "seen: logicata.com and others"),
+    "invocation": UnitPrice(0.20e-6, "invocation of a Lambda function", "seen: git.mcrn.ar, 2026"),
+    "gb_second": UnitPrice(13.3334e-6, "GB-second of Lambda, arm64", "seen: git.mcrn.ar, 2026"),
+    "message": UnitPrice(0.40e-6, "call of SQS", "remembered"),
+    "transition": UnitPrice(25e-6, "state transition of Step Functions", "remembered"),
+    "key": UnitPrice(1.0, "KMS key and month", "remembered"),
+    "secret": UnitPrice(0.40, "secret and month", "remembered"),
+    "alarm": UnitPrice(0.10, "metric of an alarm and month", "remembered"),
+    "metric": UnitPrice(0.30, "custom metric and month", "seen: signoz.io, 2026-02"),
+    "dashboard": UnitPrice(3.0, "dashboard and month", "seen: factualminds.com, 2026-06"),
+    "log": UnitPrice(0.50, "GB of log taken in", "seen: factualminds.com, 2026-06"),
+    "out": UnitPrice(0.09, "GB out to the internet", "seen: appropri8, 2025-12"),
 }
-AGENTCORE: Mapping[str, Price] = {
-    "event": Price(0.25 / 1000, "new event", "quoted by third parties"),
-    "record": Price(0.75 / 1000, "built-in long-term record and month", "quoted by third parties"),
-    "retrieval": Price(0.50 / 1000, "retrieval", "quoted by third parties"),
+AGENTCORE: Mapping[str, UnitPrice] = {
+    "event": UnitPrice(0.25 / 1000, "new event", "quoted by third parties"),
+    "record": UnitPrice(
+        0.75 / 1000, "built-in long-term record and month", "quoted by third parties"
+    ),
+    "retrieval": UnitPrice(0.50 / 1000, "retrieval", "quoted by third parties"),
 }
 """Amazon Bedrock AgentCore Memory, as third parties quote its page; models are included."""
 
@@ -82,7 +84,7 @@ _MEMORY = {fn.name: fn.memory / 1024 for fn in FUNCTIONS}
 
 
 @dataclass(frozen=True)
-class Item:
+class CostItem:
     """A number of units at a price."""
 
     price: str
@@ -90,77 +92,89 @@ class Item:
     why: str
 
     @property
-    def usd(self) -> float:
+    def total_usd(self) -> float:
         """The cost of the units."""
         return PRICES[self.price].usd * self.units
 
 
-NETWORKS: Mapping[str, Sequence[Item]] = {
-    "`endpoints`, one zone (default)": (Item("endpoint", ENDPOINTS * HOURS, "two endpoints"),),
-    "`endpoints`, two zones": (Item("endpoint", 2 * ENDPOINTS * HOURS, "two, in two zones"),),
-    "`nat`": (Item("nat", HOURS, "one gateway"), Item("address", HOURS, "its address")),
+NETWORKS: Mapping[str, Sequence[CostItem]] = {
+    "`endpoints`, one zone (default)": (CostItem("endpoint", ENDPOINTS * HOURS, "two endpoints"),),
+    "`endpoints`, two zones": (CostItem("endpoint", 2 * ENDPOINTS * HOURS, "two, in two zones"),),
+    "`nat`": (CostItem("nat", HOURS, "one gateway"), CostItem("address", HOURS, "its address")),
     "`existing`": (),
 }
 
-PAUSED_COSTS: Sequence[Item] = (
-    Item("acu", 31 * 6 / 60, "the daily sweep, 6 minutes at 1 unit, 31 times"),
+PAUSED_COSTS: Sequence[CostItem] = (
+    CostItem("acu", 31 * 6 / 60, "the daily sweep, 6 minutes at 1 unit, 31 times"),
 )
-FIXED_COSTS: Sequence[Item] = (
-    Item("storage", 10, "a database of 10 GB at most"),
-    Item("secret", SECRETS, "three secrets"),
-    Item("alarm", ALARM_METRICS, "the alarms' metrics"),
-    Item("dashboard", 1, "one dashboard"),
-    Item(
+FIXED_COSTS: Sequence[CostItem] = (
+    CostItem("storage", 10, "a database of 10 GB at most"),
+    CostItem("secret", SECRETS, "three secrets"),
+    CostItem("alarm", ALARM_METRICS, "the alarms' metrics"),
+    CostItem("dashboard", 1, "one dashboard"),
+    CostItem(
         "metric",
         (21 + S3_METRICS) * 31 / HOURS,
         f"{21 + S3_METRICS} metrics in the hour of each sweep, {S3_METRICS} of them S3's",
     ),
-    Item("message", POLLS, "Lambda's waiting for messages of two queues"),
+    CostItem("message", POLLS, "Lambda's waiting for messages of two queues"),
 )
 
-IDLE: Sequence[Item] = (*PAUSED_COSTS, *FIXED_COSTS)
+IDLE: Sequence[CostItem] = (*PAUSED_COSTS, *FIXED_COSTS)
 PROD_UNITS = 2 * 2
 """Minimum of the stage `prod` in cdk.json: a writer and a reader. A test compares it."""
-PROD: Sequence[Item] = (Item("acu", PROD_UNITS * HOURS, "two units, twice, all month"),)
-KEY: Sequence[Item] = (Item("key", 1, "one KMS key"),)
+PROD: Sequence[CostItem] = (CostItem("acu", PROD_UNITS * HOURS, "two units, twice, all month"),)
+KEY: Sequence[CostItem] = (CostItem("key", 1, "one KMS key"),)
 
 MILLION = 1e6
 
 
-def _acu_hours(seconds: float) -> float:
+def _convert_cpu_seconds_to_acu_hours(seconds: float) -> float:
     """Hours of a capacity unit for so many seconds of CPU."""
     return seconds / CORES_PER_UNIT / _USED_SHARE / 3600
 
 
-EVENTS: Sequence[Item] = (
-    Item("request", MILLION, "a call of its own"),
-    Item("invocation", MILLION, ""),
-    Item("gb_second", MILLION * 0.010 * _MEMORY["ingest"], "10 ms of ingest"),
-    Item("message", 3 * MILLION / 10, "a tenth of a queue message (sent, received, deleted)"),
-    Item("invocation", MILLION / 10, ""),
-    Item("gb_second", MILLION * 0.030 * _MEMORY["worker"], "30 ms of the worker"),
-    Item("acu", MILLION * _acu_hours(CPU_OF_EVENT), "2 ms of the database's CPU"),
-    Item("io", 10 * MILLION, "10 I/Os"),
-    Item("storage", 5, "5 KB kept for a month"),
-    Item("log", 1.5, "1.5 KB of log"),
+EVENTS: Sequence[CostItem] = (
+    CostItem("request", MILLION, "a call of its own"),
+    CostItem("invocation", MILLION, ""),
+    CostItem("gb_second", MILLION * 0.010 * _MEMORY["ingest"], "10 ms of ingest"),
+    CostItem("message", 3 * MILLION / 10, "a tenth of a queue message (sent, received, deleted)"),
+    CostItem("invocation", MILLION / 10, ""),
+    CostItem("gb_second", MILLION * 0.030 * _MEMORY["worker"], "30 ms of the worker"),
+    CostItem(
+        "acu",
+        MILLION * _convert_cpu_seconds_to_acu_hours(CPU_OF_EVENT),
+        "2 ms of the database's CPU",
+    ),
+    CostItem("io", 10 * MILLION, "10 I/Os"),
+    CostItem("storage", 5, "5 KB kept for a month"),
+    CostItem("log", 1.5, "1.5 KB of log"),
 )
-RECALLS: Sequence[Item] = (
-    Item("request", MILLION, "a call of its own"),
-    Item("invocation", MILLION, ""),
-    Item("gb_second", MILLION * 0.050 * _MEMORY["query"], "50 ms of query"),
-    Item("acu", MILLION * _acu_hours(CPU_OF_RECALL), "6 ms of the database's CPU"),
-    Item("io", 2 * MILLION, "2 I/Os"),
-    Item("log", 1.5, "1.5 KB of log"),
-    Item("out", 8, "8 KB of answer"),
+RECALLS: Sequence[CostItem] = (
+    CostItem("request", MILLION, "a call of its own"),
+    CostItem("invocation", MILLION, ""),
+    CostItem("gb_second", MILLION * 0.050 * _MEMORY["query"], "50 ms of query"),
+    CostItem(
+        "acu",
+        MILLION * _convert_cpu_seconds_to_acu_hours(CPU_OF_RECALL),
+        "6 ms of the database's CPU",
+    ),
+    CostItem("io", 2 * MILLION, "2 I/Os"),
+    CostItem("log", 1.5, "1.5 KB of log"),
+    CostItem("out", 8, "8 KB of answer"),
 )
-TOOL_CALLS: Sequence[Item] = (
-    Item("request", MILLION, "a call of its own"),
-    Item("invocation", MILLION, ""),
-    Item("gb_second", MILLION * 0.055 * _MEMORY["mcp"], "55 ms of mcp"),
-    Item("acu", MILLION * _acu_hours(CPU_OF_RECALL), "6 ms of the database's CPU"),
-    Item("io", 2 * MILLION, "2 I/Os"),
-    Item("log", 3, "3 KB of log"),
-    Item("out", 6, "6 KB of answer"),
+TOOL_CALLS: Sequence[CostItem] = (
+    CostItem("request", MILLION, "a call of its own"),
+    CostItem("invocation", MILLION, ""),
+    CostItem("gb_second", MILLION * 0.055 * _MEMORY["mcp"], "55 ms of mcp"),
+    CostItem(
+        "acu",
+        MILLION * _convert_cpu_seconds_to_acu_hours(CPU_OF_RECALL),
+        "6 ms of the database's CPU",
+    ),
+    CostItem("io", 2 * MILLION, "2 I/Os"),
+    CostItem("log", 3, "3 KB of log"),
+    CostItem("out", 6, "6 KB of answer"),
 )
 SWEPT_TENANTS = 1000
 RUNS = 8 * 12 * 31
@@ -173,26 +187,26 @@ def count_run_transitions(tenants: int) -> int:
     return 6 + 2 * len(pack_shards_into_items([Shard("", number) for number in range(tenants)]))
 
 
-SWEEPS: Sequence[Item] = (
-    Item("transition", RUNS * count_run_transitions(SWEPT_TENANTS), "eight hours a day"),
+SWEEPS: Sequence[CostItem] = (
+    CostItem("transition", RUNS * count_run_transitions(SWEPT_TENANTS), "eight hours a day"),
 )
-RECORDS: Sequence[Item] = (Item("storage", 0.5, "5 KB each"),)
-AWAKE_COSTS: Sequence[Item] = (Item("acu", HOURS, "one unit, all month"),)
-METRICS: Sequence[Item] = (
-    Item("metric", 62 + S3_METRICS, f"{62 + S3_METRICS} metrics, {S3_METRICS} of them S3's"),
+RECORDS: Sequence[CostItem] = (CostItem("storage", 0.5, "5 KB each"),)
+AWAKE_COSTS: Sequence[CostItem] = (CostItem("acu", HOURS, "one unit, all month"),)
+METRICS: Sequence[CostItem] = (
+    CostItem("metric", 62 + S3_METRICS, f"{62 + S3_METRICS} metrics, {S3_METRICS} of them S3's"),
 )
 
 
-def total(items: Sequence[Item]) -> float:
+def sum_costs(items: Sequence[CostItem]) -> float:
     """The cost of all items."""
-    return sum(item.usd for item in items)
+    return sum(item.total_usd for item in items)
 
 
-def render_table() -> str:
+def render_cost_tables() -> str:
     """The generated part of docs/cost.md."""
     lines = (
         BEGIN,
-        _wrap(
+        _wrap_paragraph(
             f"List prices of us-east-1 as of {AS_OF}, in USD, without free tiers and discounts. "
             "`infra/prices.py` holds each price with the page that showed it. No page was at hand "
             f"for {_count_unverified()} of the {len(PRICES)}; look them up before you rely on them."
@@ -200,34 +214,39 @@ def render_table() -> str:
         "",
         "| a month without calls, by `network` | network | in all |",
         "|---|---|---|",
-        *_idle_rows(),
+        *_make_idle_rows(),
         "",
-        _wrap(
-            f"Every row includes {_list_costs(FIXED_COSTS)}. Where the database pauses, it "
-            f"includes {_list_costs(PAUSED_COSTS)}. `prod` includes {_list_costs(PROD)}. With "
-            f"`key` add {_list_costs(KEY)}. A budget counts costs by the stack's tag, once that "
+        _wrap_paragraph(
+            f"Every row includes {_join_costs(FIXED_COSTS)}. Where the database pauses, it "
+            f"includes {_join_costs(PAUSED_COSTS)}. `prod` includes {_join_costs(PROD)}. With "
+            f"`key` add {_join_costs(KEY)}. A budget counts costs by the stack's tag, once that "
             "tag is activated as a cost allocation tag of the account."
         ),
         "",
         "| in addition | Strandline | AgentCore Memory |",
         "|---|---|---|",
-        *_usage_rows(),
+        *_make_usage_rows(),
         "",
-        _wrap(_assumptions()),
+        _wrap_paragraph(_describe_assumptions()),
         END,
     )
     return "\n".join(lines)
 
 
-def _idle_rows() -> list[str]:
+def _make_idle_rows() -> list[str]:
     """The cost of a month without calls."""
-    rows = [f"| {n} | {_usd(total(i))} | {_usd(total([*i, *IDLE]))} |" for n, i in NETWORKS.items()]
+    rows = [
+        f"| {n} | {_format_usd(sum_costs(i))} | {_format_usd(sum_costs([*i, *IDLE]))} |"
+        for n, i in NETWORKS.items()
+    ]
     two_zones = NETWORKS["`endpoints`, two zones"]
-    prod = f"| the stage `prod` as it ships, which never pauses | {_usd(total(two_zones))} "
-    return [*rows, f"{prod}| {_usd(total([*two_zones, *PROD, *FIXED_COSTS]))} |"]
+    prod = (
+        f"| the stage `prod` as it ships, which never pauses | {_format_usd(sum_costs(two_zones))} "
+    )
+    return [*rows, f"{prod}| {_format_usd(sum_costs([*two_zones, *PROD, *FIXED_COSTS]))} |"]
 
 
-def _usage_rows() -> list[str]:
+def _make_usage_rows() -> list[str]:
     """The additional cost of use, beside that of AgentCore Memory."""
     peers = {
         "a million events": (EVENTS, AGENTCORE["event"].usd * MILLION),
@@ -235,26 +254,29 @@ def _usage_rows() -> list[str]:
         "a million recalls by a tool, over MCP": (TOOL_CALLS, AGENTCORE["retrieval"].usd * MILLION),
         "100,000 long-term memories, a month": (RECORDS, AGENTCORE["record"].usd * 1e5),
     }
-    rows = [f"| {n} | {_usd(total(i))} | {_usd(peer)} |" for n, (i, peer) in peers.items()]
+    rows = [
+        f"| {n} | {_format_usd(sum_costs(i))} | {_format_usd(peer)} |"
+        for n, (i, peer) in peers.items()
+    ]
     sweeps = (
         f"| Step Functions, work in {SWEPT_TENANTS:,} tenants every 5 minutes, 8 hours a day, a "
-        f"month | {_usd(total(SWEEPS))} | |"
+        f"month | {_format_usd(sum_costs(SWEEPS))} | |"
     )
     return [*rows, sweeps]
 
 
-def _assumptions() -> str:
+def _describe_assumptions() -> str:
     return (
-        f"Assumptions for an event: {_list_reasons(EVENTS)}. For a recall: "
-        f"{_list_reasons(RECALLS)}. By a tool: {_list_reasons(TOOL_CALLS)}. A capacity unit "
+        f"Assumptions for an event: {_join_reasons(EVENTS)}. For a recall: "
+        f"{_join_reasons(RECALLS)}. By a tool: {_join_reasons(TOOL_CALLS)}. A capacity unit "
         "counts as a quarter of a core, used to three tenths. The times are estimates above what "
         "one machine showed (an append 1.1 ms, a recall 15.4 ms, see proofs.md; embedding 15 to 20 "
         "ms of CPU a text), because no account was available to measure in. A batch is one call "
         "with up to 500 events. Not included: language models (none is used by default; the price "
         "of AgentCore Memory includes its models), payloads in S3, and a database that never "
-        f"pauses because calls never cease: {_usd(total(AWAKE_COSTS))} a month at one unit (half a "
-        "unit, 1 GiB, is too little: logins by IAM alone take 300 to 1,000 MiB). The "
-        f"metrics of a stage in use all month cost about {_usd(total(METRICS))} "
+        f"pauses because calls never cease: {_format_usd(sum_costs(AWAKE_COSTS))} a month at one "
+        "unit (half a unit, 1 GiB, is too little: logins by IAM alone take 300 to 1,000 MiB). The "
+        f"metrics of a stage in use all month cost about {_format_usd(sum_costs(METRICS))} "
         f"({METRICS[0].why}). The prices of AgentCore Memory are as third parties quote them "
         "(0.25 for 1,000 events, 0.75 for 1,000 built-in records and month, 0.50 for 1,000 "
         "retrievals), not verified."
@@ -265,11 +287,11 @@ def _count_unverified() -> int:
     return sum(price.source == "remembered" for price in PRICES.values())
 
 
-def _wrap(words: str) -> str:
+def _wrap_paragraph(words: str) -> str:
     return textwrap.fill(words, 104, break_long_words=False, break_on_hyphens=False)
 
 
-def update_document(document: str) -> str:
+def replace_tables_in_document(document: str) -> str:
     """The document with today's tables. Raises ValueError if its markers are missing."""
     before, begin, rest = document.partition(BEGIN)
     _, end, after = rest.partition(END)
@@ -277,21 +299,21 @@ def update_document(document: str) -> str:
         raise ValueError(
             f"{DOCUMENT.name} has no {BEGIN} … {END}: put both where the tables belong"
         )
-    return before + render_table() + after
+    return before + render_cost_tables() + after
 
 
-def _usd(amount: float) -> str:
+def _format_usd(amount: float) -> str:
     return f"{amount:,.2f}"
 
 
-def _list_costs(items: Sequence[Item]) -> str:
-    return ", ".join(f"{item.why} ({_usd(item.usd)})" for item in items)
+def _join_costs(items: Sequence[CostItem]) -> str:
+    return ", ".join(f"{item.why} ({_format_usd(item.total_usd)})" for item in items)
 
 
-def _list_reasons(items: Sequence[Item]) -> str:
+def _join_reasons(items: Sequence[CostItem]) -> str:
     return ", ".join(item.why for item in items if item.why)
 
 
 if __name__ == "__main__":
-    DOCUMENT.write_text(update_document(DOCUMENT.read_text()))
+    DOCUMENT.write_text(replace_tables_in_document(DOCUMENT.read_text()))
     sys.stdout.write(f"{DOCUMENT.name} has the prices of {AS_OF}\n")

@@ -8,9 +8,9 @@ from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
 from infra.compute import Compute, StackParts
-from infra.log_group_factory import log_group
-from infra.nag_suppressions import acknowledge
-from infra.role_factory import allow, service_role
+from infra.log_group_factory import create_log_group
+from infra.nag_suppressions import acknowledge_nag_findings
+from infra.role_factory import create_service_role, make_allow_statement
 from infra.settings import StackSettings
 
 _CALLER = Path(__file__).parent / "release_function.py"
@@ -34,7 +34,7 @@ class MigrationStep(Construct):
     ) -> None:
         super().__init__(scope, id)
         function = compute.functions["migrate"]
-        caller = self._caller(settings, parts, function)
+        caller = self._create_migration_caller(settings, parts, function)
         self.resource = CustomResource(
             self,
             "Schema",  # not as CDK's Trigger was called: a resource cannot change its type
@@ -48,18 +48,20 @@ class MigrationStep(Construct):
             self.resource.node.add_dependency(construct)
         # What starts runs: by then the roles that it needs are known everywhere, too.
         runs = (parts.jobs.machine, *parts.jobs.schedules)
-        for construct in (*_other_aliases(compute.aliases), *runs):
+        for construct in (*_list_aliases_but_migrate(compute.aliases), *runs):
             construct.node.add_dependency(self.resource)
 
-    def _caller(
+    def _create_migration_caller(
         self, settings: StackSettings, parts: StackParts, function: lambda_.Function
     ) -> lambda_.Function:
         log_name = f"/aws/lambda/{settings.stack_name}-release"
-        group = log_group(self, "CallerLogs", settings, parts.storage.key, log_name)
+        group = create_log_group(self, "CallerLogs", settings, parts.storage.key, log_name)
         versions = f"{function.function_arn}:*"
         allowed = [
-            allow(["lambda:InvokeFunction"], versions),
-            allow(["logs:CreateLogStream", "logs:PutLogEvents"], group.log_group_arn),
+            make_allow_statement(["lambda:InvokeFunction"], versions),
+            make_allow_statement(
+                ["logs:CreateLogStream", "logs:PutLogEvents"], group.log_group_arn
+            ),
         ]
         caller = lambda_.Function(
             self,
@@ -71,10 +73,12 @@ class MigrationStep(Construct):
             code=lambda_.Code.from_inline(_CALLER.read_text()),
             memory_size=256,
             timeout=Duration.seconds(_CALLER_SECONDS),
-            role=service_role(self, "CallerRole", "lambda", allowed, wildcards=_WILDCARDS),
+            role=create_service_role(self, "CallerRole", "lambda", allowed, wildcards=_WILDCARDS),
             log_group=group,
         )
-        acknowledge(caller, {"L1": "One Python version everywhere: the one that was tested."})
+        acknowledge_nag_findings(
+            caller, {"L1": "One Python version everywhere: the one that was tested."}
+        )
         return caller
 
 
@@ -83,5 +87,5 @@ _WILDCARDS = {
 }
 
 
-def _other_aliases(aliases: Mapping[str, lambda_.Alias]) -> list[Construct]:
+def _list_aliases_but_migrate(aliases: Mapping[str, lambda_.Alias]) -> list[Construct]:
     return [alias for name, alias in aliases.items() if name != "migrate"]

@@ -19,8 +19,8 @@ def handler(event: Mapping[str, Any], context: Any) -> None:
     """Answer one request of CloudFormation."""
     status, reason = "SUCCESS", ""
     try:
-        if needs_migration(event):
-            migrate(event["ResourceProperties"]["Version"])
+        if is_no_rollback(event):
+            invoke_migrate_version(event["ResourceProperties"]["Version"])
     except Exception as error:
         status, reason = "FAILED", f"{error}"[:1000]
     answer = {
@@ -35,7 +35,7 @@ def handler(event: Mapping[str, Any], context: Any) -> None:
     urllib.request.urlopen(request, timeout=30).close()  # noqa: S310
 
 
-def needs_migration(event: Mapping[str, Any]) -> bool:
+def is_no_rollback(event: Mapping[str, Any]) -> bool:
     """Whether this request belongs to a release and not to a rollback. A rollback restores the
     previous properties, and so names a version of `migrate` with a lower number: Lambda never gives
     a number twice. That version's release is the one that still serves: nothing has to be applied
@@ -48,7 +48,7 @@ def needs_migration(event: Mapping[str, Any]) -> bool:
     return name != name_before or int(number) >= int(number_before)
 
 
-def migrate(version: str) -> None:
+def invoke_migrate_version(version: str) -> None:
     """Call this version of `migrate`, and wait for it. Raises RuntimeError with its reason."""
     config = Config(read_timeout=_READ_SECONDS, retries={"total_max_attempts": 1})
     answer = _BOTO3.client("lambda", config=config).invoke(FunctionName=version, Payload=b"{}")

@@ -6,10 +6,10 @@ from typing import cast
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from infra.nag_suppressions import acknowledge_wildcards
+from infra.nag_suppressions import acknowledge_role_wildcards
 
 
-def service_role(
+def create_service_role(
     scope: Construct,
     id: str,
     service: str,
@@ -19,7 +19,7 @@ def service_role(
     wildcards: Mapping[str, str] | None = None,
 ) -> iam.IRole:
     """A role that a service assumes. With `account`, only for resources of that account, if the
-    service names their owner. `wildcards`: see `acknowledge_wildcards`."""
+    service names their owner. `wildcards`: see `acknowledge_role_wildcards`."""
     conditions = {"StringEquals": {"aws:SourceAccount": account}} if account else None
     principal = iam.ServicePrincipal(f"{service}.amazonaws.com", conditions=conditions)
     role = iam.Role(
@@ -29,10 +29,10 @@ def service_role(
         assumed_by=cast(iam.IPrincipal, principal),
         inline_policies={"allowed": iam.PolicyDocument(statements=list(allowed))},
     )
-    acknowledge_wildcards(role, allowed, wildcards or {})
+    acknowledge_role_wildcards(role, allowed, wildcards or {})
     return role.without_policy_updates()
 
 
-def allow(actions: Sequence[str], *resources: str) -> iam.PolicyStatement:
+def make_allow_statement(actions: Sequence[str], *resources: str) -> iam.PolicyStatement:
     """A statement that allows these actions on these resources."""
     return iam.PolicyStatement(actions=list(actions), resources=list(resources))

@@ -51,7 +51,7 @@ class SettingsError(ValueError):
     """The stack cannot be built from these settings. The message names setting and remedy."""
 
 
-def _check_log_days(days: int) -> int:
+def _require_log_retention_days(days: int) -> int:
     if days not in _LOG_RETENTION_DAYS:
         raise ValueError(
             f"CloudWatch keeps logs for one of {', '.join(map(str, _LOG_RETENTION_DAYS))} days"
@@ -77,7 +77,7 @@ class ExistingVpc(_SettingsModel):
     """Further security groups of the functions: those that the VPC's own endpoints accept."""
 
     @model_validator(mode="after")
-    def _check_zones(self) -> Self:
+    def _require_zone_of_each_subnet(self) -> Self:
         if len(self.subnet_ids) != len(self.availability_zones):
             raise ValueError("availability_zones must name the zone of each of subnet_ids")
         return self
@@ -227,7 +227,7 @@ class StackSettings(_SettingsModel):
     gateway_log_role: bool = True
     """The stack creates the role with which API Gateway writes logs, and sets it for the whole
     account and Region. false: the account already has one."""
-    log_days: Annotated[int, AfterValidator(_check_log_days)] = 30
+    log_days: Annotated[int, AfterValidator(_require_log_retention_days)] = 30
     """Days that logs are kept."""
     tracing: bool = False
     """X-Ray traces. When off, every log line still has the trace id."""
@@ -256,10 +256,10 @@ class StackSettings(_SettingsModel):
             placeholders |= (
                 {"jwt_jwks": '{"keys": [{}]}'} if uses_public_keys else {"jwt_secret": "j" * 64}
             )
-        return ServiceSettings.model_validate(placeholders | self.service_variables)
+        return ServiceSettings.model_validate(placeholders | self.service_environment)
 
     @property
-    def service_variables(self) -> dict[str, str]:
+    def service_environment(self) -> dict[str, str]:
         """The service's settings that are not secret, as values of environment variables."""
         half = min(self.request_rate, self.request_burst) / 2
         stack_values = {
@@ -269,7 +269,9 @@ class StackSettings(_SettingsModel):
             "client_certificates": str(bool(self.domain and self.domain.mutual_tls)).lower(),
         }
         variables = {n: v for n, v in stack_values.items() if n in ServiceSettings.model_fields}
-        return variables | {name: _to_variable(value) for name, value in self.settings.items()}
+        return variables | {
+            name: _format_environment_value(value) for name, value in self.settings.items()
+        }
 
     def reserved_concurrency(self, fn: FunctionSpec) -> int:
         """Most concurrent instances of a function; 0: what the account has left."""
@@ -283,11 +285,11 @@ class StackSettings(_SettingsModel):
     @property
     def request_burst(self) -> int:
         """Requests that the API accepts at once: `throttle_burst`, or those of a second."""
-        burst = min(math.ceil(self.request_rate), self.request_instances or sys.maxsize)
+        burst = min(math.ceil(self.request_rate), self.max_request_instances or sys.maxsize)
         return self.throttle_burst or burst
 
     @property
-    def request_instances(self) -> int:
+    def max_request_instances(self) -> int:
         """Instances that may serve requests at once; 0: what the account has left."""
         reserved = [self.reserved_concurrency(fn) for fn in FUNCTIONS if fn.routes]
         return sum(reserved) if all(reserved) else 0
@@ -298,7 +300,7 @@ class StackSettings(_SettingsModel):
         return self.min_capacity == 0
 
     @property
-    def database_connections(self) -> int:
+    def max_database_connections(self) -> int:
         """How many connections the database accepts: `max_connections`, or Aurora's default.
 
         Aurora derives it from the memory of the maximum capacity: 189 at 1 ACU, 823 at 4, 1,669 at
@@ -311,6 +313,6 @@ class StackSettings(_SettingsModel):
         return min(rule, 2000) if self.min_capacity < 1 else rule
 
 
-def _to_variable(value: Scalar) -> str:
+def _format_environment_value(value: Scalar) -> str:
     """A setting as the value of an environment variable."""
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -42,7 +42,7 @@ class SmokeFailed(Exception):
 
 
 @dataclass
-class Smoke:
+class SmokeRun:
     """One run against one deployment."""
 
     url: str
@@ -85,14 +85,14 @@ class Smoke:
     @property
     def receipt(self) -> answers.Receipt:
         """Of the event that later checks look for. Raises SmokeFailed if none was stored."""
-        _require(bool(self.receipts), "the event of the check append", "none")
+        _fail_unless(bool(self.receipts), "the event of the check append", "none")
         return self.receipts[0]
 
     def make_client(self, key: str) -> Strandline:
         """A client with this key."""
         return Strandline(self.url, key, http=self.http, retry=self.retry)
 
-    def prepare(self) -> None:
+    def create_tenants_and_keys(self) -> None:
         """Create the tenants, unless they are there, and a key of each for an hour."""
         for tenant in (TENANT, OTHER):
             with contextlib.suppress(StateConflictError):  # an earlier run created it
@@ -106,7 +106,7 @@ class Smoke:
             self.clients[tenant] = self.make_client(key.token)
             self.key_ids[tenant] = key.key_id
 
-    def append(self, content: str = "the buoy goes out on Friday.") -> answers.Receipt:
+    def append_smoke_event(self, content: str = "the buoy goes out on Friday.") -> answers.Receipt:
         """Append the event that the checks look for, or another one under its key."""
         return self.client.add(
             f"What smoke {self.run} says: {content}",
@@ -119,40 +119,40 @@ class Smoke:
 # the checks --------------------------------------------------------------------------------------
 
 
-def check_health(smoke: Smoke) -> str:
+def check_health(smoke: SmokeRun) -> str:
     """The database, the bucket, the queue and the model answer."""
     health = smoke.client.health()
-    _require(health.status == "ok", "status ok", health)
+    _fail_unless(health.status == "ok", "status ok", health)
     return ", ".join(health.dependencies)
 
 
-def check_refusal(smoke: Smoke) -> str:
+def check_refusal_without_credential(smoke: SmokeRun) -> str:
     """A request without credentials is refused."""
     status = smoke.http.get(f"{smoke.url.rstrip('/')}/api/v1/scopes").status_code
-    _require(status == 401, "401 without a key", status)
+    _fail_unless(status == 401, "401 without a key", status)
     return "401 without a key"
 
 
-def check_append(smoke: Smoke) -> str:
+def check_append(smoke: SmokeRun) -> str:
     """An event is stored."""
-    smoke.receipts.append(smoke.append())
+    smoke.receipts.append(smoke.append_smoke_event())
     return f"seq {smoke.receipt.seq}"
 
 
-def check_replay(smoke: Smoke) -> str:
+def check_replay_and_key_conflict(smoke: SmokeRun) -> str:
     """The same request again is the same event; another one under its key is a conflict."""
-    again = smoke.append()
-    _require(again == smoke.receipt, "the receipt of the first request", again)
+    again = smoke.append_smoke_event()
+    _fail_unless(again == smoke.receipt, "the receipt of the first request", again)
     mark = smoke.headers.get("Idempotent-Replayed")
-    _require(mark == "true", "Idempotent-Replayed: true", mark)
+    _fail_unless(mark == "true", "Idempotent-Replayed: true", mark)
     try:
-        smoke.append("something else.")
+        smoke.append_smoke_event("something else.")
     except KeyConflictError:
         return "the same receipt, and 409 for another request"
     raise SmokeFailed("expected 409 for another request under the same key, found a receipt")
 
 
-def check_upload(smoke: Smoke) -> str:
+def check_upload_and_download(smoke: SmokeRun) -> str:
     """A payload is uploaded to the bucket, an event cites it, and its bytes come back."""
     data = f"The log of smoke {smoke.run}.".encode()
     with tempfile.TemporaryDirectory(prefix="strandline-smoke-") as folder:
@@ -160,41 +160,43 @@ def check_upload(smoke: Smoke) -> str:
         file.write_bytes(data)
         payload = smoke.client.upload(file, user="smoke", agent="smoke").blob
     cid = payload.cid if payload else ""
-    _require(bool(cid), "an event that cites the payload", payload)
+    _fail_unless(bool(cid), "an event that cites the payload", payload)
     bucket_answer = smoke.http.get(smoke.client.file(cid, user="smoke").url)
-    _require(bucket_answer.content == data, "the bytes that were put", bucket_answer.status_code)
+    _fail_unless(
+        bucket_answer.content == data, "the bytes that were put", bucket_answer.status_code
+    )
     return f"{len(data)} bytes there and back"
 
 
-def check_recall(smoke: Smoke) -> str:
+def check_recall(smoke: SmokeRun) -> str:
     """What was just stored is found."""
     answer = smoke.client.recall(f"What does smoke {smoke.run} say?", user="smoke")
-    _require(not answer.degraded, "nothing degraded", answer.degraded)
+    _fail_unless(not answer.degraded, "nothing degraded", answer.degraded)
     event_ids = [hit.event_id for hit in answer.hits]
-    _require(smoke.receipt.event_id in event_ids, "the event among the hits", event_ids)
+    _fail_unless(smoke.receipt.event_id in event_ids, "the event among the hits", event_ids)
     return f"{len(event_ids)} hits"
 
 
-def check_context(smoke: Smoke) -> str:
+def check_context(smoke: SmokeRun) -> str:
     """A context's text contains the event."""
     text = smoke.client.context(f"smoke {smoke.run}", user="smoke", budget=500).text
-    _require(smoke.run in text, "the event's words", text[:80])
+    _fail_unless(smoke.run in text, "the event's words", text[:80])
     return f"{len(text)} characters"
 
 
-def check_feed(smoke: Smoke) -> str:
+def check_gapless_feed(smoke: SmokeRun) -> str:
     """The scope's events come in the order of seq, without a gap."""
     first = smoke.receipt.seq
     page = smoke.client.feed_page(
         smoke.receipt.scope_id, after_seq=first - 1, user="smoke", limit=100
     )
     seqs = [event.seq for event in page.events]
-    _require(seqs[:1] == [first], "to begin with the event", seqs[:3])
-    _require(seqs == list(range(first, first + len(seqs))), "no gap", seqs)
+    _fail_unless(seqs[:1] == [first], "to begin with the event", seqs[:3])
+    _fail_unless(seqs == list(range(first, first + len(seqs))), "no gap", seqs)
     return f"{len(seqs)} events from seq {first}"
 
 
-def check_other_tenant(smoke: Smoke) -> str:
+def check_other_tenant_sees_nothing(smoke: SmokeRun) -> str:
     """Another tenant's key does not see it."""
     smoke.client.get(smoke.receipt.event_id, user="smoke")
     try:
@@ -204,7 +206,7 @@ def check_other_tenant(smoke: Smoke) -> str:
     raise SmokeFailed("expected 404 for another tenant's event, found the event")
 
 
-def check_job(smoke: Smoke) -> str:
+def check_job_run_ends(smoke: SmokeRun) -> str:
     """A run of the state machine begins and ends."""
     try:
         job_id = smoke.client.admin.start_job("sweeper").job_id
@@ -212,54 +214,54 @@ def check_job(smoke: Smoke) -> str:
         job_id = running.details["job_id"]
     seconds = 0.0
     while (job := smoke.client.admin.job(job_id)).state not in ("done", "failed"):
-        _require(seconds < _JOB_SECONDS, f"its end within {_JOB_SECONDS:.0f} s", job.state)
+        _fail_unless(seconds < _JOB_SECONDS, f"its end within {_JOB_SECONDS:.0f} s", job.state)
         smoke.wait(_POLL_SECONDS)
         seconds += _POLL_SECONDS
-    _require(job.state == "done", "done", f"{job.state} {job.reason}")
+    _fail_unless(job.state == "done", "done", f"{job.state} {job.reason}")
     return f"done {seconds:.0f} s after its start"
 
 
-def check_metrics(smoke: Smoke) -> str:
+def check_metrics(smoke: SmokeRun) -> str:
     """The metrics are served."""
     text = smoke.client.admin.metrics()
-    _require("strandline_" in text, "metrics of the service", text[:80])
+    _fail_unless("strandline_" in text, "metrics of the service", text[:80])
     return f"{text.count('# TYPE')} metrics"
 
 
-def check_revocation(smoke: Smoke) -> str:
+def check_key_revocation(smoke: SmokeRun) -> str:
     """The run's keys are revoked; instances forget them within a minute."""
     for tenant, key_id in smoke.key_ids.items():
         smoke.operator.admin.revoke_key(tenant, key_id)
         key = smoke.operator.admin.key(tenant, key_id)
-        _require(key.revoked_at is not None, "a key that is revoked", key)
+        _fail_unless(key.revoked_at is not None, "a key that is revoked", key)
     return f"{len(smoke.key_ids)} keys"
 
 
-CHECKS: tuple[tuple[str, Callable[[Smoke], str]], ...] = (
+CHECKS: tuple[tuple[str, Callable[[SmokeRun], str]], ...] = (
     ("health", check_health),
-    ("no credentials", check_refusal),
+    ("no credentials", check_refusal_without_credential),
     ("append", check_append),
-    ("replay", check_replay),
-    ("upload", check_upload),
+    ("replay", check_replay_and_key_conflict),
+    ("upload", check_upload_and_download),
     ("recall", check_recall),
     ("context", check_context),
-    ("feed", check_feed),
-    ("another tenant", check_other_tenant),
-    ("job", check_job),
+    ("feed", check_gapless_feed),
+    ("another tenant", check_other_tenant_sees_nothing),
+    ("job", check_job_run_ends),
     ("metrics", check_metrics),
-    ("revocation", check_revocation),
+    ("revocation", check_key_revocation),
 )
 """The checks in their order: each may rest on those before it."""
 FAILURES = (SmokeFailed, ServiceError, httpx2.HTTPError, OSError, ValueError, LookupError)
 """What ends one check, and not the others."""
 
 
-def run_checks(smoke: Smoke, report: Callable[[str], object]) -> bool:
+def run_checks(smoke: SmokeRun, report: Callable[[str], object]) -> bool:
     """Run all checks, and report a line of each. Returns whether all succeeded."""
     try:
-        smoke.prepare()
+        smoke.create_tenants_and_keys()
     except FAILURES as error:
-        report(f"FAILED  tenants and keys: {_describe(error)}")
+        report(f"FAILED  tenants and keys: {_describe_failure(error)}")
         return False
     failures = 0
     for name, check in CHECKS:
@@ -267,18 +269,18 @@ def run_checks(smoke: Smoke, report: Callable[[str], object]) -> bool:
             report(f"ok      {name}: {check(smoke)}")
         except FAILURES as error:
             failures += 1
-            report(f"FAILED  {name}: {_describe(error)}")
+            report(f"FAILED  {name}: {_describe_failure(error)}")
     report(f"{len(CHECKS) - failures} of {len(CHECKS)} checks succeeded")
     return not failures
 
 
-def _describe(error: Exception) -> str:
+def _describe_failure(error: Exception) -> str:
     if isinstance(error, ServiceError):
         return f"{error.status or 'no answer'} {error.code}: {error.message}"
     return str(error) if isinstance(error, SmokeFailed) else f"{type(error).__name__}: {error}"
 
 
-def _require(condition: bool, expected: str, actual: object) -> None:
+def _fail_unless(condition: bool, expected: str, actual: object) -> None:
     if not condition:
         raise SmokeFailed(f"expected {expected}, found {actual}")
 
@@ -292,7 +294,7 @@ def main() -> int:
     if not key or not url.startswith(("https://", "http://127.0.0.1:")):
         sys.stderr.write("make smoke URL=https://... KEY=<a key with the right operator>\n")
         return 2
-    succeeded = run_checks(Smoke(url, key), lambda line: sys.stdout.write(f"{line}\n"))
+    succeeded = run_checks(SmokeRun(url, key), lambda line: sys.stdout.write(f"{line}\n"))
     return 0 if succeeded else 1
 
 

@@ -5,9 +5,9 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from infra.api import Api
-from infra.compute import Assets, Compute, StackParts
+from infra.compute import Compute, DeployableAssets, StackParts
 from infra.database import Database
-from infra.jobs import Jobs, function_prefix
+from infra.jobs import Jobs, make_function_prefix
 from infra.metrics import MonitoredResources
 from infra.monitoring import Monitoring
 from infra.network import Network
@@ -19,7 +19,7 @@ from infra.storage_and_queues import Storage
 class StrandlineStack(Stack):
     """One stage of the service. The command line of the CDK chooses account and Region."""
 
-    def __init__(self, scope: Construct, settings: StackSettings, assets: Assets) -> None:
+    def __init__(self, scope: Construct, settings: StackSettings, assets: DeployableAssets) -> None:
         super().__init__(
             scope,
             settings.stack_name,
@@ -38,9 +38,9 @@ class StrandlineStack(Stack):
             self,
             "Monitoring",
             settings,
-            _monitored_resources(api, parts, function_prefix(settings)),
+            _collect_monitored_resources(api, parts, make_function_prefix(settings)),
         )
-        self._apply_tags_and_boundary(settings)
+        self._apply_tags_and_permissions_boundary(settings)
         outputs = {
             "FirstKeySecret": storage.first_key.secret_arn,
             "Secrets": storage.secrets.secret_arn,
@@ -49,7 +49,7 @@ class StrandlineStack(Stack):
         for name, value in outputs.items():
             CfnOutput(self, name, value=value)
 
-    def _apply_tags_and_boundary(self, settings: StackSettings) -> None:
+    def _apply_tags_and_permissions_boundary(self, settings: StackSettings) -> None:
         """Tags every resource, and sets the permissions boundary of every role."""
         for name, value in {"strandline:stack": settings.stack_name, **settings.tags}.items():
             # CloudFormation does not support tags on target groups.
@@ -62,10 +62,10 @@ class StrandlineStack(Stack):
             iam.PermissionsBoundary.of(self).apply(policy)
 
 
-def _monitored_resources(api: Api, parts: StackParts, prefix: str) -> MonitoredResources:
+def _collect_monitored_resources(api: Api, parts: StackParts, prefix: str) -> MonitoredResources:
     storage, jobs = parts.storage, parts.jobs
     return MonitoredResources(
-        api=api.dimensions,
+        api=api.metric_dimensions,
         queues={
             "work-queue": (storage.work_queue, storage.work_dead_letters),
             "job-queue": (storage.job_queue, storage.job_dead_letters),

@@ -10,7 +10,7 @@ from aws_cdk import aws_secretsmanager as secretsmanager
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from infra.nag_suppressions import acknowledge
+from infra.nag_suppressions import acknowledge_nag_findings
 from infra.settings import StackSettings
 from strandline.function_specs import FUNCTIONS
 
@@ -32,14 +32,18 @@ class Storage(Construct):
 
     def __init__(self, scope: Construct, id: str, settings: StackSettings) -> None:
         super().__init__(scope, id)
-        self.key = self._key(settings)
-        self.bucket = self._bucket(settings)
-        self.work_queue, self.work_dead_letters = self._queue("WorkQueue", _TIMEOUTS["worker"])
-        self.job_queue, self.job_dead_letters = self._queue("JobQueue", _TIMEOUTS["scheduler"])
-        self.secrets = self._settings_secret()
-        self.first_key = self._first_key_secret()
+        self.key = self._find_or_create_encryption_key(settings)
+        self.bucket = self._create_payload_bucket(settings)
+        self.work_queue, self.work_dead_letters = self._create_queue_with_dead_letters(
+            "WorkQueue", _TIMEOUTS["worker"]
+        )
+        self.job_queue, self.job_dead_letters = self._create_queue_with_dead_letters(
+            "JobQueue", _TIMEOUTS["scheduler"]
+        )
+        self.secrets = self._create_settings_secret()
+        self.first_key = self._create_first_key_secret()
 
-    def _key(self, settings: StackSettings) -> kms.IKey | None:
+    def _find_or_create_encryption_key(self, settings: StackSettings) -> kms.IKey | None:
         if isinstance(settings.key, str):
             return kms.Key.from_key_arn(self, "Key", settings.key)
         if not settings.key:
@@ -71,7 +75,7 @@ class Storage(Construct):
         # The parameter names differ from the interface's, which matters to pyright but not to jsii.
         return cast(kms.IKey, key)
 
-    def _bucket(self, settings: StackSettings) -> s3.Bucket:
+    def _create_payload_bucket(self, settings: StackSettings) -> s3.Bucket:
         cors_rule = s3.CorsRule(
             allowed_methods=[s3.HttpMethods.GET, s3.HttpMethods.PUT],
             allowed_origins=settings.cors_origins,
@@ -90,10 +94,10 @@ class Storage(Construct):
             versioned=True,
             metrics=[s3.BucketMetrics(id=REQUEST_METRICS)],
             cors=[cors_rule] if settings.cors_origins else None,
-            lifecycle_rules=self._lifecycle(settings),
+            lifecycle_rules=self._make_lifecycle_rules(settings),
             removal_policy=_RETAIN,
         )
-        acknowledge(
+        acknowledge_nag_findings(
             bucket,
             {
                 "S1": "Every access to a payload is a request that the service logs and audits. "
@@ -102,7 +106,7 @@ class Storage(Construct):
         )
         return bucket
 
-    def _lifecycle(self, settings: StackSettings) -> list[s3.LifecycleRule]:
+    def _make_lifecycle_rules(self, settings: StackSettings) -> list[s3.LifecycleRule]:
         """Removes what the jobs should have removed, if they did not."""
         grace = -(-settings.service_settings.upload_grace_seconds // 86_400)
         return [
@@ -134,7 +138,9 @@ class Storage(Construct):
             ),
         ]
 
-    def _queue(self, name: str, timeout: int) -> tuple[sqs.Queue, sqs.Queue]:
+    def _create_queue_with_dead_letters(
+        self, name: str, timeout: int
+    ) -> tuple[sqs.Queue, sqs.Queue]:
         """A queue for a function of this timeout, and its dead-letter queue."""
         encryption = sqs.QueueEncryption.KMS if self.key else sqs.QueueEncryption.SQS_MANAGED
         dead_letters = sqs.Queue(
@@ -158,7 +164,7 @@ class Storage(Construct):
         )
         return queue, dead_letters
 
-    def _settings_secret(self) -> secretsmanager.Secret:
+    def _create_settings_secret(self) -> secretsmanager.Secret:
         """The secret settings, as one JSON object. An operator may add fields."""
         secret = secretsmanager.Secret(
             self,
@@ -174,10 +180,10 @@ class Storage(Construct):
             removal_policy=_RETAIN,  # without it no API key of a restored database is valid
         )
         reason = "Every API key contains a MAC under key_secret: a rotation would revoke all keys."
-        acknowledge(secret, {"SMG4": reason})
+        acknowledge_nag_findings(secret, {"SMG4": reason})
         return secret
 
-    def _first_key_secret(self) -> secretsmanager.Secret:
+    def _create_first_key_secret(self) -> secretsmanager.Secret:
         """The secret for the operator's key. Empty until the first deployment writes it."""
         secret = secretsmanager.Secret(
             self,
@@ -189,5 +195,5 @@ class Storage(Construct):
         assert isinstance(cfn, secretsmanager.CfnSecret)
         cfn.generate_secret_string = None
         reason = "The service has a route to rotate a key, which answers with the new one."
-        acknowledge(secret, {"SMG4": reason})
+        acknowledge_nag_findings(secret, {"SMG4": reason})
         return secret

@@ -23,8 +23,8 @@ _MAX_ENVIRONMENT_BYTES = 2560
 stack's own take the rest; `migrate` has most: two addresses, three ARNs, a queue."""
 
 
-def _check_service_settings(settings: StackSettings) -> str | None:
-    secret_names = [n for n in settings.settings if is_secret(n)]
+def _find_service_settings_fault(settings: StackSettings) -> str | None:
+    secret_names = [n for n in settings.settings if is_secret_setting_name(n)]
     if secret_names:
         return (
             f"settings.{secret_names[0]} is a secret and would stand in the template: put it "
@@ -39,7 +39,7 @@ def _check_service_settings(settings: StackSettings) -> str | None:
             f"settings.{unknown[0]} is no setting of the service: "
             "docs/configuration.md, Service settings, has them all"
         )
-    size = sum(len(f"{PREFIX}{n}{v}".encode()) for n, v in settings.service_variables.items())
+    size = sum(len(f"{PREFIX}{n}{v}".encode()) for n, v in settings.service_environment.items())
     if size > _MAX_ENVIRONMENT_BYTES:
         longest = max(settings.settings, key=lambda n: len(str(settings.settings[n])))
         return (
@@ -50,7 +50,7 @@ def _check_service_settings(settings: StackSettings) -> str | None:
     return None
 
 
-def _check_auth(settings: StackSettings) -> str | None:
+def _find_authentication_fault(settings: StackSettings) -> str | None:
     """Rejects incomplete authentication settings."""
     jwt = [n for n in settings.settings if n.startswith("jwt_")]
     if jwt and not {"jwt_issuer", "jwt_audience"} <= settings.settings.keys():
@@ -66,7 +66,7 @@ def _check_auth(settings: StackSettings) -> str | None:
     return None
 
 
-def _check_network(settings: StackSettings) -> str | None:
+def _find_network_fault(settings: StackSettings) -> str | None:
     if (settings.network == "existing") != (settings.vpc is not None):
         return "network is existing if and only if vpc names the network: set both or neither"
     if settings.private and not settings.vpc_endpoint_ids:
@@ -74,19 +74,19 @@ def _check_network(settings: StackSettings) -> str | None:
     return None
 
 
-def _check_engine(settings: StackSettings) -> str | None:
+def _find_engine_version_fault(settings: StackSettings) -> str | None:
     if settings.engine_version.partition(".")[0] != "18":
         return "engine_version: Postgres 18 is the version that is tested: set 18.4 or a later 18"
     return None
 
 
-def _check_alarm_target(settings: StackSettings) -> str | None:
+def _find_budget_target_fault(settings: StackSettings) -> str | None:
     if settings.alarms.usd_per_month and not (settings.alarms.email or settings.alarms.topic_arn):
         return "alarms.usd_per_month notifies nobody: set alarms.email or alarms.topic_arn"
     return None
 
 
-def _check_profile_models(settings: StackSettings) -> str | None:
+def _find_profile_models_fault(settings: StackSettings) -> str | None:
     if ":application-inference-profile/" in str(settings.settings.get("llm_model", "")) and not (
         settings.profile_models
     ):
@@ -97,7 +97,7 @@ def _check_profile_models(settings: StackSettings) -> str | None:
     return None
 
 
-def _check_domain(settings: StackSettings) -> str | None:
+def _find_private_domain_fault(settings: StackSettings) -> str | None:
     if settings.private and settings.domain:
         feature = (
             "mutual TLS" if settings.domain.mutual_tls else "a custom domain of a regional API"
@@ -109,7 +109,7 @@ def _check_domain(settings: StackSettings) -> str | None:
     return None
 
 
-def _check_proxy(settings: StackSettings) -> str | None:
+def _find_proxy_pause_fault(settings: StackSettings) -> str | None:
     if settings.proxy and settings.can_pause:
         return (
             "proxy and min_capacity 0: a proxy keeps connections open, so the database would never "
@@ -118,7 +118,7 @@ def _check_proxy(settings: StackSettings) -> str | None:
     return None
 
 
-def _check_capacity(settings: StackSettings) -> str | None:
+def _find_capacity_fault(settings: StackSettings) -> str | None:
     if settings.min_capacity > settings.max_capacity:
         return "min_capacity is over max_capacity: raise max_capacity"
     if settings.min_capacity < 1 and (settings.max_connections or 0) > 2000:
@@ -126,7 +126,7 @@ def _check_capacity(settings: StackSettings) -> str | None:
     return None
 
 
-def _check_tenant_throttle(settings: StackSettings) -> str | None:
+def _find_tenant_throttle_fault(settings: StackSettings) -> str | None:
     """Rejects a gateway that one tenant can close to the others within its own limits."""
     service = settings.service_settings
     rate = service.tenant_requests_per_minute / 60
@@ -143,15 +143,15 @@ def _check_tenant_throttle(settings: StackSettings) -> str | None:
             f"at most {settings.request_burst}: lower settings.tenant_burst_seconds, or raise "
             "throttle_burst"
         )
-    if 0 < settings.request_instances < settings.request_burst:
+    if 0 < settings.max_request_instances < settings.request_burst:
         return (
             f"throttle_burst is {settings.request_burst}, and the functions of the API may have "
-            f"{settings.request_instances} instances: lower it, or raise reserved"
+            f"{settings.max_request_instances} instances: lower it, or raise reserved"
         )
     return None
 
 
-def _check_egress(settings: StackSettings) -> str | None:
+def _find_egress_fault(settings: StackSettings) -> str | None:
     """Rejects services outside AWS, or without a VPC endpoint, if there is no egress."""
     if settings.network != "endpoints":
         return None
@@ -190,7 +190,7 @@ _MAX_CONNECTION_SHARE = 0.6
 and instances that are being replaced."""
 
 
-def _check_connections(settings: StackSettings) -> str | None:
+def _find_connection_count_fault(settings: StackSettings) -> str | None:
     """Every instance of a function may hold its connections; behind a proxy they may be pinned."""
     names = {fn.name for fn in FUNCTIONS}
     unknown = sorted(set(settings.reserved) - names)
@@ -209,12 +209,12 @@ def _check_connections(settings: StackSettings) -> str | None:
             f"reserved.{without_reserve[0]} must be 1 or more: without it the function could take "
             "all of the database's connections"
         )
-    allowed = int(_MAX_CONNECTION_SHARE * settings.database_connections)
+    allowed = int(_MAX_CONNECTION_SHARE * settings.max_database_connections)
     total = sum(connections.values())
     if total > allowed:
         return (
             f"reserved: the functions with a database may hold {total} connections, "
-            f"over {_MAX_CONNECTION_SHARE:.0%} of the {settings.database_connections} that it "
+            f"over {_MAX_CONNECTION_SHARE:.0%} of the {settings.max_database_connections} that it "
             f"accepts at max_capacity {settings.max_capacity:g}: reserve at most {allowed} "
             "together, or raise max_capacity (or max_connections)"
         )
@@ -224,19 +224,25 @@ def _check_connections(settings: StackSettings) -> str | None:
 type _Check = Callable[[StackSettings], str | None]
 CHECKS: tuple[_Check, ...] = (
     *(
-        _check_service_settings,
-        _check_auth,
-        _check_profile_models,
-        _check_egress,
-        _check_network,
-        _check_domain,
+        _find_service_settings_fault,
+        _find_authentication_fault,
+        _find_profile_models_fault,
+        _find_egress_fault,
+        _find_network_fault,
+        _find_private_domain_fault,
     ),
-    *(_check_proxy, _check_engine, _check_capacity, _check_connections, _check_tenant_throttle),
-    _check_alarm_target,
+    *(
+        _find_proxy_pause_fault,
+        _find_engine_version_fault,
+        _find_capacity_fault,
+        _find_connection_count_fault,
+        _find_tenant_throttle_fault,
+    ),
+    _find_budget_target_fault,
 )
 """Each check returns an error message, or None."""
 
 
-def is_secret(name: str) -> bool:
+def is_secret_setting_name(name: str) -> bool:
     """Whether a setting of the service is a secret, by its name."""
     return name.endswith(("_secret", "_api_key", "_password", "_token"))

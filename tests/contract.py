@@ -11,7 +11,7 @@ from functions.admin import handler as admin
 from functions.ingest import handler as ingest
 from functions.query import handler as query
 from strandline.apidocs import examples, openapi
-from strandline.local.proxy_event import Routes
+from strandline.local.proxy_event import PathRouter
 from tests.support import Reply
 
 HANDLERS = (ingest, query, admin)
@@ -88,8 +88,8 @@ def _validator(reference: str) -> Draft202012Validator:
 
 
 @functools.cache
-def _table() -> Routes:
-    return Routes(dict.fromkeys(operations(), _nobody))
+def _table() -> PathRouter:
+    return PathRouter(dict.fromkeys(operations(), _nobody))
 
 
 def _nobody(event: object, context: object) -> dict[str, Any]:

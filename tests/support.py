@@ -31,8 +31,8 @@ from strandline.jobs import multi_tenant_runs
 from strandline.jobs.runner import ShardFailed
 from strandline.local.lambda_context import LambdaContext
 from strandline.local.postgres import EmbeddedPostgres
-from strandline.local.proxy_event import HttpRequest, Routes, proxy_event
-from strandline.local.tls import to_client_cert
+from strandline.local.proxy_event import HttpRequest, PathRouter, make_proxy_event
+from strandline.local.tls import make_client_cert_of_event
 from strandline.resources import Resources
 from tests.connections import SESSIONS
 
@@ -125,7 +125,7 @@ class Gateway:
 
     def __init__(self, database_url: str) -> None:
         self.database = Database(database_url)
-        self._routes = Routes(
+        self._routes = PathRouter(
             {
                 route: importlib.import_module(f"functions.{name}.handler").lambda_handler
                 for route, name in route_table().items()
@@ -202,13 +202,13 @@ class Gateway:
             port=80,
             protocol="HTTP/1.1",
             request_id=str(uuid.uuid4()),
-            certificate=to_client_cert(certificate) if certificate else None,
+            certificate=make_client_cert_of_event(certificate) if certificate else None,
         )
         match = self._routes.find(path)
         assert match is not None, f"no route for {path}"
         handler = match.resource.handler(method)
         assert handler is not None, f"no route for {method} {path}"
-        return handler, json.loads(json.dumps(proxy_event(request, match)))
+        return handler, json.loads(json.dumps(make_proxy_event(request, match)))
 
     def sweep(self) -> dict[str, Any]:
         """A sweep of everything that is due."""

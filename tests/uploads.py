@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from multiformats import CID, multihash
 
-from strandline.local.aws import LocalAws, client
+from strandline.local.aws import LocalAws, make_local_client
 from tests.support import Gateway, ScratchDatabase, user_message
 
 EVENTS_PATH, BATCH, UPLOADS = "/api/v1/events", "/api/v1/events/batch", "/api/v1/uploads"
@@ -61,7 +61,7 @@ def citing(cid: str, *who: str, **more: object) -> dict[str, object]:
 
 def objects(aws: LocalAws, prefix: str = "") -> dict[str, bytes]:
     """What lies in the bucket under this prefix."""
-    with closing(client("s3")) as s3:
+    with closing(make_local_client("s3")) as s3:
         results: dict[str, bytes] = {}
         objects_v2 = s3.list_objects_v2(Bucket=aws.bucket, Prefix=prefix)
         for entry in objects_v2.get("Contents", []):
@@ -72,7 +72,7 @@ def objects(aws: LocalAws, prefix: str = "") -> dict[str, bytes]:
 
 def put_unchecked(aws: LocalAws, key: str, data: bytes) -> None:
     """Put an object as into a store that verifies nothing."""
-    with closing(client("s3")) as s3:
+    with closing(make_local_client("s3")) as s3:
         s3.put_object(Bucket=aws.bucket, Key=key, Body=data)
 
 

@@ -23,7 +23,7 @@ _NO_SERVICE = (
 _KEY_DAYS = 1
 
 
-class Place(NamedTuple):
+class DemoServiceAndTenant(NamedTuple):
     """The service, and the tenant that this run fills."""
 
     url: str
@@ -36,7 +36,7 @@ class Place(NamedTuple):
 
 
 @contextlib.contextmanager
-def connect() -> Generator[tuple[Strandline, Place]]:
+def connect_with_new_tenant() -> Generator[tuple[Strandline, DemoServiceAndTenant]]:
     """A client of the service that `make run` started last. Raises Misconfigured if it does not
     run."""
     file = Path(os.environ.get("STRANDLINE_DATA_DIR") or ".strandline") / "local.json"
@@ -60,5 +60,5 @@ def connect() -> Generator[tuple[Strandline, Place]]:
             days=_KEY_DAYS,
             label="made by the demo",
         )
-        place = Place(local["url"], tenant, key, trust)
+        place = DemoServiceAndTenant(local["url"], tenant, key, trust)
         yield Strandline(place.url, place.key, http=http), place

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from events.demo.service import Place, connect
+from events.demo.service import DemoServiceAndTenant, connect_with_new_tenant
 from strandline import ServiceError, Strandline
 from strandline.client.errors import GoneError, NotFoundError
 
@@ -21,7 +21,7 @@ ALL: People = (MARA, TOMAS, KEEL)
 MARA_AND_KEEL: People = (MARA, KEEL)
 
 
-class Question(NamedTuple):
+class DemoQuestion(NamedTuple):
     """A question, and on whose behalf it is asked."""
 
     people: People
@@ -30,13 +30,13 @@ class Question(NamedTuple):
     """How many hits; the second is the value that the first replaced."""
 
 
-PRIVATE = Question(MARA_AND_KEEL, "What did the clockmaker charge for the barometer?")
+PRIVATE = DemoQuestion(MARA_AND_KEEL, "What did the clockmaker charge for the barometer?")
 """One of those below. Tomas asks it, too, and was not there when Mara spoke of it."""
-CHANGED = Question(MARA_AND_KEEL, "Where does Mara keep her auto-injector now?", hit_count=2)
+CHANGED = DemoQuestion(MARA_AND_KEEL, "Where does Mara keep her auto-injector now?", hit_count=2)
 QUESTIONS = (
-    Question(ALL, "How high was the tallest single wave at Auk in the storm?"),
-    Question(ALL, "Where was the buoy Cod found, and by whom?"),
-    Question((MARA, TOMAS), "When can Petra begin work?"),
+    DemoQuestion(ALL, "How high was the tallest single wave at Auk in the storm?"),
+    DemoQuestion(ALL, "Where was the buoy Cod found, and by whom?"),
+    DemoQuestion((MARA, TOMAS), "When can Petra begin work?"),
     PRIVATE,
     CHANGED,
 )
@@ -52,7 +52,7 @@ _MIN_RELEVANCE = 0.2
 _WIDTH, _INDENT = 92, "   "
 
 
-def load_events() -> Iterator[dict[str, Any]]:
+def load_messages_of_conversation() -> Iterator[dict[str, Any]]:
     """The conversation's messages, without its files."""
     lines = (Path(__file__).parent / "conversation.jsonl").read_text("utf-8").splitlines()
     for event in map(json.loads, lines):
@@ -64,24 +64,24 @@ def main() -> int:
     """Show it all. Returns 1 if the service refuses a call. Raises SystemExit, with a sentence, if
     it shows what it has to hide."""
     try:
-        with connect() as (memory, place):
+        with connect_with_new_tenant() as (memory, place):
             print(f"Strandline at {place.url}; the demo has a new tenant, {place.tenant}.")
-            _store(memory)
+            _store_conversation(memory)
             answers = _ask_questions(memory)
             _ask_as_stranger(memory, answers[PRIVATE])
-            _state_fact(memory)
-            _show_context(memory)
-            erasure_id = _erase(memory)
-            _show_next_steps(place, erasure_id)
+            _state_fact_and_its_end(memory)
+            _print_context_text(memory)
+            erasure_id = _store_and_erase_secret(memory)
+            _print_next_steps(place, erasure_id)
     except ServiceError as error:
         print(f"\nstrandline: {error}", file=sys.stderr)
         return 1
     return 0
 
 
-def _store(memory: Strandline) -> None:
+def _store_conversation(memory: Strandline) -> None:
     """Append the conversation, with a dot for each batch."""
-    events = list(load_events())
+    events = list(load_messages_of_conversation())
     sessions = len({event["session_id"] for event in events})
     _print_title("1. A memory fills")
     _print_wrapped(
@@ -100,18 +100,18 @@ def _store(memory: Strandline) -> None:
     )
 
 
-def _ask_questions(memory: Strandline) -> Mapping[Question, UUID]:
+def _ask_questions(memory: Strandline) -> Mapping[DemoQuestion, UUID]:
     """Print each question and its best answer, and what that replaced. Returns the first hits."""
     _print_title("2. It answers with what somebody said, and cites it")
-    first_hits: dict[Question, UUID] = {}
+    first_hits: dict[DemoQuestion, UUID] = {}
     for question in QUESTIONS:
-        print(f"\n{_INDENT}{_name_all(question.people)} ask: {question.text}")
+        print(f"\n{_INDENT}{_join_participant_names(question.people)} ask: {question.text}")
         hits = memory.recall(
             question.text, participants=question.people, limit=question.hit_count
         ).hits
-        _check(len(hits) == question.hit_count, "Recall does not find what answers this.")
+        _exit_unless(len(hits) == question.hit_count, "Recall does not find what answers this.")
         for hit, label in zip(hits, ("", "Before that: "), strict=False):
-            speaker = _name(hit.speaker or "a tool")
+            speaker = _format_participant_name(hit.speaker or "a tool")
             _print_wrapped(f'{label}"{hit.text}"', indent=2)
             print(f"{_INDENT * 2}[{speaker}, {_format_time(hit.occurred_at)}, {hit.event_id}]")
         first_hits[question] = hits[0].event_id
@@ -124,26 +124,26 @@ def _ask_as_stranger(memory: Strandline, answer: UUID) -> None:
     print(f"{_INDENT}Tomas asks: {PRIVATE.text}")
     recall = memory.recall(PRIVATE.text, participants=[TOMAS], min_relevance=_MIN_RELEVANCE)
     is_hidden = answer not in {hit.event_id for hit in recall.hits}
-    _check(is_hidden, "Recall finds what Tomas may not see.")
+    _exit_unless(is_hidden, "Recall finds what Tomas may not see.")
     _print_wrapped("Nothing is known of it: Mara told that to Keel alone.", indent=2)
     try:
         memory.get(answer, participants=[TOMAS])
-        _check(False, "Tomas can read what he may not see.")
+        _exit_unless(False, "Tomas can read what he may not see.")
     except NotFoundError as error:
         _print_wrapped(f'He asks for that message by its id: "{error.message}"', indent=2)
 
 
-def _state_fact(memory: Strandline) -> None:
+def _state_fact_and_its_end(memory: Strandline) -> None:
     """Have the agent state a fact about an entity, and later another that ends it."""
     _print_title("4. Its knowledge graph keeps what held when")
     _print_wrapped(
         "Keel states a fact about the entity Mara. A second one ends it, and gives the reason:"
     )
     mara = {"type": "entity", "ref": "mara", "name": "Mara", "kind": "person"}
-    former = _make_fact(FORMER_FACT, "2026-08-04T07:28:59Z", "mara")
+    former = _make_fact_about_entity(FORMER_FACT, "2026-08-04T07:28:59Z", "mara")
     nodes = memory.graph.add([mara, former], participants=MARA_AND_KEEL, speaker=KEEL).nodes
     ids = {node.type: node.id for node in nodes}
-    later = _make_fact(FACT, "2026-10-13T19:38:09Z", ids["entity"])
+    later = _make_fact_about_entity(FACT, "2026-10-13T19:38:09Z", ids["entity"])
     later |= {"invalidates": ids["fact"], "reason": REASON}
     memory.graph.add([later], participants=MARA_AND_KEEL, speaker=KEEL)
     history = memory.graph.history(ids["fact"], participants=MARA_AND_KEEL)
@@ -154,12 +154,12 @@ def _state_fact(memory: Strandline) -> None:
             _print_wrapped(f"Ended, because: {one.reason}", indent=3)
 
 
-def _make_fact(content: str, valid_from: str, entity: str) -> dict[str, Any]:
+def _make_fact_about_entity(content: str, valid_from: str, entity: str) -> dict[str, Any]:
     about = [{"edge": "fact_entity", "target": entity}]
     return {"type": "fact", "content": content, "valid_from": valid_from, "relationships": about}
 
 
-def _show_context(memory: Strandline) -> None:
+def _print_context_text(memory: Strandline) -> None:
     """Print the text for an agent's prompt, whole."""
     context = memory.context(CHANGED.text, participants=MARA_AND_KEEL, budget=CONTEXT_TOKENS)
     _print_title(f"5. It fits a prompt: {context.tokens} tokens for Keel to answer Mara from")
@@ -168,33 +168,33 @@ def _show_context(memory: Strandline) -> None:
         _print_wrapped(line, margin=f"{_INDENT}| ")
 
 
-def _erase(memory: Strandline) -> UUID:
+def _store_and_erase_secret(memory: Strandline) -> UUID:
     """Store what nobody should, and erase it. Returns the erasure's id."""
     _print_title("6. It forgets when told to")
     _print_wrapped(f'Mara tells Keel: "{SECRET}"')
     event_id = memory.add(SECRET, participants=MARA_AND_KEEL, speaker=MARA).event_id
-    _check(_finds_secret(memory), "Recall does not find what was just stored.")
+    _exit_unless(_does_recall_find_secret(memory), "Recall does not find what was just stored.")
     preview = memory.preview_erasure(event_ids=[event_id])
     print(
         f"{_INDENT}Recall finds it. A dry run says what an erasure takes: {preview.events} event."
     )
     erasure = memory.erase(event_ids=[event_id])
-    _check(not _finds_secret(memory), "Recall finds what was erased.")
+    _exit_unless(not _does_recall_find_secret(memory), "Recall finds what was erased.")
     print(f"{_INDENT}Erased at {erasure.unreadable_at:%H:%M:%S} UTC. Recall finds it no more.")
     try:
         memory.get(event_id, participants=MARA_AND_KEEL)
-        _check(False, "What was erased can be read.")
+        _exit_unless(False, "What was erased can be read.")
     except GoneError as error:
         _print_wrapped(f'Keel asks for that message by its id: "{error.message}"')
     return erasure.erasure_id
 
 
-def _finds_secret(memory: Strandline) -> bool:
+def _does_recall_find_secret(memory: Strandline) -> bool:
     hits = memory.recall("What is the code of the safe?", participants=MARA_AND_KEEL).hits
     return any(hit.text == SECRET for hit in hits)
 
 
-def _show_next_steps(place: Place, erasure_id: UUID) -> None:
+def _print_next_steps(place: DemoServiceAndTenant, erasure_id: UUID) -> None:
     """Print calls to copy, by the names of the README, and where to read on."""
     _print_title("Go on with this memory (the key is good for a day)")
     question = json.dumps({"query": QUESTIONS[0].text, "participants": [MARA]})
@@ -213,7 +213,7 @@ Next: "First use" in README.md gives your own agent a memory, in six lines of Py
     )
 
 
-def _check(is_right: bool, sentence: str) -> None:
+def _exit_unless(is_right: bool, sentence: str) -> None:
     if not is_right:
         raise SystemExit(f"\nstrandline: the demo fails: {sentence}")
 
@@ -227,13 +227,13 @@ def _print_wrapped(text: str, indent: int = 1, margin: str = "") -> None:
     print(textwrap.fill(text, _WIDTH, initial_indent=prefix, subsequent_indent=prefix))
 
 
-def _name(participant: str) -> str:
+def _format_participant_name(participant: str) -> str:
     """The name of `user:mara` for people: `Mara`."""
     return participant.rpartition(":")[2].capitalize()
 
 
-def _name_all(people: People) -> str:
-    *first, last = map(_name, people)
+def _join_participant_names(people: People) -> str:
+    *first, last = map(_format_participant_name, people)
     return f"{', '.join(first)} and {last}"
 
 

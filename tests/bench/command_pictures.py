@@ -22,7 +22,7 @@ from rich.text import Text
 
 from strandline.admin.keys import make_key
 from strandline.db.database import Caller, Database
-from strandline.local.runtime import connection_file, run_local_service
+from strandline.local.runtime import make_connection_file_path, run_local_service
 
 ROOT = Path(__file__).parents[2]
 WIDTH = 100
@@ -110,7 +110,7 @@ def _write_conversation(file: Path) -> None:
 
 def _make_keys(directory: Path) -> dict[str, str]:
     """Keys of the service, by what a command needs."""
-    place: dict[str, Any] = json.loads(connection_file(directory).read_text())
+    place: dict[str, Any] = json.loads(make_connection_file_path(directory).read_text())
     environment = place["environment"]
     with closing(Database(environment["STRANDLINE_DATABASE_URL"])) as database:
         operator = make_key(

@@ -17,7 +17,7 @@ import psycopg
 from strandline.embeddings.embedder import Embedder
 from strandline.function_specs import FUNCTIONS
 from strandline.local.lambda_context import LambdaContext
-from strandline.local.proxy_event import HttpRequest, Routes, proxy_event
+from strandline.local.proxy_event import HttpRequest, PathRouter, make_proxy_event
 from strandline.observability import logger
 from tests.bench.baseline_postgres import SEARCH, STORE, STORE_NEXT, TAKE, rows_of
 from tests.bench.cost import Call
@@ -43,7 +43,7 @@ def handler_call(path: str, body: object, key: str) -> Callable[[], dict[str, An
         protocol="HTTP/1.1",
         request_id=str(uuid.uuid4()),
     )
-    event = json.loads(json.dumps(proxy_event(request, match)))
+    event = json.loads(json.dumps(make_proxy_event(request, match)))
 
     def call() -> dict[str, Any]:
         answer = handler(event, LambdaContext("bench", 29))
@@ -55,8 +55,8 @@ def handler_call(path: str, body: object, key: str) -> Callable[[], dict[str, An
 
 
 @functools.cache
-def _routes() -> Routes:
-    return Routes(
+def _routes() -> PathRouter:
+    return PathRouter(
         {
             route: importlib.import_module(f"functions.{fn.name}.handler").lambda_handler
             for fn in FUNCTIONS

@@ -39,7 +39,7 @@ from strandline.errors import Invalid, StrandlineError
 from strandline.function_specs import FUNCTIONS
 from strandline.http.routes_and_responses import Route
 from strandline.local import event_sources
-from strandline.local.aws import LocalAws, client
+from strandline.local.aws import LocalAws, make_local_client
 from strandline.local.event_sources import QueuePoller
 from strandline.log.schemas_append import AppendRequest, BatchRequest
 from strandline.observability import logger
@@ -549,7 +549,7 @@ def test_leak_canary_is_in_no_queue_or_dead_letter_message(
         list[str](),
         time.monotonic() + 20,
     )
-    with closing(client("sqs")) as sqs, monkeypatch.context() as patch:
+    with closing(make_local_client("sqs")) as sqs, monkeypatch.context() as patch:
         poller.start()
         while "scopes postponed" not in hunt.log.getvalue() and time.monotonic() < until:
             time.sleep(0.01)

@@ -18,7 +18,7 @@ from strandline.aws import work_queue
 from strandline.errors import QuotaExceeded
 from strandline.http.app import find_http_status
 from strandline.local import event_sources
-from strandline.local.aws import LocalAws, client
+from strandline.local.aws import LocalAws, make_local_client
 from strandline.local.event_sources import QueuePoller
 from strandline.local.lambda_context import LambdaContext
 from strandline.observability import (
@@ -95,7 +95,7 @@ def through_the_queue(aws: LocalAws, lines: Lines, monkeypatch: pytest.MonkeyPat
 @pytest.fixture
 def queue(aws: LocalAws) -> LocalAws:
     """The queue, empty of what other tests sent."""
-    with closing(client("sqs")) as sqs:
+    with closing(make_local_client("sqs")) as sqs:
         while sqs.receive_message(QueueUrl=aws.work_queue_url, MaxNumberOfMessages=10).get(
             "Messages"
         ):

@@ -22,7 +22,7 @@ from strandline.db.migrate import Migration
 from strandline.embeddings.embedder import Embedder
 from strandline.errors import Unavailable
 from strandline.function_specs import FUNCTIONS, JOBS
-from strandline.local.aws import LocalAws, client
+from strandline.local.aws import LocalAws, make_local_client
 from strandline.local.lambda_context import ACCOUNT_ID, REGION, LambdaContext
 from strandline.log.block_lookup import MAX_BYTES
 from strandline.resources import Resources
@@ -53,7 +53,7 @@ def take(
 ) -> tuple[Ear, ResourceArns]:
     """Let each have its turns; gives what was heard, and of what stage."""
     embedder.embed(["warm"], timeout=60.0)
-    with closing(client("secretsmanager", region_name=REGION)) as manager:
+    with closing(make_local_client("secretsmanager", region_name=REGION)) as manager:
         secrets = {
             name: manager.create_secret(Name=f"{base.name}-{name}", SecretString=text)["ARN"]
             for name, text in _secret_texts(base).items()
@@ -258,7 +258,7 @@ def _uploads(base: ScratchDatabase, aws: LocalAws, front: Gateway) -> None:
 
 def _erase_versions(base: ScratchDatabase, aws: LocalAws, front: Gateway) -> None:
     """An erasure, and a sweep of uploads, in a bucket that keeps versions."""
-    with closing(client("s3")) as s3:
+    with closing(make_local_client("s3")) as s3:
         s3.put_bucket_versioning(Bucket=aws.bucket, VersioningConfiguration={"Status": "Enabled"})
     _erase(front, b"A text that is forgotten with its versions.")
     upload_file(front, front.key(), b"A text that nobody cites.")
@@ -311,7 +311,7 @@ def _lose_payload(aws: LocalAws, front: Gateway, text: bytes) -> None:
     """An event whose payload is gone from the bucket."""
     upload_file(front, front.key(), text, mime_type="text/plain")
     assert front.call("POST", EVENTS, citing(cid_of(text)), key=front.key()).status == 201
-    with closing(client("s3")) as s3:
+    with closing(make_local_client("s3")) as s3:
         s3.delete_object(Bucket=aws.bucket, Key=f"acme/{cid_of(text)}")
 
 
@@ -403,7 +403,7 @@ def _form_anew(base: ScratchDatabase, front: Gateway) -> None:
         " where e.tenant_id = 'acme' and b.blob_cid is not null and b.mime_type like 'text/%%'"
         " and b.event_id <> e.event_id limit 1"
     )
-    with closing(client("s3")) as s3:
+    with closing(make_local_client("s3")) as s3:
         s3.delete_object(Bucket=get_settings().bucket, Key=f"acme/{cid}")
     key = front.key(rights=("read", "write", "erase"))
     assert front.call("DELETE", f"{EVENTS}/{event_id}", key=key).status == 200

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import pytest
 from botocore.config import Config
 
-from infra.permissions import ResourceArns, bedrock_models
+from infra.permissions import ResourceArns, list_bedrock_model_arns
 from strandline.aws import client_factory
 from strandline.aws.sigv4 import Signer
 from strandline.function_specs import FunctionSpec
@@ -52,8 +52,8 @@ def stage(bucket: str, secrets: Mapping[str, str]) -> ResourceArns:
         region=REGION,
         account=ACCOUNT_ID,
         partition="aws",
-        models=bedrock_models(MODEL, "aws", REGION, ACCOUNT_ID),
-        embedding_models=bedrock_models(EMBEDDING_MODEL, "aws", REGION, ACCOUNT_ID),
+        models=list_bedrock_model_arns(MODEL, "aws", REGION, ACCOUNT_ID),
+        embedding_models=list_bedrock_model_arns(EMBEDDING_MODEL, "aws", REGION, ACCOUNT_ID),
         settings_secret=secrets["secrets"],
         administrator_secret=secrets["administrator_secret"],
         first_key_secret=secrets["first_key_secret"],

@@ -20,7 +20,7 @@ from aws_cdk import aws_sqs as sqs
 from cdk_nag import AwsSolutionsChecks
 
 from infra.api import Api
-from infra.load_settings import build_settings
+from infra.load_settings import build_valid_settings
 from infra.metrics import MonitoredResources
 from infra.monitoring import Monitoring
 from infra.settings import SettingsError
@@ -35,7 +35,9 @@ def stack(
 ) -> StrandlineStack:
     """The stack of these settings, in an app of its own."""
     app = cdk.App(context=dict(CONTEXT), outdir=str(directory / "out"), analytics_reporting=False)
-    return StrandlineStack(app, build_settings(settings), assets or StandIns(directory / "assets"))
+    return StrandlineStack(
+        app, build_valid_settings(settings), assets or StandIns(directory / "assets")
+    )
 
 
 def synthesize(settings: Mapping[str, Any]) -> str:
@@ -128,7 +130,7 @@ def make_api(settings: Mapping[str, Any], functions: Sequence[FunctionSpec]) -> 
         handlers[fn.name] = lambda_.Alias(
             cdk_stack, f"{fn.name}Live", alias_name="live", version=version
         )
-    Api(cdk_stack, "Api", build_settings(settings), handlers, functions=functions)
+    Api(cdk_stack, "Api", build_valid_settings(settings), handlers, functions=functions)
     return json.dumps(cdk.assertions.Template.from_stack(cdk_stack).to_json()["Resources"])
 
 
@@ -143,7 +145,7 @@ def refusal_of_api(functions: Sequence[FunctionSpec]) -> str:
 
 def make_monitoring(values: Mapping[str, Any], prefix: str) -> str:
     """The resources of the monitoring of functions whose names begin so, as JSON."""
-    settings = build_settings(values)
+    settings = build_valid_settings(values)
     cdk_stack = cdk.Stack(cdk.App(analytics_reporting=False), "Stack")
     cluster = rds.DatabaseCluster.from_database_cluster_attributes(
         cdk_stack, "Db", cluster_identifier="strandline-dev"

@@ -348,7 +348,7 @@ def test_api_ignores_base_path(
 ) -> None:
     key = gateway.key(user="user:alice")
     plain = gateway.call("GET", path, key=key)
-    real = support.proxy_event
+    real = support.make_proxy_event
 
     def behind_a_mapping(*args: Any) -> dict[str, Any]:
         """As API Gateway makes it behind memory.example.com/memory: `path` has all that was sent,
@@ -358,7 +358,7 @@ def test_api_ignores_base_path(
         event["requestContext"] |= {"path": event["path"], "domainName": DOMAIN["name"]}
         return event
 
-    monkeypatch.setattr(support, "proxy_event", behind_a_mapping)
+    monkeypatch.setattr(support, "make_proxy_event", behind_a_mapping)
     reply = gateway.call("GET", path, key=key)
     assert (reply.status, reply.text) == (plain.status, plain.text)
     assert reply.headers == plain.headers

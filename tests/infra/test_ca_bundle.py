@@ -66,14 +66,16 @@ def test_ca_bundle_guide_names_regions_without_root(
     for region in sorted(regions()):
         if region in missing:
             with pytest.raises(SettingsError, match=rf"for databases in {region}: .*-c ca_bundle="):
-                assets.load_own_bundle(None, region)
+                assets.load_own_certificate_bundle(None, region)
         else:
-            assert assets.load_own_bundle(None, region) is None
-    assert assets.load_own_bundle(None, None) is None, "a Region that nobody knows is not judged"
+            assert assets.load_own_certificate_bundle(None, region) is None
+    assert assets.load_own_certificate_bundle(None, None) is None, (
+        "a Region that nobody knows is not judged"
+    )
 
 
 def test_ca_bundle_replaces_database_roots(bundle: Path) -> None:
-    choice = assets.load_own_bundle(str(bundle), REGION)
+    choice = assets.load_own_certificate_bundle(str(bundle), REGION)
     assert choice is not None
     assert certificates.list_regions(choice) == {REGION}
     assert "Amazon Root CA 1" in [
@@ -82,7 +84,7 @@ def test_ca_bundle_replaces_database_roots(bundle: Path) -> None:
         for _, value in certificates.read_certificate(pem + "\n").subject
     ], "the roots of the proxy stay"
     with pytest.raises(SettingsError, match=f"{bundle} has no certificate authority .* eu-west-1"):
-        assets.load_own_bundle(str(bundle), "eu-west-1")
+        assets.load_own_certificate_bundle(str(bundle), "eu-west-1")
 
 
 @pytest.mark.parametrize(
@@ -101,7 +103,7 @@ def test_ca_bundle_refuses_invalid_file(tmp_path: Path, text: str | None, words:
     if text is not None:
         file.write_text(text)
     with pytest.raises(SettingsError, match=words):
-        assets.load_own_bundle(str(file), REGION)
+        assets.load_own_certificate_bundle(str(file), REGION)
 
 
 def _nothing(arch: build.Arch) -> list[Path]:
@@ -114,13 +116,13 @@ def test_ca_bundle_is_found_in_layer(
     tmp_path: Path, bundle: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(build, "BUILD", tmp_path / "build")
-    choice = assets.load_own_bundle(str(bundle), REGION)
+    choice = assets.load_own_certificate_bundle(str(bundle), REGION)
     assert choice is not None
     directory = build.build_certificates(choice)
     inside = directory / Path(build.OWN_CERTIFICATES_PATH).relative_to("/opt")
     assert inside.read_text() == choice
     monkeypatch.setattr(build, "find_stale", _nothing)
-    assert assets.load_assets(choice).certificates_layer == directory
+    assert assets.load_built_assets(choice).certificates_layer == directory
     result: Template = synthesize("with_certificates")
     (layer,) = (n for n in properties(result, "Lambda::LayerVersion") if "Certificates" in n)
     for props in properties(result, "Lambda::Function").values():

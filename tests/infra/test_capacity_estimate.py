@@ -7,36 +7,40 @@ import pytest
 
 from infra import capacity_estimate
 from infra.capacity_estimate import StackCapacity
-from infra.load_settings import load_settings
+from infra.load_settings import load_stage_settings
 from strandline.function_specs import FUNCTIONS
 from tests.infra.cdk_context import context
 
 
 def test_capacity_estimate_table_in_docs_is_current() -> None:
     text = capacity_estimate.DOCUMENT.read_text()
-    assert capacity_estimate.update_document(text) == text, "make scale"
+    assert capacity_estimate.replace_table_in_document(text) == text, "make scale"
     with pytest.raises(ValueError, match="has no"):
-        capacity_estimate.update_document(text.replace(capacity_estimate.END, ""))
+        capacity_estimate.replace_table_in_document(text.replace(capacity_estimate.END, ""))
 
 
 def test_capacity_estimate_matches_hand_calculation() -> None:
     """4 units: 0.7 of a core, 6 ms a recall, 2 ms an event; a tenant takes 5 s of CPU a day, at
     its peak four times as fast: 231 microseconds a second."""
     cell = StackCapacity(4)
-    assert cell.recalls == pytest.approx(0.7 / 0.006)
-    assert cell.events == pytest.approx(350)
-    assert cell.workers == 11
-    assert cell.tenants == 3000
+    assert cell.recalls_per_second == pytest.approx(0.7 / 0.006)
+    assert cell.events_per_second == pytest.approx(350)
+    assert cell.worker_instances == 11
+    assert cell.tenants_at_peak == 3000
     assert cell.gigabytes_a_year == pytest.approx(3000 * 1000 * 365 * 5 / 1e6)
-    assert cell.max_usd_a_month == pytest.approx(4 * 730 * 0.12)
+    assert cell.usd_a_month_at_maximum == pytest.approx(4 * 730 * 0.12)
 
 
 def test_capacity_estimate_bounds_gateway_rate() -> None:
     for stage in ("dev", "prod"):
-        settings = load_settings(context(stage=stage))
+        settings = load_stage_settings(context(stage=stage))
         cell = StackCapacity(int(settings.max_capacity))
-        assert cell.recalls < cell.throttle <= cell.recalls / capacity_estimate.BUSY * 1.01
-        assert cell.throttle == settings.request_rate
+        assert (
+            cell.recalls_per_second
+            < cell.accepted_requests_per_second
+            <= cell.recalls_per_second / capacity_estimate.BUSY * 1.01
+        )
+        assert cell.accepted_requests_per_second == settings.request_rate
 
 
 def test_capacity_estimate_instances_and_quota_match_docs(repository: Path) -> None:

@@ -11,7 +11,12 @@ from typing import Any
 
 import pytest
 
-from infra.permissions import Grant, ResourceArns, bedrock_models, list_grants
+from infra.permissions import (
+    PermissionGrant,
+    ResourceArns,
+    list_bedrock_model_arns,
+    list_grants_of_function,
+)
 from strandline.embeddings.embedder import Embedder
 from strandline.function_specs import FUNCTIONS, JOBS, FunctionSpec
 from strandline.local.aws import LocalAws
@@ -72,7 +77,7 @@ def asked_of(fn: FunctionSpec, ear: Ear, stage: ResourceArns) -> set[NeededCall]
     return calls if stage.key is None else calls | {*on_the_key(calls, stage.key)}
 
 
-def allowed(grants: Sequence[Grant], fn: FunctionSpec) -> set[NeededCall]:
+def allowed(grants: Sequence[PermissionGrant], fn: FunctionSpec) -> set[NeededCall]:
     """Grants, one action on one pattern of resources each; one that is denied is called so."""
     return {
         NeededCall(
@@ -113,7 +118,7 @@ def test_permissions_of_role_match_its_calls(
     fn: FunctionSpec, ear: Ear, stage: ResourceArns
 ) -> None:
     assert fn.name in ear.heard, "a function without a turn: let it have one in invocations.py"
-    assert not faults(allowed(list_grants(fn, stage), fn), asked_of(fn, ear, stage))
+    assert not faults(allowed(list_grants_of_function(fn, stage), fn), asked_of(fn, ear, stage))
 
 
 @EACH
@@ -122,7 +127,7 @@ def test_permissions_check_detects_wrong_grant(
 ) -> None:
     """Planted, one at a time: every single grant taken away, or moved to another resource, or
     freed of its condition."""
-    grants, calls = allowed(list_grants(fn, stage), fn), asked_of(fn, ear, stage)
+    grants, calls = allowed(list_grants_of_function(fn, stage), fn), asked_of(fn, ear, stage)
     for grant in grants:
         other_grants = grants - {grant}
         assert any(fault.startswith("missing") for fault in faults(other_grants, calls))
@@ -147,9 +152,9 @@ def test_permissions_check_detects_wide_grant(ear: Ear, stage: ResourceArns) -> 
     for name, action in (("ingest", "s3:DeleteObject"), ("sweeper", "s3:PutObject")):
         fn = next(fn for fn in FUNCTIONS if fn.name == name)
         wide = NeededCall(name, action, f"{stage.bucket}/*")
-        assert faults(allowed(list_grants(fn, stage), fn) | {wide}, asked_of(fn, ear, stage)) == [
-            f"too wide: {wide}"
-        ]
+        assert faults(
+            allowed(list_grants_of_function(fn, stage), fn) | {wide}, asked_of(fn, ear, stage)
+        ) == [f"too wide: {wide}"]
 
 
 # --- what is written beside what was heard
@@ -353,7 +358,7 @@ def test_permissions_clients_are_made_in_one_place(text: str) -> None:
 
 def test_permissions_wildcards_are_for_objects_or_no_arn(stage: ResourceArns) -> None:
     for fn in FUNCTIONS:
-        for one in allowed(list_grants(fn, stage), fn):
+        for one in allowed(list_grants_of_function(fn, stage), fn):
             assert "*" not in one.action, one
             if "*" in one.resource.removesuffix("/*").removesuffix(":*"):
                 action = one.action.removeprefix(DENIED_PREFIX)
@@ -365,13 +370,15 @@ def test_permissions_exclude_unused_bedrock_and_network(
 ) -> None:
     stage = replace(turns[1], models=(), embedding_models=(), network=False)
     for fn in FUNCTIONS:
-        grants = allowed(list_grants(fn, stage), fn)
+        grants = allowed(list_grants_of_function(fn, stage), fn)
         actions = {one.action.removeprefix(DENIED_PREFIX).partition(":")[0] for one in grants}
         assert not {"bedrock", "ec2", "kms"} & actions
 
 
 def test_permissions_name_model_by_id_arn_or_profile() -> None:
-    of = partial(bedrock_models, partition="aws", region="eu-west-1", account="123456789012")
+    of = partial(
+        list_bedrock_model_arns, partition="aws", region="eu-west-1", account="123456789012"
+    )
     model = "arn:aws:bedrock:eu-west-1::foundation-model/anthropic.some-v1:0"
     assert of("anthropic.some-v1:0") == (model,)
     assert of(model) == (model,)

@@ -5,31 +5,31 @@ from pathlib import Path
 import pytest
 
 from infra import prices
-from infra.load_settings import build_settings
-from infra.prices import DOCUMENT, IDLE, NETWORKS, PRICES, Item, total
+from infra.load_settings import build_valid_settings
+from infra.prices import DOCUMENT, IDLE, NETWORKS, PRICES, CostItem, sum_costs
 from tests.infra.alarms import alarms, stats
 from tests.infra.stacks import CONTEXT
 
 
 def test_prices_tables_in_docs_are_current() -> None:
     text = DOCUMENT.read_text()
-    assert prices.update_document(text) == text, "make prices"
+    assert prices.replace_tables_in_document(text) == text, "make prices"
     with pytest.raises(ValueError, match="has no"):
-        prices.update_document(text.replace(prices.END, ""))
+        prices.replace_tables_in_document(text.replace(prices.END, ""))
 
 
 def test_prices_in_readme_match_table(repository: Path) -> None:
     readme = (repository / "README.md").read_text()
     agentcore = prices.AGENTCORE["event"].usd * prices.MILLION
-    assert f"A million events cost about {total(prices.EVENTS):.2f} USD" in readme
+    assert f"A million events cost about {sum_costs(prices.EVENTS):.2f} USD" in readme
     assert f"makes that {agentcore:.0f}." in readme
 
 
 def test_prices_change_changes_tables(monkeypatch: pytest.MonkeyPatch) -> None:
-    dearer = {**PRICES, "endpoint": prices.Price(0.02, "hour", "planted")}
+    dearer = {**PRICES, "endpoint": prices.UnitPrice(0.02, "hour", "planted")}
     monkeypatch.setattr(prices, "PRICES", dearer)
     text = DOCUMENT.read_text()
-    assert prices.update_document(text) != text
+    assert prices.replace_tables_in_document(text) != text
 
 
 def test_prices_idle_matches_hand_calculation() -> None:
@@ -37,25 +37,25 @@ def test_prices_idle_matches_hand_calculation() -> None:
     0.10, a dashboard, 37 metrics for 31 of 730 hours, and 1,314,000 calls of SQS at 0.40 a
     million."""
     expected = 1.00 + 0.372 + 1.20 + 2.70 + 3.00 + 0.4714 + 0.5256
-    assert total(IDLE) == pytest.approx(expected, abs=1e-3)
-    one, two, nat, existing = (total(items) for items in NETWORKS.values())
+    assert sum_costs(IDLE) == pytest.approx(expected, abs=1e-3)
+    one, two, nat, existing = (sum_costs(items) for items in NETWORKS.values())
     assert (one, two) == (pytest.approx(14.60), pytest.approx(29.20))
     assert (nat, existing) == (pytest.approx(36.50), 0)
 
 
 def test_prices_prod_matches_shipped_settings() -> None:
-    prod = build_settings(CONTEXT["stages"]["prod"])
+    prod = build_valid_settings(CONTEXT["stages"]["prod"])
     assert prod.min_capacity * (1 + prod.readers) == prices.PROD_UNITS
     assert (prod.network, prod.endpoint_zones, prod.key) == ("endpoints", 2, False)
     assert prod.min_capacity >= 2, "what AWS recommends with Performance Insights"
-    assert total(prices.PROD) == pytest.approx(350.40)
+    assert sum_costs(prices.PROD) == pytest.approx(350.40)
 
 
 def test_prices_transitions_match_hand_calculation() -> None:
     """1,000 tenants are 20 items of 50: 6 + 40 transitions, 2,976 runs, at 25 a million."""
     assert prices.count_run_transitions(1) == 8
     assert prices.count_run_transitions(1000) == 46
-    assert total(prices.SWEEPS) == pytest.approx(2976 * 46 * 25e-6)
+    assert sum_costs(prices.SWEEPS) == pytest.approx(2976 * 46 * 25e-6)
 
 
 def test_prices_have_unit_and_source() -> None:
@@ -63,7 +63,7 @@ def test_prices_have_unit_and_source() -> None:
         assert price.usd > 0
         assert price.unit
         assert price.source.startswith(("seen: ", "remembered", "quoted"))
-    assert Item("acu", 2, "").usd == pytest.approx(0.24)
+    assert CostItem("acu", 2, "").total_usd == pytest.approx(0.24)
 
 
 def test_prices_count_every_alarm() -> None:

@@ -111,14 +111,14 @@ def test_release_ignores_deletion_and_versions_of_other_function(account: Accoun
         "ResourceProperties": {"Version": f"{MIGRATE}:1"},
         "OldResourceProperties": {"Version": f"{MIGRATE}-before:30"},
     }
-    assert release_function.needs_migration(event)
+    assert release_function.is_no_rollback(event)
 
 
 def test_release_template_has_source_and_growing_version() -> None:
     stack = template()
     (caller,) = (n for n in properties(stack, "Lambda::Function") if n.startswith("ReleaseCaller"))
     props = properties(stack, "Lambda::Function")[caller]
-    assert "def needs_migration" in props["Code"]["ZipFile"]
+    assert "def is_no_rollback" in props["Code"]["ZipFile"]
     assert len(props["Code"]["ZipFile"]) < 4096
     assert "VpcConfig" not in props
     (resource,) = (r for r in stack["Resources"].values() if r["Type"] == "Custom::Release")

@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 from infra import prices
-from infra.load_settings import build_settings, load_settings
+from infra.load_settings import build_valid_settings, load_stage_settings
 from infra.settings import SettingsError, StackSettings
 from strandline.function_specs import FUNCTIONS, JOBS
 from strandline.log.schemas_append import MAX_BATCH
@@ -104,14 +104,14 @@ def test_stack_settings_refuse_impossible_values_in_words(
     settings: Mapping[str, Any], words: str
 ) -> None:
     with pytest.raises(SettingsError, match=words) as error:
-        build_settings(settings)
+        build_valid_settings(settings)
     assert "Value error" not in str(error.value)
 
 
 def test_stack_settings_give_fold_four_model_threads() -> None:
     """And each of them has its connection; the heuristic model is asked in one."""
-    assert build_settings(BUSY).reserved == {"worker": 55}
-    assert build_settings({"settings": ASKS}).service_settings.llm_provider == "bedrock"
+    assert build_valid_settings(BUSY).reserved == {"worker": 55}
+    assert build_valid_settings({"settings": ASKS}).service_settings.llm_provider == "bedrock"
     assert {fn.name for fn in FUNCTIONS if fn.connections_per_instance == 4} == {
         "worker",
         "sweeper",
@@ -121,12 +121,12 @@ def test_stack_settings_give_fold_four_model_threads() -> None:
 @pytest.mark.parametrize("stage", ["dev", "prod"])
 def test_stack_settings_keep_tenant_below_gateway_and_database(stage: str) -> None:
     """The template's own figures: a tenant's share, the gateway's limit, and what is behind it."""
-    settings = load_settings(context(stage=stage))
+    settings = load_stage_settings(context(stage=stage))
     service = settings.service_settings
     rate = service.tenant_requests_per_minute / 60
     assert 0 < rate <= settings.request_rate / 2
     assert rate * service.tenant_burst_seconds <= settings.request_burst / 2
-    assert settings.request_burst <= settings.request_instances == 230
+    assert settings.request_burst <= settings.max_request_instances == 230
     recall_seconds = prices.CPU_OF_RECALL / prices.CORES_PER_UNIT
     assert (
         settings.request_rate
@@ -139,7 +139,7 @@ def test_stack_settings_keep_tenant_below_gateway_and_database(stage: str) -> No
 
 def test_stack_settings_refusal_hides_secret() -> None:
     with pytest.raises(SettingsError) as error:
-        build_settings({"settings": {"llm_api_key": "sk-very-secret"}})
+        build_valid_settings({"settings": {"llm_api_key": "sk-very-secret"}})
     assert "sk-very-secret" not in str(error.value)
 
 
@@ -152,12 +152,12 @@ def test_stack_settings_connections_match_aurora_table(
 ) -> None:
     """189, 823, 1,669, 3,360 and 5,000 there: never more than it, and at most 1 % less."""
     few = dict.fromkeys(("ingest", "query", "worker", *(job.name for job in JOBS)), 9)
-    settings = build_settings({"min_capacity": low, "max_capacity": high, "reserved": few})
-    assert settings.database_connections == connections
+    settings = build_valid_settings({"min_capacity": low, "max_capacity": high, "reserved": few})
+    assert settings.max_database_connections == connections
 
 
 def test_stack_settings_command_line_beats_stage_and_defaults() -> None:
-    dev, prod = load_settings(context()), load_settings(context(stage="prod"))
+    dev, prod = load_stage_settings(context()), load_stage_settings(context(stage="prod"))
     assert (dev.stack_name, prod.stack_name) == ("strandline-dev", "strandline-prod")
     assert dev.can_pause
     assert prod.min_capacity > 0
@@ -165,7 +165,7 @@ def test_stack_settings_command_line_beats_stage_and_defaults() -> None:
     context_values = context(
         stage="prod", name="second", readers="2", proxy="true", tags='{"a": "b"}'
     )
-    settings = load_settings(context_values)
+    settings = load_stage_settings(context_values)
     assert (settings.stack_name, settings.readers, settings.proxy) == ("second", 2, True)
     assert settings.tags == {"a": "b"}
 
@@ -210,27 +210,29 @@ def as_written(value: object) -> str:
 
 def test_stack_settings_all_come_from_command_line() -> None:
     """Where everything is text."""
-    plain = build_settings({}).model_dump()
+    plain = build_valid_settings({}).model_dump()
     values = {n: ALL_SETTINGS.get(n, plain[n]) for n in StackSettings.model_fields}
-    settings = load_settings(context(**{n: as_written(v) for n, v in values.items()}))
-    assert settings == build_settings(values)
+    settings = load_stage_settings(context(**{n: as_written(v) for n, v in values.items()}))
+    assert settings == build_valid_settings(values)
     assert (settings.log_days, settings.key, settings.readers) == (7, True, 0)
 
 
 def test_stack_settings_refuse_misspelt_option() -> None:
     with pytest.raises(SettingsError, match=r"-c nettwork: .*did you mean network\?"):
-        load_settings(context(nettwork="nat"))
+        load_stage_settings(context(nettwork="nat"))
     with pytest.raises(SettingsError, match=r"-c colour: .*configuration\.md"):
-        load_settings(context(colour="blue"))
+        load_stage_settings(context(colour="blue"))
     with pytest.raises(SettingsError, match="-c tags: is no JSON"):
-        load_settings(context(tags='{"team": }'))
+        load_stage_settings(context(tags='{"team": }'))
     with pytest.raises(SettingsError, match="log_days: CloudWatch keeps logs for one of 1, 3, 5"):
-        load_settings(context(log_days="8"))
+        load_stage_settings(context(log_days="8"))
 
 
 def test_stack_settings_jwt_key_may_lie_in_secret() -> None:
-    assert build_settings({"settings": JWT}).service_settings.jwt_enabled
-    keys = build_settings({"settings": {**JWT, "jwt_algorithms": "ES256,EdDSA"}}).service_settings
+    assert build_valid_settings({"settings": JWT}).service_settings.jwt_enabled
+    keys = build_valid_settings(
+        {"settings": {**JWT, "jwt_algorithms": "ES256,EdDSA"}}
+    ).service_settings
     assert (keys.jwt_algorithms, keys.jwt_secret) == (("ES256", "EdDSA"), None)
 
 
@@ -238,7 +240,7 @@ def test_stack_settings_unknown_stage_names_known_ones() -> None:
     with pytest.raises(
         SettingsError, match=r"stage tset is not in cdk.json \(there are: dev, prod\)"
     ):
-        load_settings(context(stage="tset"))
+        load_stage_settings(context(stage="tset"))
 
 
 def rows(of: type[BaseModel], within: str = "") -> list[str]:

@@ -9,11 +9,11 @@ import httpx2
 import pytest
 
 from infra import smoke
-from infra.smoke import CHECKS, Smoke, run_checks
+from infra.smoke import CHECKS, SmokeRun, run_checks
 from strandline.admin.keys import make_key
 from strandline.client.retries import Retry
 from strandline.db.database import Caller, Database
-from strandline.local.runtime import connection_file, run_local_service
+from strandline.local.runtime import make_connection_file_path, run_local_service
 from tests.strandline.local.programs import migrated_directory
 
 RUN = "0123456789abcdef0123456789abcdef"
@@ -58,14 +58,16 @@ def tape() -> Tape:
         patch.setenv("STRANDLINE_EMBEDDING_THREADS", "1")  # those that have nothing to do spin
         patch.setattr(smoke, "_POLL_SECONDS", 0.5)
         with run_local_service(directory, 0) as service:
-            environment = json.loads(connection_file(directory).read_text())["environment"]
+            environment = json.loads(make_connection_file_path(directory).read_text())[
+                "environment"
+            ]
             with closing(Database(environment["STRANDLINE_DATABASE_URL"])) as database:
                 access = database.connect_as(Caller("ops", ()))
                 key = make_key(
                     access, environment["STRANDLINE_KEY_SECRET"], rights=("operator",)
                 ).token
             recording.url, recording.key = service.url, key
-            run_checks(Smoke(service.url, key, recording, run=RUN), recording.lines.append)
+            run_checks(SmokeRun(service.url, key, recording, run=RUN), recording.lines.append)
     return recording
 
 
@@ -163,7 +165,7 @@ def test_smoke_names_failing_check(tape: Tape, fault: Fault, name: str) -> None:
         return httpx2.Response(500)
 
     lines: list[str] = []
-    again = Smoke(
+    again = SmokeRun(
         tape.url,
         tape.key,
         httpx2.MockTransport(replay),

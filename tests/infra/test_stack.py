@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from strandline.function_specs import DAILY_SWEEP_SCHEDULE, FUNCTIONS
-from strandline.local.aws import LocalAws, client
+from strandline.local.aws import LocalAws, make_local_client
 from strandline.local.state_machine import PREFIX, StateMachine
 from tests.infra import security_findings
 from tests.infra.stacks import (
@@ -192,7 +192,7 @@ def test_stack_state_machine_substitutions_match_local_machine(aws: LocalAws) ->
         text = text.replace(f"${{{name}}}", value)
     with (
         StateMachine(DEFINITION, aws.bucket) as machine,
-        closing(client("stepfunctions")) as states,
+        closing(make_local_client("stepfunctions")) as states,
     ):
         state_machine = states.describe_state_machine(stateMachineArn=machine.arn)
     assert state_machine["definition"] == text

@@ -59,7 +59,7 @@ def test_layer_build_is_complete(arch: build.Arch, repository: Path) -> None:
 def test_layer_build_of_other_code_is_not_deployed(monkeypatch: pytest.MonkeyPatch) -> None:
     """`cdk deploy` builds nothing."""
     assert build.find_stale("arm64") == []
-    assert assets.load_assets() == assets.BuiltAssets()
+    assert assets.load_built_assets() == assets.BuiltAssets()
     domain = {path for path in build._inputs("domain")}  # pyright: ignore[reportPrivateUsage]
     assert (build.ROOT / "shared/strandline/config.py") in domain
     read = Path.read_bytes
@@ -70,7 +70,7 @@ def test_layer_build_of_other_code_is_not_deployed(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(Path, "read_bytes", edit)
     assert build.find_stale("arm64") == [build.layer_directory("arm64", "domain")]
     with pytest.raises(SettingsError, match=r"\(domain\): run make synth"):
-        assets.load_assets()
+        assets.load_built_assets()
     monkeypatch.undo()
     monkeypatch.setattr(build, "BUILD", build.BUILD / "nowhere")
     assert len(build.find_stale("arm64")) == len(build.LAYERS) + len(build.list_functions())

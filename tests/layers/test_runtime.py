@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from strandline.function_specs import FUNCTIONS, JOBS
-from strandline.local.aws import LocalAws, client
+from strandline.local.aws import LocalAws, make_local_client
 from strandline.local.event_sources import GROUP, ROLE
 from strandline.local.state_machine import StateMachine
 from tests.lambda_runtime import Answer, LambdaFunction
@@ -60,7 +60,7 @@ def check_wake(answer: Answer, base: ScratchDatabase) -> None:
     """One whose time is over, and one that somebody asked for."""
     del base
     assert answer.payload == {"batchItemFailures": []}
-    with closing(client("stepfunctions")) as states:
+    with closing(make_local_client("stepfunctions")) as states:
         (machine,) = states.list_state_machines()["stateMachines"]
         executions = states.list_executions(stateMachineArn=machine["stateMachineArn"])[
             "executions"
@@ -103,7 +103,7 @@ def environment(
     variables = {n: v for n, v in os.environ.items() if n.startswith(("AWS_", "STRANDLINE_"))}
     with StateMachine(DEFINITION, aws.bucket) as machine:
         idle: Mapping[str, Any] = {"key": "", "shards": 0}
-        machine.serve(dict.fromkeys(JOB_NAMES, lambda _event, _context: {**idle}))
+        machine.add_handlers(dict.fromkeys(JOB_NAMES, lambda _event, _context: {**idle}))
         yield variables | {
             "STRANDLINE_OWNER_DATABASE_URL": scratch_db.owner_url,
             "STRANDLINE_STATE_MACHINE": machine.arn,

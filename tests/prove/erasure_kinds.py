@@ -6,7 +6,7 @@ import uuid
 from dataclasses import dataclass
 from typing import Any
 
-from strandline.local.aws import LocalAws, client
+from strandline.local.aws import LocalAws, make_local_client
 from strandline.local.lambda_context import LambdaContext
 from tests.chains import warm
 from tests.chat_service import CHAT, QUERY, SONAS, ScriptedTasks, deliver_turn, use_model
@@ -238,7 +238,7 @@ def begin_build() -> None:
 
 def queued_messages(aws: LocalAws) -> str:
     """What waits in the queues, dead letters too."""
-    sqs = client("sqs")
+    sqs = make_local_client("sqs")
     results: list[str] = []
     for url in sqs.list_queues().get("QueueUrls", []):
         while messages := sqs.receive_message(

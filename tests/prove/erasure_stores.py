@@ -5,7 +5,7 @@ from contextlib import closing
 import psycopg
 from psycopg import sql
 
-from strandline.local.aws import LocalAws, client
+from strandline.local.aws import LocalAws, make_local_client
 from tests.support import Gateway, ScratchDatabase
 
 ERASURES = "/api/v1/erasures"
@@ -35,7 +35,7 @@ def every_row(base: ScratchDatabase) -> dict[str, str]:
 def every_object(aws: LocalAws) -> dict[tuple[str, str], str]:
     """All versions of all objects of the bucket as text, by key and version."""
     results: dict[tuple[str, str], str] = {}
-    with closing(client("s3")) as s3:
+    with closing(make_local_client("s3")) as s3:
         pages = s3.get_paginator("list_object_versions").paginate(Bucket=aws.bucket)
         for version in (one for page in pages for one in page.get("Versions", [])):
             key, version_id = version["Key"], version["VersionId"]
@@ -53,7 +53,7 @@ def every_byte(base: ScratchDatabase, aws: LocalAws) -> str:
 
 def empty_bucket(aws: LocalAws) -> None:
     """Delete all versions of all objects."""
-    with closing(client("s3")) as s3:
+    with closing(make_local_client("s3")) as s3:
         for key, version in every_object(aws):
             s3.delete_object(Bucket=aws.bucket, Key=key, VersionId=version)
 

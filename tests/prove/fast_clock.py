@@ -23,11 +23,11 @@ import pytest
 from strandline.clock import utc_now
 from strandline.function_specs import FUNCTIONS
 from strandline.local import runtime
-from strandline.local.aws import client
-from strandline.local.event_sources import GROUP, LocalScheduler, next_fire_time
+from strandline.local.aws import make_local_client
+from strandline.local.event_sources import GROUP, LocalScheduler, find_next_fire_time
 from strandline.local.postgres import EmbeddedPostgres
 from strandline.local.runtime import RunningService, run_local_service
-from strandline.local.state_machine import is_running, list_executions
+from strandline.local.state_machine import is_execution_running, list_executions
 from tests.strandline.embeddings.fake_embedders import WordEmbedder
 
 DATABASE = "strandline"
@@ -142,13 +142,13 @@ class TickCounter:
 
     def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """From now on."""
-        original = LocalScheduler.fire_due
+        original = LocalScheduler.fire_due_schedules
 
         def counting_look(ticker: LocalScheduler) -> None:
             original(ticker)
             self.finished_count += 1
 
-        monkeypatch.setattr(LocalScheduler, "fire_due", counting_look)
+        monkeypatch.setattr(LocalScheduler, "fire_due_schedules", counting_look)
 
 
 class ProofService:
@@ -162,7 +162,7 @@ class ProofService:
         ticks: TickCounter,
     ) -> None:
         self.local_service, self.clock, self.proxy, self._ticks = local_service, clock, proxy, ticks
-        self._sqs, self._scheduler = client("sqs"), client("scheduler")
+        self._sqs, self._scheduler = make_local_client("sqs"), make_local_client("scheduler")
 
     @property
     def machine(self) -> str:
@@ -216,7 +216,7 @@ class ProofService:
         return executions[-1].exec_arn if executions else None
 
     def _is_busy(self) -> bool:
-        if any(is_running(execution) for execution in list_executions()):
+        if any(is_execution_running(execution) for execution in list_executions()):
             return True
         names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
         for url in (
@@ -232,7 +232,7 @@ class ProofService:
         now = self.clock()
         schedules = self._scheduler.list_schedules(GroupName=GROUP, MaxResults=100)["Schedules"]
         return min(
-            next_fire_time(
+            find_next_fire_time(
                 self._scheduler.get_schedule(GroupName=GROUP, Name=schedule["Name"]), now
             )
             for schedule in schedules
@@ -252,7 +252,10 @@ def run_service(
 ) -> Generator[ProofService]:
     """A stage on this directory, as `make run` starts it, with spacings as they are deployed."""
     clock, proxies = FastClock(), list[CountingProxy]()
-    migrate, configure = runtime._migrate, runtime._configure  # pyright: ignore[reportPrivateUsage]
+    migrate, configure = (
+        runtime._create_and_migrate_database,
+        runtime._configure_service_environment,
+    )  # pyright: ignore[reportPrivateUsage]
 
     def migrate_with_fast_clock(postgres: EmbeddedPostgres, passwords: dict[str, str]) -> None:
         with psycopg.connect(postgres.dsn("template1"), autocommit=True) as administrator:
@@ -275,8 +278,8 @@ def run_service(
         return word_embedder
 
     monkeypatch.setenv("STRANDLINE_SWEEP_SECONDS", "300")
-    monkeypatch.setattr(runtime, "_migrate", migrate_with_fast_clock)
-    monkeypatch.setattr(runtime, "_configure", configure_through_proxy)
+    monkeypatch.setattr(runtime, "_create_and_migrate_database", migrate_with_fast_clock)
+    monkeypatch.setattr(runtime, "_configure_service_environment", configure_through_proxy)
     monkeypatch.setattr("strandline.resources.make_embedder", make_embedder)
     with run_local_service(directory, 0, clock) as local_service, closing(proxies[0]) as proxy:
         yield ProofService(local_service, clock, proxy, ticks)

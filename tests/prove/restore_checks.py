@@ -116,7 +116,7 @@ def restore_from_backup(source: ScratchDatabase, directory: Path) -> Generator[S
         "pg_basebackup", "--no-sync", "--checkpoint=fast", f"--pgdata={data}", f"--dbname={replica}"
     )
     (home / "password").write_text(source.server.password)
-    account = postgres_installation.account_for(home / "none")
+    account = postgres_installation.choose_server_account(home / "none")
     if account is not None:
         for path in (data, *data.rglob("*")):
             account.chown(path)
@@ -125,6 +125,6 @@ def restore_from_backup(source: ScratchDatabase, directory: Path) -> Generator[S
 
 
 def _run(program: str, *words: str) -> None:
-    binaries = postgres_installation.find_binaries(None)
+    binaries = postgres_installation.find_or_copy_binaries(None)
     environment = {"PATH": os.defpath, "LC_ALL": "C"}
     subprocess.run([binaries / program, *words], check=True, env=environment)

@@ -16,7 +16,7 @@ from strandline.db.database import Caller, TenantDb
 from strandline.erasure import data_inventory, erase_events
 from strandline.erasure.store_selections import EventSelection
 from strandline.errors import NotFound
-from strandline.local.aws import LocalAws, client
+from strandline.local.aws import LocalAws, make_local_client
 from strandline.observability import logger
 from strandline.sealing import Sealer
 from strandline.tenants.store_audit import AuditContext
@@ -45,7 +45,7 @@ BEARERS = 20
 def versioned_bucket(aws: LocalAws) -> LocalAws:
     """A bucket that keeps versions."""
     status = {"Status": "Enabled"}
-    client("s3").put_bucket_versioning(Bucket=aws.bucket, VersioningConfiguration=status)
+    make_local_client("s3").put_bucket_versioning(Bucket=aws.bucket, VersioningConfiguration=status)
     return aws
 
 

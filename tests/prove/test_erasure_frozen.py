@@ -70,7 +70,7 @@ class Freeze:
         patch.setattr(place, name, step)
 
     def _signal(self, number: signal.Signals) -> None:
-        for pid in postgres_lock.server_processes(self._server.data):
+        for pid in postgres_lock.list_server_processes(self._server.data):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
 

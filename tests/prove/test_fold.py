@@ -35,7 +35,7 @@ from strandline.chains.retry_enrichment import retry_enrichment
 from strandline.chains.segmentation import LaneEvent
 from strandline.db.database import Caller, Database, TenantDb
 from strandline.jobs.worker_resources import WorkerResources
-from strandline.local.aws import LocalAws, client
+from strandline.local.aws import LocalAws, make_local_client
 from strandline.local.event_sources import QueuePoller
 from strandline.local.lambda_context import LambdaContext
 from strandline.tuning import DEFAULTS
@@ -544,7 +544,7 @@ def test_fold_poison_message_goes_to_dead_letter_queue(
     with town(server, aws, embedder, RandomTasks()) as place:
         scopes = sorted(set(append(place.gateway, place.key, EventGenerator(8).generate(9, 200))))
         assert len(scopes) == 9
-        sqs = client("sqs")
+        sqs = make_local_client("sqs")
         sqs.purge_queue(QueueUrl=aws.work_queue_url)
         bodies = [json.dumps({"tenant": "acme", "scopes": [scope]}) for scope in scopes]
         bodies.insert(4, "poison")

@@ -21,7 +21,7 @@ from strandline.aws.work_queue import WorkQueue
 from strandline.db.database import Database
 from strandline.errors import Invalid, StrandlineError, Unavailable
 from strandline.http.writer import WriterResources, make_caller
-from strandline.local.aws import LocalAws, client
+from strandline.local.aws import LocalAws, make_local_client
 from strandline.log import payload_citations, presigned_uploads, store_uploads
 from strandline.log import store as log_store
 from strandline.log.append import append
@@ -196,7 +196,7 @@ def world(scratch_db: ScratchDatabase, aws: LocalAws) -> Iterator[World]:
 
 def delete_all(aws: LocalAws) -> None:
     """Empty the bucket."""
-    with closing(client("s3")) as s3:
+    with closing(make_local_client("s3")) as s3:
         for entry in s3.list_objects_v2(Bucket=aws.bucket).get("Contents", []):
             s3.delete_object(Bucket=aws.bucket, Key=entry["Key"])
 

@@ -16,7 +16,7 @@ import pytest
 
 from strandline import Strandline
 from strandline.client.answers import ActsPage
-from strandline.local.runtime import connection_file
+from strandline.local.runtime import make_connection_file_path
 from tests.strandline.local.programs import ROOT, RUN, Program, migrated_directory
 
 WAITS = 64
@@ -46,7 +46,7 @@ def running(command: tuple[str, ...]) -> Generator[tuple[str, Path]]:
         program = Program(command, directory)
         try:
             program.wait_for("Ctrl-C stops everything.")
-            yield json.loads(connection_file(directory).read_text())["url"], directory
+            yield json.loads(make_connection_file_path(directory).read_text())["url"], directory
         finally:
             program.terminate()
 

@@ -99,7 +99,7 @@ def run_service(tls: bool) -> None:
     command = import_service_module("strandline.local.run_interruptible")
     command.exit_at_once_on_signals()
     program = import_service_module("strandline.local.run")
-    command.exit_now(program.main(["--tls"] if tls else []))
+    command.exit_without_waiting_for_threads(program.main(["--tls"] if tls else []))
 
 
 @cli.command("completion")

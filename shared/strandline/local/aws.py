@@ -29,9 +29,9 @@ from strandline.local import s3_object_files
 from strandline.local.aws_request_checks import (
     Application,
     Environ,
-    SignatureCheck,
+    SignatureCheckMiddleware,
     StartResponse,
-    WriteChecks,
+    WriteCheckMiddleware,
 )
 from strandline.local.lambda_context import ACCOUNT_ID, REGION
 
@@ -45,7 +45,7 @@ MAX_RECEIVES = 3  # after these a message goes to the dead-letter queue
 VISIBILITY_SECONDS = 180
 
 
-class QuietHandler(MotoRequestHandler):
+class SilentMotoRequestHandler(MotoRequestHandler):
     """moto's request handler without a log line per request."""
 
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
@@ -79,27 +79,33 @@ class LocalAws:
 
     def start(self) -> Self:
         """Create bucket and queues, and serve on a free port of the loopback interface."""
-        _stop_tracking()
+        _stop_moto_instance_tracking()
         application: Any = DomainDispatcherApplication(create_backend_app)
-        checked_application = SignatureCheck(
-            WriteChecks(_ignore_form_content_type(application)), self.keys
+        checked_application = SignatureCheckMiddleware(
+            WriteCheckMiddleware(_hide_form_content_type_of_puts(application)), self.keys
         )
         server = make_server(
-            HOST, 0, checked_application, threaded=True, request_handler=QuietHandler
+            HOST, 0, checked_application, threaded=True, request_handler=SilentMotoRequestHandler
         )
         self._server, self.endpoint = server, f"http://{HOST}:{server.port}"
         # Seconds between two checks for a stop; requests do not wait for it.
         serve, pause = server.serve_forever, 0.05
         self._thread = threading.Thread(target=serve, args=(pause,), name="aws", daemon=True)
         self._thread.start()
-        self._set_environment()
-        self._sign_moto_calls()
-        with closing(client("s3")) as s3:
+        self._replace_aws_environment()
+        self._use_own_keys_in_moto_calls()
+        with closing(make_local_client("s3")) as s3:
             s3.create_bucket(Bucket=self.bucket)
-        s3_object_files.persist_bucket(s3_backends[ACCOUNT_ID]["aws"], self.bucket, self.blobs)
-        with closing(client("sqs")) as sqs:
-            self.work_queue_url, self.work_dead_letter_url = _make_queue_pair(sqs, "strandline")
-            self.job_queue_url, self.job_dead_letter_url = _make_queue_pair(sqs, "strandline-runs")
+        s3_object_files.keep_bucket_in_files(
+            s3_backends[ACCOUNT_ID]["aws"], self.bucket, self.blobs
+        )
+        with closing(make_local_client("sqs")) as sqs:
+            self.work_queue_url, self.work_dead_letter_url = _create_queue_with_dead_letter_queue(
+                sqs, "strandline"
+            )
+            self.job_queue_url, self.job_dead_letter_url = _create_queue_with_dead_letter_queue(
+                sqs, "strandline-runs"
+            )
         return self
 
     def stop(self) -> None:
@@ -143,7 +149,7 @@ class LocalAws:
             "AWS_EC2_METADATA_DISABLED": "true",
         }
 
-    def _set_environment(self) -> None:
+    def _replace_aws_environment(self) -> None:
         """Make this server the only AWS that new clients can find."""
         self._environment = _select_aws_variables(os.environ)
         for name in self._environment:
@@ -152,7 +158,7 @@ class LocalAws:
         # boto3's default session caches the first credentials that it finds.
         BOTO3.DEFAULT_SESSION = None
 
-    def _sign_moto_calls(self) -> None:
+    def _use_own_keys_in_moto_calls(self) -> None:
         """moto's own state machines call AWS with made-up keys; make them use this server's."""
         overrides: dict[str, Any] = {
             "endpoint_url": self.endpoint,
@@ -161,17 +167,17 @@ class LocalAws:
         }
 
         def make_client(**options: Any) -> Any:
-            return client(**(options | overrides))
+            return make_local_client(**(options | overrides))
 
         STATE_MACHINES.boto3 = SimpleNamespace(client=make_client)
 
 
-def client(*service: str, **options: Any) -> Any:
+def make_local_client(*service: str, **options: Any) -> Any:
     """A boto3 client with the environment's endpoint and credentials."""
     return BOTO3.client(*service, **options)
 
 
-def _make_queue_pair(sqs: Any, name: str) -> tuple[str, str]:
+def _create_queue_with_dead_letter_queue(sqs: Any, name: str) -> tuple[str, str]:
     """Create a queue and its dead-letter queue; returns both URLs."""
     dead_letter_url: str = sqs.create_queue(QueueName=f"{name}-dead")["QueueUrl"]
     response = sqs.get_queue_attributes(QueueUrl=dead_letter_url, AttributeNames=["QueueArn"])
@@ -184,7 +190,7 @@ def _make_queue_pair(sqs: Any, name: str) -> tuple[str, str]:
     return sqs.create_queue(QueueName=name, Attributes=attributes)["QueueUrl"], dead_letter_url
 
 
-def _ignore_form_content_type(application: Application) -> Application:
+def _hide_form_content_type_of_puts(application: Application) -> Application:
     """Keep moto from reading the body of a PUT as a form, which stores an empty object.
 
     A plain HTTP client (urllib, curl) sends a form's content type by default.
@@ -203,7 +209,7 @@ def _select_aws_variables(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if name.startswith("AWS_")}
 
 
-def _stop_tracking() -> None:
+def _stop_moto_instance_tracking() -> None:
     """Keep moto from holding on to every object and message for its dashboard."""
     for service in ("s3", "sqs"):
         for model in model_data[service].values():

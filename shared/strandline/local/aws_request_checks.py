@@ -25,12 +25,12 @@ ALGORITHM = "AWS4-HMAC-SHA256"
 DENIED_BODY = b"<?xml version='1.0'?><Error><Code>AccessDenied</Code><Message>%s</Message></Error>"
 
 
-class SignatureCheck:
+class SignatureCheckMiddleware:
     """WSGI middleware that accepts only requests signed with `keys` (id to secret).
 
     Presigned URLs are valid until they expire; signed headers are checked regardless of the clock.
     Like moto, it does not compare a body with the signed x-amz-content-sha256; a body's own
-    checksum is verified (`WriteChecks`).
+    checksum is verified (`WriteCheckMiddleware`).
     """
 
     def __init__(self, application: Application, keys: dict[str, str]) -> None:
@@ -54,17 +54,17 @@ class SignatureCheck:
         if "X-Amz-Signature" in fields:
             signature = fields["X-Amz-Signature"]
             pairs = [(n, v) for n, v in pairs if n != "X-Amz-Signature"]
-            if _expiry(fields) < datetime.now(UTC):
+            if _find_expiry_time(fields) < datetime.now(UTC):
                 raise ValueError("Request has expired")
         else:
             fields = _parse_authorization_header(environ)
             signature = fields.pop("Signature")
-        payload = _payload_hash(environ, is_presigned="X-Amz-Expires" in fields)
-        expected = self._sign(environ, path, pairs, fields, payload)
+        payload = _find_signed_payload_hash(environ, is_presigned="X-Amz-Expires" in fields)
+        expected = self._compute_expected_signature(environ, path, pairs, fields, payload)
         if not hmac.compare_digest(signature, expected):
             raise ValueError("The signature does not match")
 
-    def _sign(
+    def _compute_expected_signature(
         self,
         environ: Environ,
         path: str,
@@ -72,14 +72,14 @@ class SignatureCheck:
         fields: dict[str, str],
         payload: str,
     ) -> str:
-        key_id, *scope = _field(fields, "X-Amz-Credential").split("/")
-        names = _field(fields, "X-Amz-SignedHeaders").split(";")
+        key_id, *scope = _require_signature_field(fields, "X-Amz-Credential").split("/")
+        names = _require_signature_field(fields, "X-Amz-SignedHeaders").split(";")
         query = "&".join(sorted(f"{quote(n, safe='~')}={quote(v, safe='~')}" for n, v in pairs))
-        headers = "".join(f"{name}:{_header(environ, name)}\n" for name in names)
+        headers = "".join(f"{name}:{_get_canonical_header(environ, name)}\n" for name in names)
         request = "\n".join(
             (environ["REQUEST_METHOD"], path, query, headers, ";".join(names), payload)
         )
-        moment = _field(fields, "X-Amz-Date")
+        moment = _require_signature_field(fields, "X-Amz-Date")
         digest = hashlib.sha256(request.encode()).hexdigest()
         text = "\n".join((ALGORITHM, moment, "/".join(scope), digest))
         if key_id not in self._keys or len(scope) != 4:
@@ -97,14 +97,14 @@ def _parse_authorization_header(environ: Environ) -> dict[str, str]:
         raise ValueError("Only signed requests are accepted")
     parts = dict(f.strip().partition("=")[::2] for f in fields.split(","))
     return {
-        "X-Amz-Credential": _field(parts, "Credential"),
-        "X-Amz-SignedHeaders": _field(parts, "SignedHeaders"),
+        "X-Amz-Credential": _require_signature_field(parts, "Credential"),
+        "X-Amz-SignedHeaders": _require_signature_field(parts, "SignedHeaders"),
         "X-Amz-Date": environ.get("HTTP_X_AMZ_DATE", ""),
-        "Signature": _field(parts, "Signature"),
+        "Signature": _require_signature_field(parts, "Signature"),
     }
 
 
-def _payload_hash(environ: Environ, *, is_presigned: bool) -> str:
+def _find_signed_payload_hash(environ: Environ, *, is_presigned: bool) -> str:
     """The body hash that the request signs; services other than S3 do not send it as a header."""
     if content_hash := environ.get("HTTP_X_AMZ_CONTENT_SHA256"):
         return content_hash
@@ -115,18 +115,20 @@ def _payload_hash(environ: Environ, *, is_presigned: bool) -> str:
     return hashlib.sha256(body).hexdigest()
 
 
-def _header(environ: Environ, name: str) -> str:
+def _get_canonical_header(environ: Environ, name: str) -> str:
     key = name.upper().replace("-", "_")
     has_no_prefix = key in ("CONTENT_TYPE", "CONTENT_LENGTH")
     return " ".join(str(environ.get(key if has_no_prefix else f"HTTP_{key}", "")).split())
 
 
-def _expiry(fields: dict[str, str]) -> datetime:
-    moment = datetime.strptime(_field(fields, "X-Amz-Date"), "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
-    return moment + timedelta(seconds=int(_field(fields, "X-Amz-Expires")))
+def _find_expiry_time(fields: dict[str, str]) -> datetime:
+    moment = datetime.strptime(
+        _require_signature_field(fields, "X-Amz-Date"), "%Y%m%dT%H%M%SZ"
+    ).replace(tzinfo=UTC)
+    return moment + timedelta(seconds=int(_require_signature_field(fields, "X-Amz-Expires")))
 
 
-def _field(fields: dict[str, str], name: str) -> str:
+def _require_signature_field(fields: dict[str, str], name: str) -> str:
     if name not in fields:
         raise ValueError(f"The signature lacks {name}")
     return fields[name]
@@ -138,7 +140,7 @@ _ERROR_BODY = (
 )
 
 
-class WriteChecks:
+class WriteCheckMiddleware:
     """WSGI middleware that refuses writes as S3 does, without storing anything: 400 BadDigest for a
     body that does not match its x-amz-checksum-sha256, 400 IncompleteBody for one that ends early,
     and 412 if the condition of a put or a copy is false.
@@ -155,28 +157,30 @@ class WriteChecks:
             return self._application(environ, start_response)
         if (etag := environ.get("HTTP_X_AMZ_COPY_SOURCE_IF_MATCH")) is not None:
             with self._one_at_a_time:
-                if etag != _find_source_etag(environ["HTTP_X_AMZ_COPY_SOURCE"]):
-                    return _error_response(
+                if etag != _find_copy_source_etag(environ["HTTP_X_AMZ_COPY_SOURCE"]):
+                    return _respond_with_s3_error(
                         start_response, "412 Precondition Failed", "PreconditionFailed"
                     )
                 return self._application(environ, start_response)
         checksum = environ.get("HTTP_X_AMZ_CHECKSUM_SHA256")
         if checksum is None or "aws-chunked" in environ.get("HTTP_CONTENT_ENCODING", ""):
-            return self._forward_write(environ, start_response)
+            return self._forward_one_conditional_write_at_a_time(environ, start_response)
         with tempfile.SpooledTemporaryFile(_MAX_MEMORY_BYTES) as body:
             length = int(environ.get("CONTENT_LENGTH") or 0)
             size, digest = _receive_and_hash(environ, body, length)
             if size < length:
-                return _error_response(start_response, "400 Bad Request", "IncompleteBody")
+                return _respond_with_s3_error(start_response, "400 Bad Request", "IncompleteBody")
             if base64.b64encode(digest).decode() != checksum:
-                return _error_response(start_response, "400 Bad Request", "BadDigest")
+                return _respond_with_s3_error(start_response, "400 Bad Request", "BadDigest")
             body.seek(0)
             environ["wsgi.input"] = body
             # moto stores the checksum under this name with the object, as S3 does by itself.
             environ["HTTP_X_AMZ_SDK_CHECKSUM_ALGORITHM"] = "SHA256"
-            return self._forward_write(environ, start_response)
+            return self._forward_one_conditional_write_at_a_time(environ, start_response)
 
-    def _forward_write(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+    def _forward_one_conditional_write_at_a_time(
+        self, environ: Environ, start_response: StartResponse
+    ) -> Iterable[bytes]:
         if "HTTP_IF_NONE_MATCH" not in environ:
             return self._application(environ, start_response)
         with self._one_at_a_time:
@@ -195,7 +199,7 @@ def _receive_and_hash(
     return size, digest.digest()
 
 
-def _find_source_etag(source: str) -> str | None:
+def _find_copy_source_etag(source: str) -> str | None:
     """The ETag of a copy's source: `bucket/key`, URL-quoted."""
     bucket, _, key = unquote(source).lstrip("/").partition("/")
     moto_bucket = s3_backends[ACCOUNT_ID]["aws"].buckets.get(bucket)
@@ -203,7 +207,7 @@ def _find_source_etag(source: str) -> str | None:
     return moto_key.etag if moto_key else None
 
 
-def _error_response(start_response: StartResponse, status: str, code: str) -> list[bytes]:
+def _respond_with_s3_error(start_response: StartResponse, status: str, code: str) -> list[bytes]:
     headers = [("Content-Type", "application/xml"), ("Connection", "close")]
     start_response(status, headers)
     return [(_ERROR_BODY % (code, status)).encode()]

@@ -16,14 +16,14 @@ from botocore.exceptions import (  # pyright: ignore[reportMissingTypeStubs]  # 
 )
 
 from strandline.clock import Clock, utc_now
-from strandline.local.aws import client
+from strandline.local.aws import make_local_client
 from strandline.local.lambda_context import (
     ACCOUNT_ID,
     REGION,
     Event,
     Handler,
     LambdaContext,
-    function_name_of,
+    find_function_name,
 )
 
 logger = logging.getLogger(__name__)
@@ -48,11 +48,13 @@ class QueuePoller:
 
     def __init__(self, work_queue_url: str, handler: Handler) -> None:
         self._handler = handler
-        self._name = function_name_of(handler)
+        self._name = find_function_name(handler)
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+        self._thread = threading.Thread(
+            target=self._poll_until_stopped, name=self._name, daemon=True
+        )
         self._url = work_queue_url
-        self._sqs = client("sqs")
+        self._sqs = make_local_client("sqs")
         response = self._sqs.get_queue_attributes(
             QueueUrl=work_queue_url, AttributeNames=["QueueArn"]
         )
@@ -68,22 +70,24 @@ class QueuePoller:
         self._thread.join(STOP_SECONDS)
         self._sqs.close()
 
-    def _run(self) -> None:
+    def _poll_until_stopped(self) -> None:
         while not self._stopping.is_set():
-            self._step()
+            self._process_next_batch()
 
-    def _invoke(self, event: Event) -> object:
+    def _invoke_handler(self, event: Event) -> object:
         return self._handler(event, LambdaContext(self._name, FUNCTION_SECONDS))
 
-    def _step(self) -> None:
+    def _process_next_batch(self) -> None:
         try:
-            if messages := self._receive():
-                self._acknowledge(messages, self._invoke_batch(messages))
+            if messages := self._receive_messages():
+                self._delete_succeeded_and_return_failed(
+                    messages, self._invoke_handler_on_batch(messages)
+                )
         except (BotoCoreError, ClientError):
             logger.exception("the queue %s does not answer", self._url)
             self._stopping.wait(BACKOFF_SECONDS)
 
-    def _receive(self) -> list[dict[str, Any]]:
+    def _receive_messages(self) -> list[dict[str, Any]]:
         response = self._sqs.receive_message(
             QueueUrl=self._url,
             MaxNumberOfMessages=BATCH_SIZE,
@@ -93,12 +97,14 @@ class QueuePoller:
         )
         return response.get("Messages", [])
 
-    def _invoke_batch(self, messages: list[dict[str, Any]]) -> set[str]:
+    def _invoke_handler_on_batch(self, messages: list[dict[str, Any]]) -> set[str]:
         """Invoke the handler; returns the ids of the messages that failed."""
         batch = {message["MessageId"] for message in messages}
         try:
-            answer = self._invoke({"Records": [_record(m, self._arn) for m in messages]})
-            failed = _failed_ids(answer)
+            answer = self._invoke_handler(
+                {"Records": [_make_lambda_record(m, self._arn) for m in messages]}
+            )
+            failed = _find_failed_message_ids(answer)
         except Exception as error:
             logger.error(
                 "%s failed on a batch of %d: %s", self._name, len(messages), type(error).__name__
@@ -106,7 +112,9 @@ class QueuePoller:
             return batch
         return failed if failed <= batch else batch
 
-    def _acknowledge(self, messages: list[dict[str, Any]], failed: set[str]) -> None:
+    def _delete_succeeded_and_return_failed(
+        self, messages: list[dict[str, Any]], failed: set[str]
+    ) -> None:
         """Delete what succeeded; let the rest return soon."""
         receipts = [{"Id": m["MessageId"], "ReceiptHandle": m["ReceiptHandle"]} for m in messages]
         succeeded = [receipt for receipt in receipts if receipt["Id"] not in failed]
@@ -121,7 +129,7 @@ class QueuePoller:
             self._sqs.change_message_visibility_batch(QueueUrl=self._url, Entries=retries)
 
 
-def _failed_ids(response: object) -> set[str]:
+def _find_failed_message_ids(response: object) -> set[str]:
     """The identifiers in `batchItemFailures`; no answer and an empty one mean success."""
     if not isinstance(response, Mapping):
         return set()
@@ -130,7 +138,7 @@ def _failed_ids(response: object) -> set[str]:
     return {failure["itemIdentifier"] for failure in failures}
 
 
-def _record(message: dict[str, Any], arn: str) -> Event:
+def _make_lambda_record(message: dict[str, Any], arn: str) -> Event:
     """One message as Lambda passes it to a function."""
     return {
         "messageId": message["MessageId"],
@@ -138,7 +146,8 @@ def _record(message: dict[str, Any], arn: str) -> Event:
         "body": message["Body"],
         "attributes": message.get("Attributes", {}),
         "messageAttributes": {
-            name: _attribute(value) for name, value in message.get("MessageAttributes", {}).items()
+            name: _rename_attribute_fields(value)
+            for name, value in message.get("MessageAttributes", {}).items()
         },
         "md5OfBody": message["MD5OfBody"],
         "eventSource": "aws:sqs",
@@ -147,7 +156,7 @@ def _record(message: dict[str, Any], arn: str) -> Event:
     }
 
 
-def _attribute(value: dict[str, Any]) -> Event:
+def _rename_attribute_fields(value: dict[str, Any]) -> Event:
     """A message attribute under Lambda's names: `StringValue` is `stringValue` there."""
     lists: Event = {"stringListValues": [], "binaryListValues": []}
     return lists | {name[0].lower() + name[1:]: content for name, content in value.items()}
@@ -168,9 +177,9 @@ class LocalScheduler:
         self._clock = clock
         self._last_check = clock()
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="ticker", daemon=True)
-        self._scheduler = client("scheduler")
-        self._states = client("stepfunctions")
+        self._thread = threading.Thread(target=self._fire_until_stopped, name="ticker", daemon=True)
+        self._scheduler = make_local_client("scheduler")
+        self._states = make_local_client("stepfunctions")
         self._scheduler.create_schedule_group(Name=GROUP)
 
     def start(self) -> None:
@@ -184,23 +193,23 @@ class LocalScheduler:
         self._scheduler.close()
         self._states.close()
 
-    def _run(self) -> None:
+    def _fire_until_stopped(self) -> None:
         while not self._stopping.wait(_POLL_SECONDS):
             try:
-                self.fire_due()
+                self.fire_due_schedules()
             except (BotoCoreError, ClientError):
                 logger.exception("the scheduler does not answer")
 
-    def fire_due(self) -> None:
+    def fire_due_schedules(self) -> None:
         """Start what has become due since the last call."""
         last_check, now = self._last_check, self._clock()
         for summary in self._scheduler.list_schedules(GroupName=GROUP, MaxResults=100)["Schedules"]:
             schedule = self._scheduler.get_schedule(GroupName=GROUP, Name=summary["Name"])
-            if last_check < next_fire_time(schedule, last_check) <= now:
-                self._fire(schedule)
+            if last_check < find_next_fire_time(schedule, last_check) <= now:
+                self._start_execution(schedule)
         self._last_check = now
 
-    def _fire(self, schedule: dict[str, Any]) -> None:
+    def _start_execution(self, schedule: dict[str, Any]) -> None:
         target = schedule["Target"]
         if schedule.get("ActionAfterCompletion") == "DELETE":
             self._scheduler.delete_schedule(GroupName=GROUP, Name=schedule["Name"])
@@ -209,7 +218,7 @@ class LocalScheduler:
         )
 
 
-def next_fire_time(schedule: dict[str, Any], after: datetime) -> datetime:
+def find_next_fire_time(schedule: dict[str, Any], after: datetime) -> datetime:
     """The next time of a schedule after `after`; a one-time schedule that was missed fires at
     once."""
     expression = schedule["ScheduleExpression"]
@@ -225,7 +234,7 @@ def next_fire_time(schedule: dict[str, Any], after: datetime) -> datetime:
 
 def create_daily_schedule(name: str, expression: str, machine: str, run_input: str) -> None:
     """Start the machine with this input daily, as the deployed stack does."""
-    with closing(client("scheduler")) as scheduler:
+    with closing(make_local_client("scheduler")) as scheduler:
         scheduler.create_schedule(
             Name=name,
             GroupName=GROUP,

@@ -13,22 +13,22 @@ from typing import Any
 
 from strandline.http import gateway_generated_responses
 from strandline.http.gateway_generated_responses import GatewayResponse
-from strandline.local.lambda_context import Event, Handler, LambdaContext, function_name_of
+from strandline.local.lambda_context import Event, Handler, LambdaContext, find_function_name
 from strandline.local.proxy_event import (
     GatewayError,
     HttpRequest,
     HttpResponse,
     InvalidResponse,
-    Match,
-    Routes,
-    parse_response,
-    proxy_event,
+    PathMatch,
+    PathRouter,
+    make_proxy_event,
+    parse_handler_response,
 )
-from strandline.local.tls import PEER, to_client_cert
+from strandline.local.tls import PEER, make_client_cert_of_event
 from strandline.tenants import waits
 
 
-class WorkerThreads(ThreadPoolExecutor):
+class HandlerThreads(ThreadPoolExecutor):
     """Threads for `workers` handlers at work, and for `waiting` more that sleep. More threads than
     that cannot be asleep: the limits of waits see to it."""
 
@@ -36,14 +36,14 @@ class WorkerThreads(ThreadPoolExecutor):
         super().__init__(workers + waiting, thread_name_prefix="lambda")
         self._places = Semaphore(workers)
 
-    def run(self, handler: Handler, event: Event, context: Any) -> Any:
+    def run_handler_in_free_place(self, handler: Handler, event: Event, context: Any) -> Any:
         """Call a handler in this thread, once a place is free. Raises what the handler raises."""
         with self._places:
-            waits.leave_worker.set(self._leave_place)
+            waits.leave_worker.set(self._free_place_while_waiting)
             return handler(event, context)
 
     @contextmanager
-    def _leave_place(self) -> Generator[None]:
+    def _free_place_while_waiting(self) -> Generator[None]:
         self._places.release()
         try:
             yield
@@ -100,17 +100,17 @@ class GatewayApp:
         hosts: Sequence[str] | None = None,
     ) -> None:
         self._cors_headers = gateway_generated_responses.make_gateway_cors_headers(origins)
-        self._routes = Routes(routes)
-        self._threads = WorkerThreads(workers, waiting)
+        self._routes = PathRouter(routes)
+        self._threads = HandlerThreads(workers, waiting)
         self._seconds = seconds
         self._hosts = hosts
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            await self._run_lifespan(receive, send)
+            await self._answer_lifespan_messages(receive, send)
         elif scope["type"] == "http":
             try:
-                response = await self._serve(scope, receive)
+                response = await self._serve_http_request(scope, receive)
             except GatewayError as error:
                 response = error.to_response(self._cors_headers)
             except ClientDisconnected:
@@ -119,7 +119,7 @@ class GatewayApp:
         else:
             raise ValueError(f"API Gateway's REST API does not support {scope['type']}")
 
-    async def _run_lifespan(self, receive: Receive, send: Send) -> None:
+    async def _answer_lifespan_messages(self, receive: Receive, send: Send) -> None:
         while True:
             message = await receive()
             if message["type"] == "lifespan.shutdown":
@@ -128,9 +128,9 @@ class GatewayApp:
             if message["type"] == "lifespan.shutdown":
                 return
 
-    async def _serve(self, scope: Message, receive: Receive) -> HttpResponse:
+    async def _serve_http_request(self, scope: Message, receive: Receive) -> HttpResponse:
         request_id = str(uuid.uuid4())
-        if self._hosts is not None and not _is_host_among(self._hosts, scope["headers"]):
+        if self._hosts is not None and not _are_hosts_allowed(self._hosts, scope["headers"]):
             raise GatewayError(gateway_generated_responses.FOREIGN_HOST, request_id)
         path = scope["raw_path"].decode("latin-1")
         match = self._routes.find(path)
@@ -153,19 +153,29 @@ class GatewayApp:
             raise GatewayError(
                 replace(gateway_generated_responses.MALFORMED_REQUEST, status=400), request_id
             ) from None
-        return await self._invoke(handler, _request(scope, body, request_id), match)
+        return await self._invoke_handler(
+            handler, _make_http_request(scope, body, request_id), match
+        )
 
-    async def _invoke(self, handler: Handler, request: HttpRequest, match: Match) -> HttpResponse:
-        event, seconds, request_id = proxy_event(request, match), self._seconds, request.request_id
-        context = LambdaContext(function_name_of(handler), seconds, request_id)
+    async def _invoke_handler(
+        self, handler: Handler, request: HttpRequest, match: PathMatch
+    ) -> HttpResponse:
+        event, seconds, request_id = (
+            make_proxy_event(request, match),
+            self._seconds,
+            request.request_id,
+        )
+        context = LambdaContext(find_function_name(handler), seconds, request_id)
         loop, threads = asyncio.get_running_loop(), self._threads
-        future = loop.run_in_executor(threads, threads.run, handler, event, context)
+        future = loop.run_in_executor(
+            threads, threads.run_handler_in_free_place, handler, event, context
+        )
         done, _ = await asyncio.wait({future}, timeout=seconds)
         if not done:
             logger.error("%s: no answer in %s s, request %s", request.path, seconds, request_id)
             raise GatewayError(gateway_generated_responses.TIMEOUT, request_id)
         try:
-            return parse_response(future.result(), request_id)
+            return parse_handler_response(future.result(), request_id)
         except InvalidResponse as error:
             logger.error("%s: %s, request %s", request.path, error, request_id)
             raise GatewayError(
@@ -182,20 +192,20 @@ class GatewayApp:
             ) from None
 
 
-def _is_host_among(hosts: Sequence[str], headers: Sequence[tuple[bytes, bytes]]) -> bool:
+def _are_hosts_allowed(hosts: Sequence[str], headers: Sequence[tuple[bytes, bytes]]) -> bool:
     """Whether each name that the request says it calls is one of `hosts`, where `*.` stands for one
     label. HTTP/1.0 needs to name none."""
     names = [value.decode("latin-1") for name, value in headers if name == b"host"]
-    return all(_matches_host(hosts, _strip_port(name)) for name in names)
+    return all(_is_allowed_host(hosts, _strip_port_from_host(name)) for name in names)
 
 
-def _strip_port(name: str) -> str:
+def _strip_port_from_host(name: str) -> str:
     if name.startswith("["):
         return name.partition("]")[0].removeprefix("[")
     return name.partition(":")[0].removesuffix(".").lower()
 
 
-def _matches_host(hosts: Sequence[str], name: str) -> bool:
+def _is_allowed_host(hosts: Sequence[str], name: str) -> bool:
     return name in hosts or f"*.{name.partition('.')[2]}" in hosts
 
 
@@ -230,7 +240,7 @@ async def _read_body(scope: Message, receive: Receive) -> bytes:
     return bytes(body)
 
 
-def _request(scope: Message, body: bytes, request_id: str) -> HttpRequest:
+def _make_http_request(scope: Message, body: bytes, request_id: str) -> HttpRequest:
     peer: bytes | None = scope.get("state", {}).get(PEER)
     return HttpRequest(
         method=scope["method"],
@@ -243,7 +253,7 @@ def _request(scope: Message, body: bytes, request_id: str) -> HttpRequest:
         protocol=f"HTTP/{scope['http_version']}",
         request_id=request_id,
         scheme=scope["scheme"],
-        certificate=to_client_cert(peer) if peer else None,
+        certificate=make_client_cert_of_event(peer) if peer else None,
     )
 
 

@@ -18,7 +18,7 @@ AGENTS: Sequence[Right] = ("read", "write")
 """Agents read on behalf of somebody whom they name: one that forgets it gets an error."""
 
 
-class KeptKey(NamedTuple):
+class StoredApiKey(NamedTuple):
     """A key of one tenant, and the file that keeps it."""
 
     token: str
@@ -27,29 +27,29 @@ class KeptKey(NamedTuple):
     file: Path
 
 
-class KeyKeeper(NamedTuple):
+class ApiKeyFiles(NamedTuple):
     """Keeps keys of one tenant in files, so that they are the same at each start."""
 
     database: Database
     tenant: str
     deployment_secret: str
 
-    def load_or_create(self, file: Path, rights: Sequence[Right]) -> KeptKey:
+    def load_or_create(self, file: Path, rights: Sequence[Right]) -> StoredApiKey:
         """The key in `file`. If there is none, or it is not usable any more, creates a key and
         stores it there, readable only by the file's owner."""
         token = file.read_text().strip() if file.exists() else ""
-        problem = self._find_problem(token, rights) if token else ""
+        problem = self._find_reason_token_is_unusable(token, rights) if token else ""
         if token and not problem:
             file.chmod(0o600)
-            return KeptKey(token, "the same at each start", file)
+            return StoredApiKey(token, "the same at each start", file)
         access = self.database.connect_as(Caller(self.tenant, ()))
         label = "made by make run"
         new_key = make_key(access, self.deployment_secret, rights=rights, label=label)
-        write_private(file, f"{new_key.token}\n")
+        write_private_file(file, f"{new_key.token}\n")
         notice = f"new: {problem}" if problem else "created just now, the same from now on"
-        return KeptKey(new_key.token, notice, file)
+        return StoredApiKey(new_key.token, notice, file)
 
-    def _find_problem(self, token: str, rights: Sequence[Right]) -> str:
+    def _find_reason_token_is_unusable(self, token: str, rights: Sequence[Right]) -> str:
         """Why the token cannot be used; empty if it can."""
         try:
             parts = verify_token(self.deployment_secret, token)
@@ -69,7 +69,7 @@ class KeyKeeper(NamedTuple):
         return ""
 
 
-def write_private(file: Path, text: str) -> None:
+def write_private_file(file: Path, text: str) -> None:
     """Write a file that only its owner can read; it is there whole or not at all."""
     temporary_file = file.with_suffix(".draft")
     temporary_file.unlink(missing_ok=True)

@@ -16,12 +16,12 @@ _LOG_BYTES = 16 * 1024 * 1024
 _REMINDER_SECONDS = 60.0
 
 
-def log_file(directory: Path) -> Path:
+def make_log_path(directory: Path) -> Path:
     """The log file: a line for each request and job."""
     return directory / "log.jsonl"
 
 
-class _PrivateLog(RotatingFileHandler):
+class _PrivateLogHandler(RotatingFileHandler):
     """A log that only its owner can read: it names tenants and scopes."""
 
     _last_reminder = -_REMINDER_SECONDS
@@ -44,9 +44,9 @@ class _PrivateLog(RotatingFileHandler):
 
 
 @contextmanager
-def log_to(file: Path) -> Generator[None]:
+def log_to_file(file: Path) -> Generator[None]:
     """Write every line to `file`, with one older file; the terminal gets only warnings."""
-    file_handler = _PrivateLog(file, maxBytes=_LOG_BYTES, backupCount=1)
+    file_handler = _PrivateLogHandler(file, maxBytes=_LOG_BYTES, backupCount=1)
     file_handler.setFormatter(logger.registered_formatter)
     terminal_handler, level = logger.registered_handler, logger.registered_handler.level
     service_logger = logging.getLogger(logger.name)

@@ -8,7 +8,7 @@ from strandline.errors import Misconfigured
 HOST = "127.0.0.1"
 
 
-def environment_port(variable: str, default: int) -> int:
+def read_port_from_environment(variable: str, default: int) -> int:
     """A port from the environment. Raises Misconfigured for text that is not one."""
     text = os.environ.get(variable) or str(default)
     if not text.isdecimal() or int(text) > 65535:
@@ -18,7 +18,7 @@ def environment_port(variable: str, default: int) -> int:
     return int(text)
 
 
-def listen(port: int) -> socket.socket:
+def open_listening_socket(port: int) -> socket.socket:
     """Listen on a port of this machine. Raises Misconfigured if it is in use."""
     listener = socket.socket()
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

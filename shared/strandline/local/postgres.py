@@ -66,12 +66,12 @@ class EmbeddedPostgres:
     ) -> None:
         self.directory = postgres_installation.choose_reachable_directory(directory)
         self.port = port
-        self.socket_directory = _socket_directory(self.directory / "run")
+        self.socket_directory = _choose_socket_directory(self.directory / "run")
         self.password = ""
         self._durable = durable
         self._settings = SETTINGS | ({} if durable else NON_DURABLE) | dict(settings or {})
         self.data = self.directory / "pgdata"
-        self._account = postgres_installation.account_for(self.data)
+        self._account = postgres_installation.choose_server_account(self.data)
         self._cancel_event = threading.Event()
         self._guard: subprocess.Popen[bytes] | None = None
 
@@ -89,17 +89,17 @@ class EmbeddedPostgres:
         if not create and not self.data.exists():
             raise PostgresUnusable(f"{self.data} is gone.")
         if create:
-            postgres_installation.prepare(self.directory, self._account)
-        lock = postgres_lock.acquire(self.directory)
+            postgres_installation.create_enterable_directory(self.directory, self._account)
+        lock = postgres_lock.acquire_directory_lock(self.directory)
         try:
             durable, account = self._durable, self._account
             if create:
-                cluster = postgres_initdb.ensure_cluster(
+                cluster = postgres_initdb.create_cluster_if_missing(
                     self.directory, account, lock, durable=durable
                 )
                 self.password = cluster
             postgres_installation.make_private_directory(self.socket_directory, account)
-            self.port = _require_free(self.port) if self.port else _free_port()
+            self.port = _require_free_port(self.port) if self.port else _find_free_port()
             log_start = self._rotate_log()
             server = self._launch_guard(lock)
         except BaseException:
@@ -108,7 +108,7 @@ class EmbeddedPostgres:
         finally:
             os.close(lock)
         try:
-            self._await_ready(server, log_start)
+            self._wait_until_ready(server, log_start)
         except BaseException:
             self._stop_via_guard()
             raise
@@ -119,7 +119,7 @@ class EmbeddedPostgres:
         self._stop_via_guard()
         self._cancel_event.clear()
 
-    def cancel(self) -> None:
+    def cancel_start(self) -> None:
         """Make the start that another thread waits for, or the next one, fail soon, until
         `stop`."""
         self._cancel_event.set()
@@ -131,15 +131,15 @@ class EmbeddedPostgres:
     def kill(self) -> None:
         """SIGKILL every process of the server, as a crash would; `start` recovers from it."""
         if self._guard is not None:
-            postgres_lock.end_processes(self.data)
-            postgres_lock.await_release(self.directory)
+            postgres_lock.kill_server_processes(self.data)
+            postgres_lock.kill_until_lock_is_free(self.directory)
             self._stop_via_guard()
 
     def dsn(
         self, database: str = "postgres", user: str = SUPERUSER, password: str | None = None
     ) -> str:
         """A libpq URL over TCP; the superuser's password is filled in."""
-        login = self._login(user, password)
+        login = self._make_url_login(user, password)
         return f"postgresql://{login}@{HOST}:{self.port}/{quote(database, safe='')}"
 
     def socket_dsn(
@@ -147,9 +147,8 @@ class EmbeddedPostgres:
     ) -> str:
         """A libpq URL over the Unix socket, which only this account and the server's can access."""
         host_query = f"host={quote(str(self.socket_directory), safe='')}&port={self.port}"
-        return (
-            f"postgresql://{self._login(user, password)}@/{quote(database, safe='')}?{host_query}"
-        )
+        login = self._make_url_login(user, password)
+        return f"postgresql://{login}@/{quote(database, safe='')}?{host_query}"
 
     def clone_database(self, template: str, name: str) -> None:
         """Create database `name` as a copy of `template`, which must have no connections."""
@@ -178,7 +177,7 @@ class EmbeddedPostgres:
         with psycopg.connect(self.dsn(), autocommit=True) as connection:
             connection.execute(statement)
 
-    def _login(self, user: str, password: str | None) -> str:
+    def _make_url_login(self, user: str, password: str | None) -> str:
         if password is None and user == SUPERUSER:
             password = self.password
         name = quote(user, safe="")
@@ -188,14 +187,14 @@ class EmbeddedPostgres:
         """Start the guard, which starts the server; returns the server's process id."""
         with (self.directory / "postgres.log").open("ab") as log:
             self._guard = postgres_lock.launch_under_guard(
-                lock, self._account, self._command(), log
+                lock, self._account, self._make_server_command(), log
             )
         assert self._guard.stdout is not None
         return int(self._guard.stdout.readline() or 0)
 
-    def _command(self) -> list[str]:
+    def _make_server_command(self) -> list[str]:
         command = [
-            str(postgres_installation.find_binaries(self._account) / "postgres"),
+            str(postgres_installation.find_or_copy_binaries(self._account) / "postgres"),
             "-D",
             str(self.data),
         ]
@@ -204,10 +203,10 @@ class EmbeddedPostgres:
             command += ["-c", f"{name}={value}"]
         return command
 
-    def _await_ready(self, server: int, log_start: int) -> None:
+    def _wait_until_ready(self, server: int, log_start: int) -> None:
         """Wait for the state `ready` in postmaster.pid, as pg_ctl does."""
         deadline = time.monotonic() + START_SECONDS
-        while self._state(server) != "ready":
+        while self._read_server_state(server) != "ready":
             running = self._guard is not None and self._guard.poll() is None
             if running and time.monotonic() < deadline and not self._cancel_event.is_set():
                 time.sleep(0.005)
@@ -218,7 +217,7 @@ class EmbeddedPostgres:
                 f"Postgres did not start in {self.directory}: {log_tail.decode(errors='replace')}"
             )
 
-    def _state(self, server: int) -> str:
+    def _read_server_state(self, server: int) -> str:
         try:
             text = (self.data / "postmaster.pid").read_text(errors="replace")
         except FileNotFoundError:
@@ -243,7 +242,7 @@ class EmbeddedPostgres:
             self._guard = None
 
 
-def _socket_directory(path: Path) -> Path:
+def _choose_socket_directory(path: Path) -> Path:
     """The socket directory; one below /tmp if the path is too long for a socket."""
     if len(os.fsencode(path / ".s.PGSQL.65535")) <= SOCKET_PATH_BYTES:
         return path
@@ -251,8 +250,8 @@ def _socket_directory(path: Path) -> Path:
     return Path("/tmp", f"strandline-{digest}")  # noqa: S108 - made private, its owner checked
 
 
-def _require_free(port: int) -> int:
-    if not _is_free(port):
+def _require_free_port(port: int) -> int:
+    if not _is_port_free(port):
         raise PostgresUnusable(
             f"Port {port} is in use by another program: set STRANDLINE_PG_PORT to a free one, or "
             "to 0 for any free one."
@@ -260,14 +259,14 @@ def _require_free(port: int) -> int:
     return port
 
 
-def _free_port() -> int:
+def _find_free_port() -> int:
     for port in random.sample(PORTS, 100):
-        if _is_free(port):
+        if _is_port_free(port):
             return port
     raise PostgresUnusable(f"No free port found between {PORTS.start} and {PORTS.stop}.")
 
 
-def _is_free(port: int) -> bool:
+def _is_port_free(port: int) -> bool:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

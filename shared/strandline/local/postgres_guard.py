@@ -23,7 +23,7 @@ ENVIRONMENT = {"PATH": os.defpath, "LC_ALL": "C"}
 ESCALATION = ((signal.SIGINT, 20.0), (signal.SIGQUIT, 5.0), (signal.SIGKILL, 5.0))
 
 
-class ParentWatcher:
+class ParentProcessWatcher:
     """Watches one parent process on behalf of one server."""
 
     def __init__(self, parent: int) -> None:
@@ -36,7 +36,7 @@ class ParentWatcher:
         """Record that this process itself was asked to end."""
         self.stop_requested = True
 
-    def should_stop(self) -> bool:
+    def wait_and_check_stop(self) -> bool:
         """Wait one step; returns whether the server must stop."""
         readable, _, _ = select.select([sys.stdin], [], [], POLL_SECONDS)
         return bool(readable) or self.stop_requested or os.getppid() != self.parent
@@ -66,7 +66,7 @@ def resume(server: int) -> None:
 def main(arguments: list[str]) -> int:
     """Start the server that the command line names; end with it, or end it when the parent ends."""
     parent, uid, gid, lock = (int(a) for a in arguments[:4])
-    guard = ParentWatcher(parent)
+    guard = ParentProcessWatcher(parent)
     # The server inherits the lock, so it is held exactly as long as one of its processes lives.
     server = subprocess.Popen(  # noqa: S603 - the command is the launcher's own
         arguments[4:],
@@ -82,7 +82,7 @@ def main(arguments: list[str]) -> int:
     with contextlib.suppress(BrokenPipeError):  # the parent is gone already: the loop notices
         os.write(1, f"{server.pid}\n".encode())
     while server.poll() is None:
-        if guard.should_stop():
+        if guard.wait_and_check_stop():
             return stop(server)
     return server.returncode
 

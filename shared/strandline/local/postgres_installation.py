@@ -26,7 +26,7 @@ class PostgresUnusable(RuntimeError):
 
 
 @dataclass(frozen=True)
-class Account:
+class ServerAccount:
     """The unprivileged account that root starts the server as: Postgres refuses to run as root."""
 
     uid: int
@@ -49,13 +49,13 @@ class Account:
         return bool(status.st_mode & stat.S_IXOTH)
 
 
-def account_for(data: Path) -> Account | None:
+def choose_server_account(data: Path) -> ServerAccount | None:
     """The account to run the server as. None: the current one; for root: the owner of the data, or
     `nobody`."""
     if os.geteuid() != 0:
         return None
     if data.exists() and (owner := data.stat()).st_uid != 0:
-        return Account(owner.st_uid, owner.st_gid)
+        return ServerAccount(owner.st_uid, owner.st_gid)
     try:
         entry = pwd.getpwnam("nobody")
     except KeyError as error:
@@ -63,14 +63,14 @@ def account_for(data: Path) -> Account | None:
             "Postgres does not run as root, and this system has no account `nobody` to run it as. "
             "Start Strandline as an ordinary user."
         ) from error
-    return Account(entry.pw_uid, entry.pw_gid)
+    return ServerAccount(entry.pw_uid, entry.pw_gid)
 
 
 def choose_reachable_directory(directory: Path) -> Path:
     """The directory to use for `directory`: itself, or one below /var/lib if root names a directory
     that the server's account cannot reach."""
     directory = directory.expanduser().resolve()
-    account = account_for(directory / "pgdata")
+    account = choose_server_account(directory / "pgdata")
     fallback = FALLBACK_DIRECTORY / hashlib.sha256(os.fsencode(directory)).hexdigest()[:16]
     if account is None:
         return directory
@@ -87,7 +87,7 @@ def choose_reachable_directory(directory: Path) -> Path:
     return fallback
 
 
-def prepare(directory: Path, account: Account | None) -> None:
+def create_enterable_directory(directory: Path, account: ServerAccount | None) -> None:
     """Create `directory`, and let `account` enter it where root created or owns it."""
     if FALLBACK_DIRECTORY in directory.parents:
         _make_fallback_directory()
@@ -96,7 +96,7 @@ def prepare(directory: Path, account: Account | None) -> None:
         directory.chmod(stat.S_IMODE(directory.stat().st_mode) | stat.S_IXOTH)
 
 
-def make_private_directory(path: Path, account: Account | None) -> None:
+def make_private_directory(path: Path, account: ServerAccount | None) -> None:
     """Make `path` a directory that only the server's account can enter. Raises PostgresUnusable if
     it exists and belongs to another user, as a path below /tmp may."""
     try:
@@ -124,15 +124,15 @@ def find_bundled_installation() -> Path:
     return Path(spec.submodule_search_locations[0]).resolve() / "pginstall"
 
 
-def find_binaries(account: Account | None) -> Path:
+def find_or_copy_binaries(account: ServerAccount | None) -> Path:
     """The folder of `postgres` and `initdb`; a copy if `account` cannot reach the wheel's."""
     root = find_bundled_installation()
     if account is None or all(account.can_reach(root / part) for part in ("bin/postgres", "share")):
         return root / "bin"
-    return _copy_for_account(root) / "bin"
+    return _copy_installation_world_readable(root) / "bin"
 
 
-def _copy_for_account(root: Path) -> Path:
+def _copy_installation_world_readable(root: Path) -> Path:
     """A world-readable copy of the installation, created once per version and content."""
     distribution = importlib.metadata.distribution(PACKAGE.replace("_", "-"))
     record = distribution.read_text("RECORD") or ""
@@ -142,7 +142,7 @@ def _copy_for_account(root: Path) -> Path:
     if not target.exists():
         staging = Path(tempfile.mkdtemp(prefix="copying-", dir=FALLBACK_DIRECTORY))
         try:
-            _copy_installation(root, staging)
+            _copy_programs_and_libraries(root, staging)
             staging.rename(target)
         except OSError:
             shutil.rmtree(staging)
@@ -151,7 +151,7 @@ def _copy_for_account(root: Path) -> Path:
     return target / PACKAGE / "pginstall"
 
 
-def _copy_installation(root: Path, target: Path) -> None:
+def _copy_programs_and_libraries(root: Path, target: Path) -> None:
     """Copy the programs and, at the same relative path, the libraries that the wheel bundles."""
     shutil.copytree(
         root,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from strandline.local import postgres_guard
-from strandline.local.postgres_installation import Account, PostgresUnusable
+from strandline.local.postgres_installation import PostgresUnusable, ServerAccount
 
 # The guard itself gives a server 30 s to stop, by ever harder signals.
 STOP_SECONDS = 35.0
@@ -20,7 +20,7 @@ PROCESSES = Path("/proc")
 _RECORD_BYTES = 64
 
 
-def acquire(directory: Path) -> int:
+def acquire_directory_lock(directory: Path) -> int:
     """Lock `directory`, after ending what a killed guard left behind. Returns the lock's file
     descriptor.
 
@@ -29,24 +29,26 @@ def acquire(directory: Path) -> int:
     """
     lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     deadline = time.monotonic() + STOP_SECONDS
-    while not _try_lock(lock):
-        owner, guard = _holders(lock)
-        is_stopping = guard is not None and not (_is_alive(owner) and _is_alive(guard))
+    while not _try_exclusive_lock(lock):
+        owner, guard = _read_lock_holders(lock)
+        is_stopping = guard is not None and not (
+            _is_process_alive(owner) and _is_process_alive(guard)
+        )
         if not is_stopping or time.monotonic() > deadline:
             os.close(lock)
             raise PostgresUnusable(
                 f"{directory} is in use by a server of process {owner or 'unknown'}: stop that "
                 "one, or choose another directory."
             )
-        if not _is_alive(guard):
-            end_processes(directory / "pgdata")
+        if not _is_process_alive(guard):
+            kill_server_processes(directory / "pgdata")
         time.sleep(0.02)
-    _write_holders(lock, b"")
+    _write_lock_holders(lock, b"")
     return lock
 
 
 def launch_under_guard(
-    lock: int, account: Account | None, command: Sequence[object], stderr: int | IO[bytes]
+    lock: int, account: ServerAccount | None, command: Sequence[object], stderr: int | IO[bytes]
 ) -> subprocess.Popen[bytes]:
     """Start a program under a guard that ends it when this process ends; both hold the lock.
 
@@ -66,40 +68,40 @@ def launch_under_guard(
     )
     try:
         # A start that finds the lock taken uses this to distinguish a live server from a dying one.
-        _write_holders(lock, f"{os.getpid()} {guard.pid}".encode())
+        _write_lock_holders(lock, f"{os.getpid()} {guard.pid}".encode())
     except OSError:
         guard.communicate(b"\n")
         raise
     return guard
 
 
-def _write_holders(lock: int, holders: bytes) -> None:
+def _write_lock_holders(lock: int, holders: bytes) -> None:
     """Write the holders in place, at a fixed length: on a full disk the file cannot grow."""
     os.pwrite(lock, holders.ljust(_RECORD_BYTES - 1) + b"\n", 0)
 
 
-def await_release(directory: Path) -> None:
+def kill_until_lock_is_free(directory: Path) -> None:
     """Wait until no process of the server is left. Raises TimeoutError."""
     deadline = time.monotonic() + STOP_SECONDS
     lock = os.open(directory / "lock", os.O_RDWR | os.O_CLOEXEC)
     try:
-        while not _try_lock(lock):
+        while not _try_exclusive_lock(lock):
             if time.monotonic() > deadline:
                 raise TimeoutError(f"processes of the server in {directory} do not end")
-            end_processes(directory / "pgdata")
+            kill_server_processes(directory / "pgdata")
             time.sleep(0.005)
     finally:
         os.close(lock)
 
 
-def end_processes(data: Path) -> None:
+def kill_server_processes(data: Path) -> None:
     """SIGKILL every process of the server whose data directory is `data`."""
-    for pid in server_processes(data):
+    for pid in list_server_processes(data):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 
 
-def server_processes(data: Path) -> list[int]:
+def list_server_processes(data: Path) -> list[int]:
     """The server's processes, found by their working directory, the data directory; orphans too."""
     if not (PROCESSES / "self").exists():
         return _list_process_tree(data)
@@ -130,7 +132,7 @@ def _list_process_tree(data: Path) -> list[int]:
     return [pid for pid, parent in processes if server in (pid, parent)]
 
 
-def _try_lock(lock: int) -> bool:
+def _try_exclusive_lock(lock: int) -> bool:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -138,13 +140,13 @@ def _try_lock(lock: int) -> bool:
     return True
 
 
-def _holders(lock: int) -> tuple[int | None, int | None]:
+def _read_lock_holders(lock: int) -> tuple[int | None, int | None]:
     """Owner and guard as recorded; None while a start is under way."""
     fields = os.pread(lock, _RECORD_BYTES, 0).split()
     return (int(fields[0]), int(fields[1])) if len(fields) == 2 else (None, None)
 
 
-def _is_alive(pid: int | None) -> bool:
+def _is_process_alive(pid: int | None) -> bool:
     if pid is None:
         return False
     try:

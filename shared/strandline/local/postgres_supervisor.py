@@ -37,46 +37,52 @@ class PostgresSupervisor:
         paths = (postgres.data, *files)
         # Held open: the inode of a removed file that nobody has open may be given to the next file.
         self._descriptors = [os.open(path, os.O_RDONLY) for path in paths if path.exists()]
-        self._identities = {path: _file_identity(path) for path in paths}
+        self._identities = {path: _read_device_and_inode(path) for path in paths}
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="postgres-supervisor", daemon=True)
+        self._thread = threading.Thread(
+            target=self._supervise_until_stopped, name="postgres-supervisor", daemon=True
+        )
         self._thread.start()
 
     def close(self) -> None:
         """Stop supervising; call it before the database's own stop."""
         self._stopping.set()
-        self._postgres.cancel()
+        self._postgres.cancel_start()
         self._thread.join()
         while self._descriptors:
             os.close(self._descriptors.pop())
 
-    def _run(self) -> None:
+    def _supervise_until_stopped(self) -> None:
         miss_count = 0
         while not self._stopping.wait(CHECK_SECONDS):
-            missing = self._find_missing()
+            missing = self._find_replaced_path()
             miss_count = miss_count + 1 if missing else 0
             if missing and miss_count >= _MISSES_TO_FAIL:
                 self._on_loss(_make_data_loss_message(missing))
                 return
             if not missing and self._postgres.has_exited():
-                self._restart()
+                self._restart_with_growing_pauses()
 
-    def _find_missing(self) -> Path | None:
+    def _find_replaced_path(self) -> Path | None:
         """The first path that is not the same file or directory as at the start. None if all are,
         or if the file system does not answer, which is not a loss."""
         try:
             return next(
-                (p for p, identity in self._identities.items() if _file_identity(p) != identity),
+                (
+                    p
+                    for p, identity in self._identities.items()
+                    if _read_device_and_inode(p) != identity
+                ),
                 None,
             )
         except OSError:
             return None
 
-    def _restart(self) -> None:
+    def _restart_with_growing_pauses(self) -> None:
         """Start the database again and again, with growing pauses."""
         logger.warning("the database exited; restarting it")
         start, last_reminder, pause = time.monotonic(), -REMINDER_SECONDS, FIRST_PAUSE_SECONDS
-        while not self._stopping.is_set() and not self._find_missing():
+        while not self._stopping.is_set() and not self._find_replaced_path():
             try:
                 self._postgres.start(create=False)
             except Exception as error:  # any error: without this thread nothing tries again
@@ -85,7 +91,7 @@ class PostgresSupervisor:
                     last_reminder = elapsed
                     logger.error(
                         "the database does not start; trying for %.0f s so far, at least "
-                        "every %.0f s: %s", elapsed, LONGEST_PAUSE_SECONDS, summarize_error(error)
+                        "every %.0f s: %s", elapsed, LONGEST_PAUSE_SECONDS, find_cause_line(error)
                     )  # fmt: skip
                 self._stopping.wait(pause)
                 pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
@@ -94,7 +100,7 @@ class PostgresSupervisor:
                 return
 
 
-def summarize_error(error: BaseException) -> str:
+def find_cause_line(error: BaseException) -> str:
     """The one line of a failed start's message that says why, without the hint that may follow."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     for pattern in (r"(?:FATAL|PANIC):\s*(.*)", r"(could not .*)"):
@@ -105,7 +111,7 @@ def summarize_error(error: BaseException) -> str:
     return lines[-1] if isinstance(error, _FAILURES) else f"{type(error).__name__}: {lines[-1]}"
 
 
-def _file_identity(path: Path) -> tuple[int, int] | None:
+def _read_device_and_inode(path: Path) -> tuple[int, int] | None:
     """Device and inode of a file or directory; None if it does not exist."""
     try:
         status = path.stat()

@@ -23,7 +23,7 @@ GATEWAY_HEADERS = {"content-length", "transfer-encoding", "connection", "keep-al
 
 
 @dataclass(frozen=True)
-class Resource:
+class ApiResource:
     """One path of the API in API Gateway's syntax, with its methods."""
 
     path: str
@@ -35,14 +35,14 @@ class Resource:
 
 
 @dataclass(frozen=True)
-class Match:
+class PathMatch:
     """The resource of a path, and the values of its path parameters."""
 
-    resource: Resource
+    resource: ApiResource
     parameters: dict[str, str]
 
 
-class Routes:
+class PathRouter:
     """The table `{"METHOD /path/{id}": handler}`, searched as API Gateway does.
 
     At each segment a literal beats `{parameter}`, which beats the greedy `{proxy+}`. The path alone
@@ -52,56 +52,56 @@ class Routes:
     """
 
     def __init__(self, table: Mapping[str, Handler]) -> None:
-        resources: dict[str, Resource] = {}
+        resources: dict[str, ApiResource] = {}
         for key, handler in table.items():
             method, _, path = key.partition(" ")
             if not method.isupper() or not path.startswith("/"):
                 raise ValueError(f"not a route: {key!r}; write 'METHOD /path' or 'ANY /path'")
-            resources.setdefault(path, Resource(path)).methods[method] = handler
+            resources.setdefault(path, ApiResource(path)).methods[method] = handler
         self._resources = [
-            (_segments(resource.path), resource)
-            for resource in sorted(resources.values(), key=lambda r: _precedence(r.path))
+            (_split_path(resource.path), resource)
+            for resource in sorted(resources.values(), key=lambda r: _make_precedence_key(r.path))
         ]
 
-    def find(self, path: str) -> Match | None:
+    def find(self, path: str) -> PathMatch | None:
         """The most specific resource for `path`, or None."""
-        segments = _segments(path)
+        segments = _split_path(path)
         for pattern, resource in self._resources:
-            parameters = _bind(pattern, segments)
+            parameters = _match_path_parameters(pattern, segments)
             if parameters is not None:
-                return Match(resource, parameters)
+                return PathMatch(resource, parameters)
         return None
 
 
-def _segments(path: str) -> list[str]:
+def _split_path(path: str) -> list[str]:
     return path.strip("/").split("/") if path.strip("/") else []
 
 
-def _precedence(path: str) -> list[tuple[int, str]]:
+def _make_precedence_key(path: str) -> list[tuple[int, str]]:
     """A sort key that puts the more specific path first, segment by segment."""
-    return [(_rank(segment), segment) for segment in _segments(path)]
+    return [(_rank_segment(segment), segment) for segment in _split_path(path)]
 
 
-def _rank(segment: str) -> int:
+def _rank_segment(segment: str) -> int:
     if not segment.startswith("{"):
         return 0
     return 2 if segment.endswith("+}") else 1
 
 
-def _bind(pattern: list[str], segments: list[str]) -> dict[str, str] | None:
+def _match_path_parameters(pattern: list[str], segments: list[str]) -> dict[str, str] | None:
     """The path parameters if `segments` match `pattern`; a parameter does not match an empty
     segment."""
-    greedy = bool(pattern) and _rank(pattern[-1]) == 2
+    greedy = bool(pattern) and _rank_segment(pattern[-1]) == 2
     if len(segments) < len(pattern) or (len(segments) > len(pattern) and not greedy):
         return None
     parameters: dict[str, str] = {}
     for position, expected in enumerate(pattern):
         value = segments[position]
-        if _rank(expected) == 2:
+        if _rank_segment(expected) == 2:
             value = "/".join(segments[position:])
-        if (_rank(expected) == 0 and expected != value) or not value:
+        if (_rank_segment(expected) == 0 and expected != value) or not value:
             return None
-        if _rank(expected):
+        if _rank_segment(expected):
             parameters[expected.strip("{+}")] = value
     return parameters
 
@@ -170,15 +170,17 @@ class GatewayError(Exception):
         )
 
 
-def proxy_event(request: HttpRequest, match: Match) -> Event:
+def make_proxy_event(request: HttpRequest, match: PathMatch) -> Event:
     """The event that API Gateway would pass to the function behind `match`.
 
     `path` and `pathParameters` stay percent-encoded, as a REST API leaves them (an HTTP API would
     decode them); query parameters are decoded. Header names are sent as Title-Case: uvicorn lowers
     them, and a handler may not rely on their case.
     """
-    headers = _group_values((name.title(), value) for name, value in _forwarded_headers(request))
-    query = _group_values(parse_qsl(request.query, keep_blank_values=True))
+    headers = _group_values_by_name(
+        (name.title(), value) for name, value in _add_gateway_headers(request)
+    )
+    query = _group_values_by_name(parse_qsl(request.query, keep_blank_values=True))
     body, is_base64 = _encode_body_base64(request.body)
     return {
         "resource": match.resource.path,
@@ -190,13 +192,13 @@ def proxy_event(request: HttpRequest, match: Match) -> Event:
         "multiValueQueryStringParameters": query or None,
         "pathParameters": match.parameters or None,
         "stageVariables": None,
-        "requestContext": _context(request, match, headers),
+        "requestContext": _make_request_context(request, match, headers),
         "body": body,
         "isBase64Encoded": is_base64,
     }
 
 
-def parse_response(result: object, request_id: str) -> HttpResponse:
+def parse_handler_response(result: object, request_id: str) -> HttpResponse:
     """A handler's answer as a response. Raises InvalidResponse for what API Gateway would
     refuse."""
     if not isinstance(result, Mapping):
@@ -211,7 +213,7 @@ def parse_response(result: object, request_id: str) -> HttpResponse:
         raise InvalidResponse(f"a handler answered with a body of {type(text).__name__}, not text")
     if len(text) > RESPONSE_BYTES // 6 and len(json.dumps(response).encode()) > RESPONSE_BYTES:
         raise OversizedResponse("a handler's answer is over 6 MiB")
-    headers = _response_headers(response)
+    headers = _merge_response_headers(response)
     headers.setdefault("content-type", ["application/json"])
     headers["x-amzn-requestid"] = [request_id]
     flat = [(name, value) for name, values in headers.items() for value in values]
@@ -219,7 +221,7 @@ def parse_response(result: object, request_id: str) -> HttpResponse:
     return HttpResponse(int(status), flat, base64.b64decode(text) if is_base64 else text.encode())
 
 
-def _response_headers(response: Mapping[str, Any]) -> dict[str, list[str]]:
+def _merge_response_headers(response: Mapping[str, Any]) -> dict[str, list[str]]:
     """`headers` and `multiValueHeaders` merged; if both have a header, the list counts."""
     single: dict[str, object] = response.get("headers") or {}
     multiple: dict[str, list[object]] = response.get("multiValueHeaders") or {}
@@ -241,7 +243,7 @@ def _format_response_header(value: object) -> str:
     return text
 
 
-def _forwarded_headers(request: HttpRequest) -> list[tuple[str, str]]:
+def _add_gateway_headers(request: HttpRequest) -> list[tuple[str, str]]:
     """The request's headers with those that API Gateway adds; port and scheme are the real ones."""
     previous_hops = [v for name, v in request.headers if name.lower() == "x-forwarded-for"]
     headers = [(n, v) for n, v in request.headers if not n.lower().startswith("x-forwarded-")]
@@ -256,7 +258,9 @@ def _forwarded_headers(request: HttpRequest) -> list[tuple[str, str]]:
     ]
 
 
-def _context(request: HttpRequest, match: Match, headers: dict[str, list[str]]) -> Event:
+def _make_request_context(
+    request: HttpRequest, match: PathMatch, headers: dict[str, list[str]]
+) -> Event:
     now = time.time()
     host = headers.get("Host", ["localhost"])[-1]
     return {
@@ -267,7 +271,7 @@ def _context(request: HttpRequest, match: Match, headers: dict[str, list[str]]) 
         "domainPrefix": host.partition(".")[0],
         "extendedRequestId": request.request_id,
         "httpMethod": request.method,
-        "identity": _identity(request, headers),
+        "identity": _make_identity(request, headers),
         "path": request.path,
         "protocol": request.protocol,
         "requestId": request.request_id,
@@ -279,7 +283,7 @@ def _context(request: HttpRequest, match: Match, headers: dict[str, list[str]]) 
     }
 
 
-def _identity(request: HttpRequest, headers: dict[str, list[str]]) -> Event:
+def _make_identity(request: HttpRequest, headers: dict[str, list[str]]) -> Event:
     absent = ("accessKey", "accountId", "apiKey", "apiKeyId", "caller", "user")
     absent += ("cognitoAuthenticationProvider", "cognitoAuthenticationType", "cognitoIdentityId")
     absent += ("cognitoIdentityPoolId", "principalOrgId", "userArn")
@@ -288,7 +292,7 @@ def _identity(request: HttpRequest, headers: dict[str, list[str]]) -> Event:
     return dict.fromkeys(absent) | identity
 
 
-def _group_values(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+def _group_values_by_name(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     groups: dict[str, list[str]] = {}
     for name, value in pairs:
         groups.setdefault(name, []).append(value)

@@ -14,8 +14,8 @@ import psycopg
 from strandline.config import get_settings
 from strandline.errors import StrandlineError
 from strandline.local import run_interruptible
-from strandline.local.log_file import log_file
-from strandline.local.ports import environment_port
+from strandline.local.log_file import make_log_path
+from strandline.local.ports import read_port_from_environment
 from strandline.local.postgres_installation import PostgresUnusable
 from strandline.local.runtime import (
     RunningService,
@@ -28,14 +28,14 @@ _POLL_SECONDS = 0.2
 a time limit would not wake for it."""
 
 
-def directory() -> Path:
+def find_data_directory() -> Path:
     """The data directory: database and payloads."""
     return Path(os.environ.get("STRANDLINE_DATA_DIR") or ".strandline")
 
 
-def port() -> int:
+def read_http_port() -> int:
     """The port of the HTTP server."""
-    return environment_port("STRANDLINE_PORT", DEFAULT_PORT)
+    return read_port_from_environment("STRANDLINE_PORT", DEFAULT_PORT)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -50,10 +50,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # on it.
     reasons = SimpleQueue[str]()
     try:
-        with run_local_service(directory(), port(), on_loss=reasons.put) as service:
-            run_interruptible.stop_on_signals(lambda: reasons.put(""))
+        with run_local_service(
+            find_data_directory(), read_http_port(), on_loss=reasons.put
+        ) as service:
+            run_interruptible.stop_on_first_signal(lambda: reasons.put(""))
             print(format_greeting(service, time.monotonic() - start), flush=True)
-            if loss := _wait_for_reason(reasons):
+            if loss := _wait_for_reason_to_stop(reasons):
                 print(f"\nstrandline: {loss}", file=sys.stderr, flush=True)
                 run_interruptible.start_exit_timer(1)
                 return 1
@@ -65,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _wait_for_reason(reasons: SimpleQueue[str]) -> str:
+def _wait_for_reason_to_stop(reasons: SimpleQueue[str]) -> str:
     """Wait for a reason to stop: a message about lost data, or an empty text after a signal."""
     while True:
         with suppress(Empty):
@@ -80,14 +82,14 @@ def format_greeting(service: RunningService, seconds: float) -> str:
     )
     question = '{"query": "When does the buoy go out?", "participants": ["user:alice"]}'
     warnings = "".join(f"\nWARNING: {warning}\n" for warning in service.warnings)
-    certificate_example = _certificate_example(service, question)
-    curl = f"curl -s{_curl_trust_option(service)}"
+    certificate_example = _make_certificate_example(service, question)
+    curl = f"curl -s{_make_curl_trust_option(service)}"
     key = service.agents.token
     headers = f"-H 'X-API-Key: {key}' -H 'Content-Type: application/json'"
     return f"""
 Strandline answers at {service.url} (ready in {seconds:.1f} s; data in {service.directory})
-The log, with a line for each request:  {log_file(service.directory)}
-Language model: {_describe_model()}
+The log, with a line for each request:  {make_log_path(service.directory)}
+Language model: {_describe_language_model()}
 {warnings}
 The API key for your agents, {service.agents.notice}. It reads and writes the memory of tenant
 "local", always on behalf of somebody, and is stored in {service.agents.file}:
@@ -105,12 +107,12 @@ A first memory, and a first question:
   {curl} {service.url}/api/v1/events {headers} -d '{body}'
   {curl} {service.url}/api/v1/recall {headers} -d '{question}'
 
-{certificate_example}{_next_step()}
+{certificate_example}{_suggest_next_step()}
 Ctrl-C stops everything.
 """
 
 
-def _describe_model() -> str:
+def _describe_language_model() -> str:
     """The language model in use. Which address and key it has is not shown."""
     settings = get_settings()
     if settings.llm_provider == "none":
@@ -118,27 +120,27 @@ def _describe_model() -> str:
     return f"{settings.llm_provider}:{settings.llm_model}"
 
 
-def _next_step() -> str:
+def _suggest_next_step() -> str:
     """What to try next: a checkout has more than an installed package."""
     if (Path(__file__).parents[3] / "Makefile").exists():
         return "`make demo` in another terminal shows in seconds what it does."
     return "`strandline simulate` in another terminal tries everything out."
 
 
-def _curl_trust_option(service: RunningService) -> str:
+def _make_curl_trust_option(service: RunningService) -> str:
     """The curl option that makes it trust the server's certificate; empty if it needs none."""
     own_authority = service.tls and service.tls.client
     return f" --cacert {service.tls.authority}" if service.tls and own_authority else ""
 
 
-def _certificate_example(service: RunningService, question: str) -> str:
+def _make_certificate_example(service: RunningService, question: str) -> str:
     """The same question, sent with the client certificate that was issued here; empty without
     one."""
     if service.tls is None or service.tls.client is None:
         return ""
     options = f"--cert {service.tls.client} --key {service.tls.client_key}"
     return f"""The same without a key, with a client certificate of the same tenant:
-  curl -s{_curl_trust_option(service)} {options} {service.url}/api/v1/recall \\
+  curl -s{_make_curl_trust_option(service)} {options} {service.url}/api/v1/recall \\
     -H 'Content-Type: application/json' -d '{question}'
 
 """

@@ -46,14 +46,14 @@ def exit_at_once_on_signals() -> None:
         signal.signal(number, _exit_interrupted)
 
 
-def stop_on_signals(stop: Callable[[], None]) -> None:
+def stop_on_first_signal(stop: Callable[[], None]) -> None:
     """From now on the first of them calls `stop` and ends the process GRACE_SECONDS later, whatever
     it is doing. Later ones change nothing."""
 
     def on_signal(*_: object) -> None:
         for number in (signal.SIGINT, signal.SIGTERM):
             # Not SIG_IGN: Python reports a signal as lost that is pending when it becomes ignored.
-            signal.signal(number, _ignore)
+            signal.signal(number, _ignore_signal)
         stop()
         start_exit_timer()
 
@@ -61,18 +61,18 @@ def stop_on_signals(stop: Callable[[], None]) -> None:
         signal.signal(number, on_signal)
 
 
-def _ignore(*_: object) -> None:
+def _ignore_signal(*_: object) -> None:
     """Do nothing."""
 
 
 def start_exit_timer(code: int = 0) -> None:
     """End the process with `code` after GRACE_SECONDS, whatever it is doing then."""
-    timer = threading.Timer(GRACE_SECONDS, _force_exit, (code,))
+    timer = threading.Timer(GRACE_SECONDS, _exit_after_grace, (code,))
     timer.daemon = True
     timer.start()
 
 
-def exit_now(code: int) -> None:
+def exit_without_waiting_for_threads(code: int) -> None:
     """End the process without waiting for its threads: a request may take half a minute."""
     logging.shutdown()
     for stream in (sys.stdout, sys.stderr):
@@ -87,7 +87,7 @@ def _exit_interrupted(*_: object) -> None:
     os._exit(EXIT_INTERRUPTED)
 
 
-def _force_exit(code: int) -> None:
+def _exit_after_grace(code: int) -> None:
     if not code:
         os.write(
             1,
@@ -97,4 +97,4 @@ def _force_exit(code: int) -> None:
 
 
 if __name__ == "__main__":
-    exit_now(main())
+    exit_without_waiting_for_threads(main())

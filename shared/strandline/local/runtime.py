@@ -42,10 +42,10 @@ from strandline.local.event_sources import (
     create_daily_schedule,
 )
 from strandline.local.http_server import GatewayApp
-from strandline.local.kept_keys import ADMIN, AGENTS, KeptKey, KeyKeeper, write_private
+from strandline.local.kept_keys import ADMIN, AGENTS, ApiKeyFiles, StoredApiKey, write_private_file
 from strandline.local.lambda_context import Handler
-from strandline.local.log_file import log_file, log_to
-from strandline.local.ports import HOST, environment_port, listen
+from strandline.local.log_file import log_to_file, make_log_path
+from strandline.local.ports import HOST, open_listening_socket, read_port_from_environment
 from strandline.local.postgres import EmbeddedPostgres
 from strandline.local.postgres_supervisor import PostgresSupervisor
 from strandline.local.state_machine import StateMachine
@@ -76,9 +76,9 @@ class RunningService:
     """A running service."""
 
     url: str
-    admin: KeptKey
+    admin: StoredApiKey
     """A key of tenant `local` with the rights to read, to write and of an admin."""
-    agents: KeptKey
+    agents: StoredApiKey
     """A key of it for agents: it reads and writes."""
     directory: Path
     postgres: EmbeddedPostgres
@@ -93,7 +93,7 @@ class RunningService:
         return self.admin.token
 
 
-def connection_file(directory: Path) -> Path:
+def make_connection_file_path(directory: Path) -> Path:
     """The file with the address and key of the latest start. It is in the requested directory."""
     return directory / "local.json"
 
@@ -113,7 +113,7 @@ def _write_connection_file(
         "environment": environment,
         "tls": None if paths is None else {name: str(path) for name, path in paths if path},
     }
-    write_private(connection_file(directory), json.dumps(content))
+    write_private_file(make_connection_file_path(directory), json.dumps(content))
 
 
 @contextmanager
@@ -138,17 +138,19 @@ def run_local_service(
             f"STRANDLINE_DATA_DIR: {requested_directory} cannot be the data directory "
             f"({error.strerror}). Name a directory that this account can make and write."
         ) from error
-    warnings = sync_detection.find_risks(directory)
+    warnings = sync_detection.find_risks_to_database(directory)
     with ExitStack() as stack:
         stack.callback(sys.setswitchinterval, sys.getswitchinterval())
         sys.setswitchinterval(_SWITCH_SECONDS)
-        stack.enter_context(log_to(log_file(directory)))
+        stack.enter_context(log_to_file(make_log_path(directory)))
         warnings = [*warnings, *log_unknown_settings()]
-        tls_files = tls.load_configured_tls(directory)
-        listener = stack.enter_context(closing(listen(port)))
-        stored_secrets = _load_secrets(directory)
+        tls_files = tls.load_or_issue_tls_files(directory)
+        listener = stack.enter_context(closing(open_listening_socket(port)))
+        stored_secrets = _load_or_create_secrets(directory)
         postgres = stack.enter_context(
-            EmbeddedPostgres(directory / "postgres", port=environment_port("STRANDLINE_PG_PORT", 0))
+            EmbeddedPostgres(
+                directory / "postgres", port=read_port_from_environment("STRANDLINE_PG_PORT", 0)
+            )
         )
         aws = stack.enter_context(LocalAws(directory))
         files = (directory / _SECRETS, aws.blobs)
@@ -156,12 +158,14 @@ def run_local_service(
         machine = stack.enter_context(
             StateMachine(lambda_context.find_state_machine_definition(), aws.bucket)
         )
-        _migrate(postgres, stored_secrets)
+        _create_and_migrate_database(postgres, stored_secrets)
         url = postgres.dsn(_DATABASE, _APP, stored_secrets["app_password"])
-        environment = _configure(url, aws, machine, stored_secrets["key_secret"], tls_files)
-        keys = _open_keys(stack, url, stored_secrets["key_secret"], directory, tls_files)
-        handlers = _load_handlers(stack, warnings, clock)
-        _start_background(stack, handlers, aws, machine, clock)
+        environment = _configure_service_environment(
+            url, aws, machine, stored_secrets["key_secret"], tls_files
+        )
+        keys = _load_or_create_keys(stack, url, stored_secrets["key_secret"], directory, tls_files)
+        handlers = _load_function_handlers(stack, warnings, clock)
+        _start_queue_pollers_and_scheduler(stack, handlers, aws, machine, clock)
         _serve_http(stack, handlers, listener, tls_files)
         scheme = "https" if tls_files else "http"
         service = RunningService(
@@ -172,20 +176,20 @@ def run_local_service(
         yield service
 
 
-def _open_keys(
+def _load_or_create_keys(
     stack: ExitStack, url: str, key_secret: str, directory: Path, tls_files: TlsFiles | None
-) -> tuple[KeptKey, KeptKey]:
+) -> tuple[StoredApiKey, StoredApiKey]:
     """The keys of the admin and of agents. Registers the certificate of this machine's client."""
     database = Database(url)
     stack.callback(database.close)
-    keeper = KeyKeeper(database, TENANT, key_secret)
+    keeper = ApiKeyFiles(database, TENANT, key_secret)
     admin = keeper.load_or_create(directory / "admin.key", ADMIN)
     agents = keeper.load_or_create(directory / "agents.key", AGENTS)
-    tls.register_client(database.connect_as(Caller(TENANT, ())), tls_files)
+    tls.register_local_client_certificate(database.connect_as(Caller(TENANT, ())), tls_files)
     return admin, agents
 
 
-def _start_background(
+def _start_queue_pollers_and_scheduler(
     stack: ExitStack,
     handlers: Mapping[str, Handler],
     aws: LocalAws,
@@ -193,7 +197,7 @@ def _start_background(
     clock: Clock,
 ) -> None:
     """Make queues, schedules and the state machine invoke the functions that they invoke in AWS."""
-    machine.serve({job.name: handlers[job.name] for job in JOBS})
+    machine.add_handlers({job.name: handlers[job.name] for job in JOBS})
     loops = (
         QueuePoller(aws.work_queue_url, handlers["worker"]),
         QueuePoller(aws.job_queue_url, handlers["scheduler"]),
@@ -202,7 +206,7 @@ def _start_background(
     for loop in loops:
         loop.start()
     stack.callback(machine.wait_for_runs)  # after the loops, which may start some
-    stack.callback(_stop_together, loops)
+    stack.callback(_stop_loops_in_parallel, loops)
     create_daily_schedule(
         "daily-sweep", DAILY_SWEEP_SCHEDULE, machine.arn, json.dumps({"job": "sweeper"})
     )
@@ -210,7 +214,7 @@ def _start_background(
     machine.start("sweeper")
 
 
-def _stop_together(loops: Sequence[QueuePoller | LocalScheduler]) -> None:
+def _stop_loops_in_parallel(loops: Sequence[QueuePoller | LocalScheduler]) -> None:
     """Stop all at once: each may wait a second for its current request."""
     threads = [threading.Thread(target=loop.stop) for loop in loops]
     for thread in threads:
@@ -219,16 +223,18 @@ def _stop_together(loops: Sequence[QueuePoller | LocalScheduler]) -> None:
         thread.join()
 
 
-def _load_secrets(directory: Path) -> dict[str, str]:
+def _load_or_create_secrets(directory: Path) -> dict[str, str]:
     """This directory's own secrets, created once; readable only by its owner."""
     file = directory / _SECRETS
     if not file.exists():
         names = ("key_secret", "owner_password", "app_password")
-        write_private(file, json.dumps({name: secrets.token_urlsafe(32) for name in names}))
+        write_private_file(file, json.dumps({name: secrets.token_urlsafe(32) for name in names}))
     return json.loads(file.read_text())
 
 
-def _migrate(postgres: EmbeddedPostgres, stored_secrets: dict[str, str]) -> None:
+def _create_and_migrate_database(
+    postgres: EmbeddedPostgres, stored_secrets: dict[str, str]
+) -> None:
     with psycopg.connect(postgres.dsn(), autocommit=True) as administrator:
         exists = administrator.execute(
             "select from pg_database where datname = %s", (_DATABASE,)
@@ -249,7 +255,7 @@ def _migrate(postgres: EmbeddedPostgres, stored_secrets: dict[str, str]) -> None
             administrator.execute(release_scope_leases)
 
 
-def _configure(
+def _configure_service_environment(
     url: str, aws: LocalAws, machine: StateMachine, key_secret: str, tls_files: TlsFiles | None
 ) -> dict[str, str]:
     environment = {
@@ -271,12 +277,14 @@ def _configure(
     return environment
 
 
-def _load_handlers(stack: ExitStack, warnings: Sequence[str], clock: Clock) -> dict[str, Handler]:
+def _load_function_handlers(
+    stack: ExitStack, warnings: Sequence[str], clock: Clock
+) -> dict[str, Handler]:
     """The handlers of all functions that run while the service does, by name. They share one
     embedding model, which is loaded in the background."""
     embedder = make_embedder(get_settings())
     return {
-        fn.name: _load_handler(
+        fn.name: _load_function_handler(
             stack, fn, Resources(warnings=warnings, clock=clock, embedder=embedder)
         )
         for fn in FUNCTIONS
@@ -284,7 +292,7 @@ def _load_handlers(stack: ExitStack, warnings: Sequence[str], clock: Clock) -> d
     }
 
 
-def _load_handler(stack: ExitStack, fn: FunctionSpec, resources: Resources) -> Handler:
+def _load_function_handler(stack: ExitStack, fn: FunctionSpec, resources: Resources) -> Handler:
     """A function's real handler with these resources; `stack` closes its connections."""
     module = lambda_context.import_handler_module(fn.name)
     if "database" not in fn.needs:
@@ -314,7 +322,7 @@ def _serve_http(
             table,
             origins=origins,
             waiting=waiting,
-            hosts=[*LOOPBACK, *(tls_files.names if tls_files else ())],
+            hosts=[*LOOPBACK, *(tls_files.server_names if tls_files else ())],
         ),
         http=PeerCertificateProtocol,
         log_level="warning",
@@ -323,7 +331,7 @@ def _serve_http(
         **(tls_files.uvicorn_options() if tls_files else {}),
     )
     server = uvicorn.Server(config)
-    server.capture_signals = _no_signals  # the caller decides when to stop
+    server.capture_signals = _leave_signals_alone  # the caller decides when to stop
     thread = threading.Thread(target=server.run, args=([listener],), name="http", daemon=True)
     thread.start()
 
@@ -341,5 +349,5 @@ def _serve_http(
 
 
 @contextmanager
-def _no_signals() -> Generator[None]:
+def _leave_signals_alone() -> Generator[None]:
     yield

@@ -23,7 +23,7 @@ RESERVED_CHAR = "+"
 MAX_NAME_BYTES = 200
 
 
-class BlobFolder:
+class ObjectFolder:
     """The objects of one bucket, as files named by the URL-quoted key."""
 
     def __init__(self, directory: Path) -> None:
@@ -51,13 +51,13 @@ class BlobFolder:
         except OSError:
             os.unlink(name)
             raise
-        _sync_directory(path.parent)
+        _fsync_directory(path.parent)
 
     def remove(self, key: str) -> None:
         """Remove `key`; it stays removed even if the machine stops."""
         path = self.path(key)
         path.unlink(missing_ok=True)
-        _sync_directory(path.parent)
+        _fsync_directory(path.parent)
 
     def scan(self) -> Iterator[tuple[str, os.DirEntry[str]]]:
         """Every key and its file; removes half-written files of a crash on the way."""
@@ -100,7 +100,7 @@ class ObjectFileReader(threading.local):
         """Do nothing: no file stays open between reads."""
 
 
-class ObjectFileStore(_VersionedKeyStore):  # pyright: ignore[reportMissingTypeArgument]
+class ObjectFilesOfBucket(_VersionedKeyStore):  # pyright: ignore[reportMissingTypeArgument]
     """A bucket's keys, each of them a file. Versioning is not supported: only the last version is
     stored.
 
@@ -108,7 +108,7 @@ class ObjectFileStore(_VersionedKeyStore):  # pyright: ignore[reportMissingTypeA
     ways to delete one in `pop`.
     """
 
-    def __init__(self, folder: BlobFolder) -> None:
+    def __init__(self, folder: ObjectFolder) -> None:
         super().__init__()  # pyright: ignore[reportUnknownMemberType] - a bare dict in moto
         self._folder = folder
 
@@ -126,14 +126,14 @@ class ObjectFileStore(_VersionedKeyStore):  # pyright: ignore[reportMissingTypeA
                 raise
             if newest._etag is None:
                 newest._etag = hashlib.md5(content, usedforsecurity=False).hexdigest()
-            _attach_file(newest, self._folder.path(key))
+            _replace_memory_by_file(newest, self._folder.path(key))
         super().setlist(key, list_)
 
     def pop(self, key: str) -> None:
         super().pop(key)
         self._folder.remove(key)
 
-    def load(self, bucket: Any) -> None:
+    def list_stored_objects(self, bucket: Any) -> None:
         """List the files that exist; each is read only when it is requested."""
         for name, entry in self._folder.scan():
             status = entry.stat()
@@ -148,20 +148,20 @@ class ObjectFileStore(_VersionedKeyStore):  # pyright: ignore[reportMissingTypeA
             key.contentsize = status.st_size
             # moto uses naive times in UTC.
             key.last_modified = datetime.fromtimestamp(status.st_mtime, UTC).replace(tzinfo=None)
-            _attach_file(key, Path(entry))
+            _replace_memory_by_file(key, Path(entry))
             super().setlist(name, [key])
 
 
-def persist_bucket(backend: S3Backend, bucket: str, directory: Path) -> None:
+def keep_bucket_in_files(backend: S3Backend, bucket: str, directory: Path) -> None:
     """Store the objects of `bucket` in `directory` from now on, and list those that are there
     already."""
     moto_bucket = backend.buckets[bucket]
-    keys = ObjectFileStore(BlobFolder(directory))
-    keys.load(moto_bucket)
+    keys = ObjectFilesOfBucket(ObjectFolder(directory))
+    keys.list_stored_objects(moto_bucket)
     moto_bucket.keys = keys
 
 
-def _attach_file(key: MotoKey, path: Path) -> None:
+def _replace_memory_by_file(key: MotoKey, path: Path) -> None:
     """Free the bytes in memory, including a multipart upload's parts."""
     key._value_buffer.close()
     key._value_buffer = ObjectFileReader(path)
@@ -170,7 +170,7 @@ def _attach_file(key: MotoKey, path: Path) -> None:
         key.multipart = None
 
 
-def _sync_directory(directory: Path) -> None:
+def _fsync_directory(directory: Path) -> None:
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)

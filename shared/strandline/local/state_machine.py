@@ -20,7 +20,7 @@ from typing import Any, Self
 from moto.awslambda.models import LambdaBackend
 from moto.core.config import default_user_config
 
-from strandline.local.aws import client
+from strandline.local.aws import make_local_client
 from strandline.local.lambda_context import ACCOUNT_ID, REGION, Handler, LambdaContext
 
 _BATCH = "moto.batch"
@@ -28,7 +28,7 @@ _BATCH = "moto.batch"
 of each start."""
 
 
-def _import_without_batch() -> Any:
+def _import_parser_without_batch() -> Any:
     """Import them while a stand-in takes the place of moto's Batch."""
     spec = importlib.util.find_spec(_BATCH)
     if spec is None or _BATCH in sys.modules:
@@ -47,7 +47,7 @@ def _import_parser_backends() -> Any:
     return models.stepfunctions_parser_backends
 
 
-STATE_MACHINES: Any = _import_without_batch()
+STATE_MACHINES: Any = _import_parser_without_batch()
 """moto's own state machines, by account and Region."""
 RUN_THREADS: list[Any] = importlib.import_module("moto.stepfunctions.parser.utils").TMP_THREADS
 """The threads of runs. moto adds each and never reads them, so they would keep what a run held."""
@@ -96,8 +96,8 @@ class StateMachine:
         # moto logs every failed step in its own terms; the handlers log failures themselves.
         logging.getLogger("moto.stepfunctions").setLevel(logging.CRITICAL)
         default_user_config["stepfunctions"] = {"execute_state_machine": True}
-        _LAMBDA.invoke = self._make_invoke()
-        with closing(client("stepfunctions")) as states:
+        _LAMBDA.invoke = self._make_lambda_invoke()
+        with closing(make_local_client("stepfunctions")) as states:
             response = states.create_state_machine(
                 name="strandline-job",
                 definition=self._definition,
@@ -117,14 +117,14 @@ class StateMachine:
         STATE_MACHINES[ACCOUNT_ID][REGION].reset()
         default_user_config["stepfunctions"] = {"execute_state_machine": False}
 
-    def serve(self, handlers: Mapping[str, Handler]) -> None:
+    def add_handlers(self, handlers: Mapping[str, Handler]) -> None:
         """Add the jobs' functions, by name."""
         self._handlers |= handlers
 
     def start(self, job: str, tenant: str | None = None) -> str:
         """Start a run of a job, in all tenants or in one. Returns the execution's ARN."""
         run_input = {"job": job} | ({"tenant": tenant} if tenant else {})
-        with closing(client("stepfunctions")) as states:
+        with closing(make_local_client("stepfunctions")) as states:
             response = states.start_execution(
                 stateMachineArn=self.arn, name=str(uuid.uuid4()), input=json.dumps(run_input)
             )
@@ -132,7 +132,7 @@ class StateMachine:
 
     def state(self, execution: str) -> Mapping[str, Any]:
         """AWS's description of an execution: its `status`, and its `output` once it has one."""
-        with closing(client("stepfunctions")) as states:
+        with closing(make_local_client("stepfunctions")) as states:
             return states.describe_execution(executionArn=execution)
 
     def wait(self, execution: str, seconds: float) -> Mapping[str, Any]:
@@ -147,27 +147,29 @@ class StateMachine:
     def wait_for_runs(self) -> None:
         """Wait a few seconds for runs under way to end."""
         deadline = time.monotonic() + _END_SECONDS
-        while self._has_running() and time.monotonic() < deadline:
+        while self._has_running_execution() and time.monotonic() < deadline:
             time.sleep(0.02)
 
-    def _has_running(self) -> bool:
+    def _has_running_execution(self) -> bool:
         """Whether a run has not ended yet."""
-        return any(is_running(execution) for execution in list_executions())
+        return any(is_execution_running(execution) for execution in list_executions())
 
-    def _forget_finished(self) -> None:
+    def _forget_finished_executions(self) -> None:
         """Make moto forget executions that ended, except for the latest."""
         RUN_THREADS.clear()
         with self._forget_lock:  # steps run in several threads
             for machine in STATE_MACHINES[ACCOUNT_ID][REGION].state_machines:
                 past_executions = [
-                    execution for execution in machine.executions if not is_running(execution)
+                    execution
+                    for execution in machine.executions
+                    if not is_execution_running(execution)
                 ]
                 for execution in past_executions[:-_MAX_EXECUTIONS]:
                     machine.executions.remove(execution)
 
-    def _make_invoke(self) -> Any:
+    def _make_lambda_invoke(self) -> Any:
         handlers = self._handlers
-        forget_finished = self._forget_finished
+        forget_finished = self._forget_finished_executions
         invocations = self._invocations
 
         def invoke(
@@ -207,6 +209,6 @@ def list_executions() -> list[Any]:
     ]
 
 
-def is_running(execution: Any) -> bool:
+def is_execution_running(execution: Any) -> bool:
     """Whether an execution of moto's has not ended: moto lists it before it has a status."""
     return execution.exec_status is None or execution.status == "RUNNING"

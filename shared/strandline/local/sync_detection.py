@@ -25,7 +25,7 @@ _NETWORK = ("nfs", "cifs", "smb", "afp", "ceph", "davfs", "fuse.sshfs", "fuse.rc
 _MOUNTS = Path("/proc/self/mounts")
 
 
-def find_risks(directory: Path, mounts: Path = _MOUNTS) -> list[str]:
+def find_risks_to_database(directory: Path, mounts: Path = _MOUNTS) -> list[str]:
     """The risks to a live database in `directory`, each with what to do; empty if none is known.
     `mounts` has the form of /proc/mounts; where it does not exist (macOS) network file systems are
     not detected."""
@@ -33,9 +33,9 @@ def find_risks(directory: Path, mounts: Path = _MOUNTS) -> list[str]:
     way_out = "Stop it, move the directory elsewhere, and name that in STRANDLINE_DATA_DIR."
     risks = [
         f"{directory} is synchronised by {client}, which damages a live database. {way_out}"
-        for client in sorted(set(_sync_clients(directory)))
+        for client in sorted(set(_find_sync_clients(directory)))
     ]
-    if (kind := _filesystem_type(directory, mounts)).startswith(_NETWORK):
+    if (kind := _find_filesystem_type(directory, mounts)).startswith(_NETWORK):
         risks.append(
             f"{directory} is on a network file system ({kind}), where a database loses its locks "
             f"or its writes. {way_out}"
@@ -43,7 +43,7 @@ def find_risks(directory: Path, mounts: Path = _MOUNTS) -> list[str]:
     return risks
 
 
-def _sync_clients(directory: Path) -> Iterator[str]:
+def _find_sync_clients(directory: Path) -> Iterator[str]:
     for part in directory.parts:
         yield from (client for name, client in _FOLDER_PREFIXES if part.casefold().startswith(name))
     for folder in (directory, *directory.parents):
@@ -54,7 +54,7 @@ def _sync_clients(directory: Path) -> Iterator[str]:
         )
 
 
-def _filesystem_type(directory: Path, mounts: Path) -> str:
+def _find_filesystem_type(directory: Path, mounts: Path) -> str:
     """The type of the nearest mount above; of two on one mount point the later counts."""
     if not mounts.exists():
         return ""

@@ -42,7 +42,7 @@ class TlsFiles:
         return context
 
     @property
-    def names(self) -> list[str]:
+    def server_names(self) -> list[str]:
         """The names that the server's certificate is for, in lower case."""
         from cryptography import x509
 
@@ -65,7 +65,7 @@ class TlsFiles:
         }
 
 
-def load_configured_tls(directory: Path) -> TlsFiles | None:
+def load_or_issue_tls_files(directory: Path) -> TlsFiles | None:
     """The files that STRANDLINE_TLS_CERT, _KEY and _CLIENT_CA name, or with STRANDLINE_TLS=1 those
     of a local authority in `directory`; None serves plain HTTP. Raises Misconfigured."""
     values = [os.environ.get(f"STRANDLINE_TLS_{name}") for name in ("CERT", "KEY", "CLIENT_CA")]
@@ -82,10 +82,10 @@ def load_configured_tls(directory: Path) -> TlsFiles | None:
             "STRANDLINE_TLS_CLIENT_CA needs both."
         )
     is_enabled = os.environ.get("STRANDLINE_TLS", "").lower() in ("1", "true", "yes", "on")
-    return _issue_certificates(directory / "tls") if is_enabled else None
+    return _issue_certificates_once(directory / "tls") if is_enabled else None
 
 
-def _issue_certificates(directory: Path) -> TlsFiles:
+def _issue_certificates_once(directory: Path) -> TlsFiles:
     """Certificates of an authority that is created once; its key is not stored."""
     files = TlsFiles(*(directory / name for name in ("server.pem", "server.key", "authority.pem")))
     client, client_key = directory / "client.pem", directory / "client.key"
@@ -107,7 +107,7 @@ def _issue_certificates(directory: Path) -> TlsFiles:
     return TlsFiles(files.certificate, files.key, files.authority, client, client_key)
 
 
-def register_client(access: TenantDb, tls: TlsFiles | None) -> None:
+def register_local_client_certificate(access: TenantDb, tls: TlsFiles | None) -> None:
     """Register the client certificate that was issued here for the caller's tenant."""
     if tls is None or tls.client is None:
         return
@@ -125,7 +125,7 @@ def register_client(access: TenantDb, tls: TlsFiles | None) -> None:
         return  # registered at an earlier start
 
 
-def to_client_cert(der: bytes) -> dict[str, Any]:
+def make_client_cert_of_event(der: bytes) -> dict[str, Any]:
     """A certificate in the form of `requestContext.identity.clientCert`."""
     from cryptography.x509 import load_der_x509_certificate
 
@@ -139,13 +139,13 @@ def to_client_cert(der: bytes) -> dict[str, Any]:
         "issuerDN": info.issuer,
         "serialNumber": ":".join(serial[at : at + 2] for at in range(0, len(serial), 2)),
         "validity": {
-            "notBefore": _format_time(info.not_before),
-            "notAfter": _format_time(info.not_after),
+            "notBefore": _format_certificate_time(info.not_before),
+            "notAfter": _format_certificate_time(info.not_after),
         },
     }
 
 
-def _format_time(moment: datetime) -> str:
+def _format_certificate_time(moment: datetime) -> str:
     moment = moment.astimezone(UTC)
     return f"{moment:%b} {moment.day:2} {moment:%H:%M:%S %Y} GMT"
 

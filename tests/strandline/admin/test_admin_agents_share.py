@@ -13,7 +13,7 @@ from strandline.auth.authenticator import Authenticator
 from strandline.auth.credentials import AuthRequest
 from strandline.config import ServiceSettings
 from strandline.db.database import Caller, Database
-from strandline.local.tls import to_client_cert
+from strandline.local.tls import make_client_cert_of_event
 from strandline.tenants.store_audit import AuditContext
 from tests.certificates import certificate
 from tests.support import KEY_SECRET, Gateway, Reply, ScratchDatabase
@@ -112,7 +112,7 @@ def credentials(gateway: Gateway) -> dict[str, AuthRequest]:
     access = gateway.database.connect_as(Caller("acme", ()))
     subject = "CN=alice,O=Acme"
     certificates.add_certificate(access, AuditContext("a test"), subject=subject, user=ALICE)
-    certified = to_client_cert(certificate(subject))
+    certified = make_client_cert_of_event(certificate(subject))
     return {
         "key": AuthRequest({"x-api-key": gateway.key(user=ALICE)}),
         "jwt": AuthRequest({"authorization": f"Bearer {token()}"}),

@@ -12,7 +12,7 @@ from strandline.chains import store_archiving
 from strandline.db.database import Database
 from strandline.jobs import next_runs
 from strandline.jobs.next_runs import GARBAGE_PERIOD
-from strandline.local.aws import LocalAws, client
+from strandline.local.aws import LocalAws, make_local_client
 from strandline.local.lambda_context import ACCOUNT_ID
 from tests.support import Gateway, ScratchDatabase, Tell
 from tests.uploads import cid_of, put_unchecked
@@ -97,7 +97,7 @@ def test_archiver_drops_removal_mark_of_missing_payload(
         key.last_modified -= timedelta(days=2)
     gateway.run_job("archiver", "acme")
     assert scratch_db.rows("select count(*) from blob_removals") == [(2,)]
-    with closing(client("s3")) as s3:
+    with closing(make_local_client("s3")) as s3:
         s3.delete_object(Bucket=aws.bucket, Key=f"acme/{cid_of(b'goes')}")
     gateway.run_job("archiver", "acme")
     assert scratch_db.rows("select count(*) from blob_removals") == [(2,)], "too early to tell"

@@ -17,7 +17,7 @@ from strandline.aws.scheduler import RunStarter
 from strandline.background.run_request_handler import SchedulerResources
 from strandline.errors import Misconfigured, Unavailable
 from strandline.function_specs import DAILY_SWEEP_SCHEDULE
-from strandline.local.aws import LocalAws, client
+from strandline.local.aws import LocalAws, make_local_client
 from strandline.local.event_sources import GROUP, ROLE, LocalScheduler, create_daily_schedule
 from strandline.local.lambda_context import LambdaContext
 from strandline.local.state_machine import StateMachine
@@ -46,7 +46,7 @@ def idle_job(aws: LocalAws, monkeypatch: pytest.MonkeyPatch) -> Iterator[IdleJob
     """A state machine whose jobs do nothing, a scheduler and a ticker at NOW, or later."""
     function = IdleJob()
     with StateMachine(DEFINITION, aws.bucket, fast_retries=True) as machine:
-        machine.serve({"sweeper": function, "archiver": function})
+        machine.add_handlers({"sweeper": function, "archiver": function})
         for name, value in {
             "STATE_MACHINE": machine.arn,
             "SCHEDULE_GROUP": GROUP,
@@ -58,18 +58,18 @@ def idle_job(aws: LocalAws, monkeypatch: pytest.MonkeyPatch) -> Iterator[IdleJob
         function.ticker = LocalScheduler(lambda: function.now)
         yield function
         machine.wait_for_runs()
-        with closing(client("scheduler")) as scheduler:
+        with closing(make_local_client("scheduler")) as scheduler:
             scheduler.delete_schedule_group(Name=GROUP)
 
 
 def schedules() -> list[dict[str, Any]]:
-    with closing(client("scheduler")) as scheduler:
+    with closing(make_local_client("scheduler")) as scheduler:
         listing = scheduler.list_schedules(GroupName=GROUP)["Schedules"]
         return [scheduler.get_schedule(GroupName=GROUP, Name=one["Name"]) for one in listing]
 
 
 def executions() -> list[str]:
-    with closing(client("stepfunctions")) as states:
+    with closing(make_local_client("stepfunctions")) as states:
         (machine,) = states.list_state_machines()["stateMachines"]
         result = states.list_executions(stateMachineArn=machine["stateMachineArn"])
         return sorted(one["name"] for one in result["executions"])
@@ -209,7 +209,7 @@ def test_scheduler_slots_are_whole_and_spaced() -> None:
 
 def sent_messages(aws: LocalAws, url: str) -> list[dict[str, Any]]:
     """What lies in a queue, taken out of it."""
-    with closing(client("sqs")) as sqs:
+    with closing(make_local_client("sqs")) as sqs:
         results: list[dict[str, Any]] = []
         while got := sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages"):
             for message in got:
@@ -343,7 +343,7 @@ def test_scheduler_ticker_starts_due_runs(idle_job: IdleJob) -> None:
     wake(run_request(NOW + 5 * MINUTE), run_request(NOW + 60 * MINUTE))
     for hours, rest, started in ((0.05, 2, 0), (0.1, 1, 1), (0.2, 1, 1), (3, 0, 2)):
         idle_job.now = NOW + timedelta(hours=hours)
-        idle_job.ticker.fire_due()
+        idle_job.ticker.fire_due_schedules()
         assert (len(schedules()), len(executions())) == (rest, started)
     create_daily_schedule(
         "morning",
@@ -353,5 +353,5 @@ def test_scheduler_ticker_starts_due_runs(idle_job: IdleJob) -> None:
     )
     for hours, started in ((7, 2), (8, 3), (24, 3), (31, 3), (32, 4)):
         idle_job.now = NOW + timedelta(hours=hours)
-        idle_job.ticker.fire_due()
+        idle_job.ticker.fire_due_schedules()
         assert (len(schedules()), len(executions())) == (1, started)

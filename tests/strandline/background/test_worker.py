@@ -14,7 +14,7 @@ import pytest
 from strandline.aws.work_queue import WorkQueue
 from strandline.db.database import Database
 from strandline.errors import Unavailable
-from strandline.local.aws import LocalAws, client
+from strandline.local.aws import LocalAws, make_local_client
 from strandline.local.lambda_context import LambdaContext
 from strandline.resources import Resources
 from tests.strandline.embeddings.fake_embedders import WordEmbedder, fail_texts
@@ -177,7 +177,7 @@ def test_worker_returns_all_messages_without_database(
 @pytest.fixture
 def send_message(aws: LocalAws) -> Iterator[Callable[[str], dict[str, Any]]]:
     """Sends a message and receives it, as the queue's poller does."""
-    with closing(client("sqs")) as sqs:
+    with closing(make_local_client("sqs")) as sqs:
 
         def receive() -> dict[str, Any] | None:
             query = {"QueueUrl": aws.work_queue_url, "MessageSystemAttributeNames": ["All"]}
@@ -219,7 +219,7 @@ def test_worker_returns_message_soon_without_database(
     with monkeypatch.context() as patch:
         patch.setattr(service.database, "connection", away)
         assert work(event) == ["m0"]
-    with closing(client("sqs")) as sqs:
+    with closing(make_local_client("sqs")) as sqs:
         query = {"QueueUrl": aws.work_queue_url, "MessageSystemAttributeNames": ["All"]}
         begin = time.monotonic()
         while not (result := sqs.receive_message(**query, WaitTimeSeconds=2).get("Messages")):

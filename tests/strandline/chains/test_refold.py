@@ -19,7 +19,7 @@ from strandline.commands.main import main
 from strandline.config import get_settings
 from strandline.db.database import Caller, Database, TenantDb
 from strandline.jobs.worker_resources import WorkerResources
-from strandline.local.aws import LocalAws, client
+from strandline.local.aws import LocalAws, make_local_client
 from strandline.tuning import DEFAULTS
 from tests.strandline.chains.fold_fixtures import ALICE, LATER, EchoTasks, append, set_tuning
 from tests.strandline.embeddings.fake_embedders import WordEmbedder, make_worker, process_due
@@ -130,7 +130,7 @@ def test_refold_command_starts_sweep(
     monkeypatch.setenv("STRANDLINE_JOB_QUEUE_URL", aws.job_queue_url)
     monkeypatch.setenv("STRANDLINE_SWEEP_SECONDS", "10")
     assert command(scratch_db, monkeypatch, "--tenant", "acme", "--scope", str(scope)) == 0
-    with closing(client("sqs")) as sqs:
+    with closing(make_local_client("sqs")) as sqs:
         (message,) = sqs.receive_message(QueueUrl=aws.job_queue_url).get("Messages", [])
         sqs.delete_message(QueueUrl=aws.job_queue_url, ReceiptHandle=message["ReceiptHandle"])
     request = json.loads(message["Body"])

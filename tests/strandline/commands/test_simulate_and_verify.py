@@ -14,7 +14,7 @@ from strandline.commands.simulation_scenarios import SCENARIOS
 from strandline.commands.stored_data_checks import sha256_of_cid
 from strandline.db.database import Caller, Database
 from strandline.erasure import erase_events
-from strandline.local.runtime import RunningService, connection_file, run_local_service
+from strandline.local.runtime import RunningService, make_connection_file_path, run_local_service
 from strandline.log.cid import cid_to_bytes
 from tests.strandline.client.conftest import HttpService, service
 from tests.strandline.commands.command_line import Run, run
@@ -34,7 +34,7 @@ def local(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[RunningService, str
     with migrated_directory() as directory:
         monkeypatch.setenv("STRANDLINE_DATA_DIR", str(directory))
         with run_local_service(directory, 0) as running:
-            place: dict[str, Any] = json.loads(connection_file(directory).read_text())
+            place: dict[str, Any] = json.loads(make_connection_file_path(directory).read_text())
             environment = place["environment"]
             with closing(Database(environment["STRANDLINE_DATABASE_URL"])) as database:
                 access = database.connect_as(Caller("operations", ()))

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from strandline.local.aws import LocalAws, client
+from strandline.local.aws import LocalAws, make_local_client
 from tests.strandline.erasure.erasure_calls import ALICE, ERASURES, erase, traces
 from tests.support import Gateway, ScratchDatabase, Tell, user_message
 from tests.uploads import age, cid_of, citing, objects, put, upload_file
@@ -18,7 +18,7 @@ from tests.uploads import age, cid_of, citing, objects, put, upload_file
 @pytest.fixture(autouse=True)
 def versioned_bucket(aws: LocalAws) -> Iterator[None]:
     """moto does not close the files of versions."""
-    with closing(client("s3")) as s3:
+    with closing(make_local_client("s3")) as s3:
         s3.put_bucket_versioning(Bucket=aws.bucket, VersioningConfiguration={"Status": "Enabled"})
     yield
     gc.collect()
@@ -26,7 +26,7 @@ def versioned_bucket(aws: LocalAws) -> Iterator[None]:
 
 def count_versions(aws: LocalAws, prefix: str = "") -> int:
     """How many versions and markers of deletions lie in the bucket under this prefix."""
-    with closing(client("s3")) as s3:
+    with closing(make_local_client("s3")) as s3:
         object_versions = s3.list_object_versions(Bucket=aws.bucket, Prefix=prefix)
     return len(object_versions.get("Versions", [])) + len(object_versions.get("DeleteMarkers", []))
 
@@ -97,7 +97,7 @@ def test_erasure_payload_of_swept_upload_leaves_no_version(
     age(scratch_db)
     gateway.sweep()
     assert scratch_db.rows("select count(*) from uploads") == [(0,)]
-    with closing(client("s3")) as s3:
+    with closing(make_local_client("s3")) as s3:
         object_versions = s3.list_object_versions(Bucket=aws.bucket, Prefix="_uploads/")
     assert [object_versions.get(kind, []) for kind in ("Versions", "DeleteMarkers")] == [[], []]
 

@@ -130,7 +130,7 @@ def machine(
 ) -> Iterator[StateMachine]:
     """The definition that is deployed, with the real functions; the admin function knows it."""
     with StateMachine(DEFINITION, aws.bucket, fast_retries=True) as running:
-        running.serve(handlers())
+        running.add_handlers(handlers())
         service: Resources = importlib.import_module("functions.admin.handler").resources
         monkeypatch.setitem(service.__dict__, "job_queue", AtOnce(running.arn))
         yield running
@@ -203,7 +203,7 @@ def test_promoter_run_resumes_after_kill(
 ) -> None:
     """What was committed stays, and is not asked for again."""
     half: list[str] = []
-    machine.serve(
+    machine.add_handlers(
         {
             "promoter": kill_first(
                 provider, repository, lambda: half.extend(names(scratch_db, "fact"))

@@ -36,7 +36,7 @@ def machine(
 ) -> Iterator[StateMachine]:
     """The definition that is deployed, with the real functions; the admin function knows it."""
     with StateMachine(DEFINITION, aws.bucket, fast_retries=True) as running:
-        running.serve(handlers())
+        running.add_handlers(handlers())
         service: Resources = importlib.import_module("functions.admin.handler").resources
         monkeypatch.setitem(service.__dict__, "job_queue", AtOnce(running.arn))
         yield running
@@ -142,7 +142,7 @@ def test_job_shard_waits_for_busy_function(
             raise throttled
         return archiver(event, context)
 
-    machine.serve({"archiver": busy})
+    machine.add_handlers({"archiver": busy})
     gateway.key("acme")
     assert machine.wait(machine.start("archiver"), SECONDS)["status"] == "SUCCEEDED"
     assert scratch_db.rows("select state from jobs") == [("done",)]

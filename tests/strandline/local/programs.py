@@ -50,14 +50,14 @@ def migrated_directory() -> Generator[Path]:
 def end_database(directory: Path) -> None:
     """SIGKILL what still runs on a data directory, and wait until it is gone."""
     home = directory / "postgres"
-    postgres_lock.end_processes(home / "pgdata")
+    postgres_lock.kill_server_processes(home / "pgdata")
     if (home / "lock").exists():
-        postgres_lock.await_release(home)
+        postgres_lock.kill_until_lock_is_free(home)
 
 
 def database_processes(directory: Path) -> list[int]:
     """Of the server on a data directory."""
-    return postgres_lock.server_processes(directory / "postgres" / "pgdata")
+    return postgres_lock.list_server_processes(directory / "postgres" / "pgdata")
 
 
 def signal_database(directory: Path, number: signal.Signals) -> None:

@@ -23,9 +23,9 @@ from moto.stepfunctions.parser.asl.utils.boto_client import boto_client_for
 
 from strandline.aws.blobs import BlobStore
 from strandline.local import s3_object_files
-from strandline.local.aws import LocalAws, client
+from strandline.local.aws import LocalAws, make_local_client
 from strandline.local.lambda_context import ACCOUNT_ID
-from strandline.local.s3_object_files import BlobFolder
+from strandline.local.s3_object_files import ObjectFolder
 
 ONCE = Config(signature_version="s3v4", retries={"total_max_attempts": 1})
 ODD_KEYS = ["tenant 1/ü+é%2F.~", ".", "..", "a", "a/b", "a/", "long/" + "é" * 500, "x" * 600, "+"]
@@ -39,7 +39,7 @@ def aws(tmp_path: Path) -> Iterator[LocalAws]:
 
 @pytest.fixture
 def s3(aws: LocalAws) -> Iterator[Any]:
-    with closing(client("s3", config=ONCE)) as result:
+    with closing(make_local_client("s3", config=ONCE)) as result:
         yield result
 
 
@@ -84,7 +84,7 @@ def test_local_aws_failed_write_is_not_acknowledged(
     def full(*_: object) -> None:
         raise OSError("the disk is full")
 
-    monkeypatch.setattr(BlobFolder, "write", full)
+    monkeypatch.setattr(ObjectFolder, "write", full)
     with pytest.raises(ClientError, match="500"):
         s3.put_object(Bucket=aws.bucket, Key="k", Body=b"lost")
     with pytest.raises(ClientError, match="NoSuchKey"):
@@ -93,7 +93,7 @@ def test_local_aws_failed_write_is_not_acknowledged(
 
 def test_local_aws_objects_survive_restart(tmp_path: Path) -> None:
     part = os.urandom(5 * 1024 * 1024)
-    with LocalAws(tmp_path) as aws, closing(client("s3", config=ONCE)) as s3:
+    with LocalAws(tmp_path) as aws, closing(make_local_client("s3", config=ONCE)) as s3:
         where: dict[str, Any] = {"Bucket": aws.bucket}
         for key in ODD_KEYS:
             s3.put_object(**where, Key=key, Body=b"old")
@@ -110,7 +110,7 @@ def test_local_aws_objects_survive_restart(tmp_path: Path) -> None:
         s3.complete_multipart_upload(**where, Key="big", UploadId=upload, MultipartUpload=parts)
         head = s3.head_object(**where, Key="a")
         assert content(s3, aws.bucket, "big") == part + b"end"
-    with LocalAws(tmp_path) as aws, closing(client("s3", config=ONCE)) as s3:
+    with LocalAws(tmp_path) as aws, closing(make_local_client("s3", config=ONCE)) as s3:
         listing = s3.list_objects_v2(Bucket=aws.bucket)["Contents"]
         assert sorted(o["Key"] for o in listing) == sorted([*ODD_KEYS, "copy", "big"])
         assert all(content(s3, aws.bucket, key) == key.encode() for key in ODD_KEYS)
@@ -120,21 +120,21 @@ def test_local_aws_objects_survive_restart(tmp_path: Path) -> None:
         assert (object_head["ETag"], object_head["ContentLength"]) == (head["ETag"], 1)
         assert abs((object_head["LastModified"] - head["LastModified"]).total_seconds()) <= 1
         s3.delete_object(Bucket=aws.bucket, Key="a")
-    assert "a" not in dict(BlobFolder(tmp_path / "blobs" / "strandline-local").scan())
+    assert "a" not in dict(ObjectFolder(tmp_path / "blobs" / "strandline-local").scan())
 
 
 def test_local_aws_ignores_half_written_file(tmp_path: Path) -> None:
     folder = tmp_path / "blobs" / "strandline-local"
     folder.mkdir(parents=True)
     (folder / "+half").write_bytes(b"ha")
-    with LocalAws(tmp_path) as aws, closing(client("s3")) as s3:
+    with LocalAws(tmp_path) as aws, closing(make_local_client("s3")) as s3:
         assert s3.list_objects_v2(Bucket=aws.bucket)["KeyCount"] == 0
     assert list(folder.iterdir()) == []
 
 
 @pytest.mark.proof
 def test_local_aws_start_reads_no_objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = BlobFolder(tmp_path / "blobs" / "strandline-local")
+    folder = ObjectFolder(tmp_path / "blobs" / "strandline-local")
     folder.path("tenant/0").write_bytes(b"kept")
     for number in range(1, 10_000):  # links: the test is about finding files, not making them
         folder.path(f"tenant/{number}").hardlink_to(folder.path("tenant/0"))
@@ -146,7 +146,7 @@ def test_local_aws_start_reads_no_objects(tmp_path: Path, monkeypatch: pytest.Mo
         return really(path, *how, **options)
 
     monkeypatch.setattr(Path, "open", open_counted)
-    with LocalAws(tmp_path) as aws, closing(client("s3")) as s3:
+    with LocalAws(tmp_path) as aws, closing(make_local_client("s3")) as s3:
         assert not [path for path in read if path.is_relative_to(tmp_path)]
         assert content(s3, aws.bucket, "tenant/9999") == b"kept"
     assert folder.path("tenant/9999") in read
@@ -260,7 +260,7 @@ def test_local_aws_upload_is_hashed_after_restart(tmp_path: Path) -> None:
         put = BlobStore(aws.bucket).presign_put("acme", upload, 5, digest, 60)
         headers = {name.replace("-", "_"): value for name, value in put.headers.items()}
         assert put_to(put.url, b"bytes", **headers)[0] == 200
-        with closing(client("s3", config=ONCE)) as s3:
+        with closing(make_local_client("s3", config=ONCE)) as s3:
             s3.put_object(Bucket=aws.bucket, Key=f"_uploads/acme/{wrong}", Body=b"other")
     with LocalAws(tmp_path) as aws:
         blobs, deadline = BlobStore(aws.bucket), time.monotonic() + 10
@@ -302,15 +302,18 @@ def test_local_aws_serves_only_signed_unexpired_urls(aws: LocalAws, s3: Any) -> 
 
 def test_local_aws_refuses_other_access_key(aws: LocalAws) -> None:
     keys = {"aws_access_key_id": "strandline-local", "aws_secret_access_key": "guessed"}
-    with closing(client("s3", **keys)) as stranger, pytest.raises(ClientError, match="Denied"):
+    with (
+        closing(make_local_client("s3", **keys)) as stranger,
+        pytest.raises(ClientError, match="Denied"),
+    ):
         stranger.list_objects_v2(Bucket=aws.bucket)
     other = {"aws_access_key_id": "another", "aws_secret_access_key": "key"}
-    with closing(client("sqs", **other)) as stranger, pytest.raises(ClientError):
+    with closing(make_local_client("sqs", **other)) as stranger, pytest.raises(ClientError):
         stranger.receive_message(QueueUrl=aws.work_queue_url)
 
 
 def test_local_aws_queue_has_dead_letter_queue(aws: LocalAws) -> None:
-    with closing(client("sqs")) as sqs:
+    with closing(make_local_client("sqs")) as sqs:
         queue_attributes = sqs.get_queue_attributes(
             QueueUrl=aws.work_queue_url, AttributeNames=["All"]
         )
@@ -335,7 +338,7 @@ def test_local_aws_sets_and_restores_environment(
     monkeypatch.setenv("AWS_PROFILE", "a-real-account")
     monkeypatch.setenv("AWS_ENDPOINT_URL_SQS", "http://elsewhere.invalid")
     before = dict(os.environ)
-    with LocalAws(tmp_path) as aws, closing(client("sqs")) as sqs:
+    with LocalAws(tmp_path) as aws, closing(make_local_client("sqs")) as sqs:
         assert os.environ["AWS_ENDPOINT_URL"] == aws.endpoint
         assert sqs.list_queues()["QueueUrls"]
     assert dict(os.environ) == before

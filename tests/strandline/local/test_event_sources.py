@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from strandline.local import event_sources
-from strandline.local.aws import LocalAws, client
+from strandline.local.aws import LocalAws, make_local_client
 from strandline.local.event_sources import QueuePoller
 from strandline.local.lambda_context import Event, LambdaContext
 
@@ -22,7 +22,7 @@ def aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAws]:
 
 @pytest.fixture(scope="module")
 def sqs(aws: LocalAws) -> Iterator[Any]:
-    with closing(client("sqs")) as result:
+    with closing(make_local_client("sqs")) as result:
         yield result
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from strandline.local.http_server import GatewayApp, Message
-from strandline.local.lambda_context import Event, Handler, LambdaContext, function_name_of
+from strandline.local.lambda_context import Event, Handler, LambdaContext, find_function_name
 from strandline.tenants import waits
 from tests.strandline.local.gateway_server import Answer, call, serving_app
 
@@ -155,8 +155,8 @@ def test_http_server_names_handler_by_its_folder() -> None:
     def lambda_handler(event: Event, context: LambdaContext) -> None: ...
 
     lambda_handler.__module__ = "functions.ingest.handler"
-    assert function_name_of(lambda_handler) == "ingest"
-    assert function_name_of(echo) == "echo"
+    assert find_function_name(lambda_handler) == "ingest"
+    assert find_function_name(echo) == "echo"
 
 
 @pytest.mark.parametrize(

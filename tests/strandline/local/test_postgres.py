@@ -18,7 +18,7 @@ import pytest
 
 from strandline.local import postgres_installation, postgres_lock
 from strandline.local.postgres import EmbeddedPostgres, PostgresUnusable
-from strandline.local.postgres_installation import Account
+from strandline.local.postgres_installation import ServerAccount
 
 pytestmark = pytest.mark.integration
 
@@ -63,7 +63,7 @@ def tell(dsn: str, statement: str) -> None:
 
 def await_end(data: Path) -> None:
     deadline = time.monotonic() + 10
-    while postgres_lock.server_processes(data):
+    while postgres_lock.list_server_processes(data):
         assert time.monotonic() < deadline, "the server outlived its parent"
         time.sleep(0.02)
 
@@ -133,11 +133,11 @@ def test_postgres_rows_survive_stop_and_crash(place: Path) -> None:
     tell(durable.dsn(), "INSERT INTO kept VALUES (1)")
     durable.stop()
     durable.stop()
-    assert postgres_lock.server_processes(durable.directory / "pgdata") == []
+    assert postgres_lock.list_server_processes(durable.directory / "pgdata") == []
     durable.start()
     tell(durable.dsn(), "INSERT INTO kept VALUES (2)")
     durable.kill()
-    assert postgres_lock.server_processes(durable.directory / "pgdata") == []
+    assert postgres_lock.list_server_processes(durable.directory / "pgdata") == []
     assert (durable.directory / "pgdata" / "postmaster.pid").exists()
     with durable:
         assert durable.port == port
@@ -164,7 +164,7 @@ def test_postgres_starts_despite_orphans_of_killed_server(place: Path) -> None:
         time.sleep(0.01)
     os.kill(postmaster, signal.SIGKILL)
     time.sleep(0.3)
-    assert postgres_lock.server_processes(data), "no orphan was left to be found"
+    assert postgres_lock.list_server_processes(data), "no orphan was left to be found"
     crashed.start()
     assert ask(crashed.dsn(), "SELECT 1") == 1
     backend.join(5)
@@ -184,7 +184,7 @@ def test_postgres_dies_with_its_parent(place: Path, number: signal.Signals) -> N
     with parent:
         assert parent.stdout is not None
         assert parent.stdout.readline() == b"ready\n"
-        assert postgres_lock.server_processes(directory / "pgdata")
+        assert postgres_lock.list_server_processes(directory / "pgdata")
         parent.send_signal(number)
     await_end(directory / "pgdata")
     log = (directory / "postgres.log").read_text()
@@ -206,10 +206,10 @@ def test_postgres_processes_are_found_without_proc(
     server: EmbeddedPostgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = server.directory / "pgdata"
-    results = set(postgres_lock.server_processes(data))
+    results = set(postgres_lock.list_server_processes(data))
     monkeypatch.setattr(postgres_lock, "PROCESSES", Path("/absent"))
-    assert len(results & set(postgres_lock.server_processes(data))) >= 5
-    assert postgres_lock.server_processes(data.parent) == []
+    assert len(results & set(postgres_lock.list_server_processes(data))) >= 5
+    assert postgres_lock.list_server_processes(data.parent) == []
 
 
 def test_postgres_long_path_gets_short_socket(place: Path) -> None:
@@ -224,7 +224,7 @@ def test_postgres_failed_start_quotes_server(place: Path) -> None:
     wrong = EmbeddedPostgres(place / "wrong", durable=False, settings={"work_mem": "plenty"})
     with pytest.raises(PostgresUnusable, match="invalid value for parameter"):
         wrong.start()
-    assert postgres_lock.server_processes(wrong.directory / "pgdata") == []
+    assert postgres_lock.list_server_processes(wrong.directory / "pgdata") == []
 
 
 def test_postgres_as_root_leaves_closed_directory(
@@ -247,14 +247,14 @@ def test_postgres_unreachable_binaries_are_copied_once(
 ) -> None:
     monkeypatch.setattr(postgres_installation, "FALLBACK_DIRECTORY", place / "copies")
 
-    def nothing(self: Account, path: Path) -> bool:
+    def nothing(self: ServerAccount, path: Path) -> bool:
         return False
 
-    monkeypatch.setattr(Account, "can_reach", nothing)
-    account = Account(os.geteuid(), os.getegid())
-    programs = postgres_installation.find_binaries(account)
+    monkeypatch.setattr(ServerAccount, "can_reach", nothing)
+    account = ServerAccount(os.geteuid(), os.getegid())
+    programs = postgres_installation.find_or_copy_binaries(account)
     assert programs.is_relative_to(place / "copies")
-    assert postgres_installation.find_binaries(account) == programs
+    assert postgres_installation.find_or_copy_binaries(account) == programs
     assert len(list((place / "copies").iterdir())) == 1
     process = subprocess.run([programs / "initdb", "--version"], capture_output=True, check=True)
     assert process.stdout.startswith(b"initdb (PostgreSQL) 18.")

@@ -23,13 +23,13 @@ from events.demo import tour
 from strandline.commands.main import main
 from strandline.db.migrate import Migration, migrate, prepare_roles
 from strandline.errors import Misconfigured
-from strandline.local.log_file import log_file
+from strandline.local.log_file import make_log_path
 from strandline.local.postgres import EmbeddedPostgres
 from strandline.local.run import format_greeting
 from strandline.local.runtime import (
     RunningService,
-    connection_file,
-    environment_port,
+    make_connection_file_path,
+    read_port_from_environment,
     run_local_service,
 )
 from tests.older_database import restore_older_database
@@ -111,7 +111,7 @@ def test_local_service_survives_database_and_keeps_data(shared_place: Path) -> N
             time.sleep(0.1)
         assert after is not None
         assert after["seq"] >= 2, "what was acknowledged before is there"
-        assert connection_file(shared_place).stat().st_mode & 0o777 == 0o600
+        assert make_connection_file_path(shared_place).stat().st_mode & 0o777 == 0o600
     with run_local_service(shared_place, 0) as service:
         body = call(service, f"/api/v1/events/{before['event_id']}?participants=user:alice")
         assert body["content"] == EVENT["content"]
@@ -201,8 +201,8 @@ def test_local_service_warns_of_sync_and_logs_to_file(
     assert "synchronised by Syncthing" in warning
     assert health["warnings"] == [warning]
     assert warning in greeting
-    assert str(log_file(service.directory)) in greeting
-    lines = [json.loads(line) for line in log_file(service.directory).read_text().splitlines()]
+    assert str(make_log_path(service.directory)) in greeting
+    lines = [json.loads(line) for line in make_log_path(service.directory).read_text().splitlines()]
     routes = [line["route"] for line in lines if line["message"] == "request"]
     assert routes == ["POST /api/v1/events", "GET /api/v1/health"]
     assert '"request"' not in "".join(capfd.readouterr()), "the terminal stays quiet"
@@ -219,7 +219,8 @@ def test_local_service_demo_answers_hides_and_erases(
         path, key = _copied_call(output, "erasures/")
         erasure = call(replace(service, admin=service.admin._replace(token=key)), path)
         assert (erasure["kind"], erasure["state"]) == ("events", "hidden")
-        monkeypatch.setattr(tour, "load_events", lambda: [{"session_id": "s", "role": "nobody"}])
+        wrong = [{"session_id": "s", "role": "nobody"}]
+        monkeypatch.setattr(tour, "load_messages_of_conversation", lambda: wrong)
         assert tour.main() == 1
         assert capsys.readouterr().err.startswith("\nstrandline: events: the batch is atomic")
 
@@ -291,7 +292,7 @@ def test_local_service_demo_without_service_says_how_to_start(
     with socket.socket() as listener:  # as after the service was stopped
         listener.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        connection_file(tmp_path).write_text(json.dumps({"url": url, "tls": None}))
+        make_connection_file_path(tmp_path).write_text(json.dumps({"url": url, "tls": None}))
         with pytest.raises(Misconfigured, match="no service runs on this data"):
             tour.main()
 
@@ -344,4 +345,4 @@ def test_local_service_keys_are_made_listed_and_revoked(
 def test_local_service_refuses_invalid_port(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STRANDLINE_PORT", text)
     with pytest.raises(Misconfigured, match="STRANDLINE_PORT"):
-        environment_port("STRANDLINE_PORT", 8080)
+        read_port_from_environment("STRANDLINE_PORT", 8080)

@@ -22,7 +22,7 @@ import pytest
 from strandline.local import postgres_supervisor
 from strandline.local.postgres import EmbeddedPostgres
 from strandline.local.postgres_installation import PostgresUnusable
-from strandline.local.postgres_supervisor import PostgresSupervisor, summarize_error
+from strandline.local.postgres_supervisor import PostgresSupervisor, find_cause_line
 from strandline.local.run_interruptible import EXIT_INTERRUPTED
 from strandline.local.runtime import RunningService, run_local_service
 from tests.strandline.local.programs import (
@@ -172,20 +172,20 @@ def test_local_service_failed_start_says_one_line() -> None:
         "2026-01-01 00:00:00 UTC [7] LOG:  database system is shut down\n"
     )
     assert (
-        summarize_error(PostgresUnusable(text)) == 'could not write "postmaster.pid": No space left'
+        find_cause_line(PostgresUnusable(text)) == 'could not write "postmaster.pid": No space left'
     )
     assert (
-        summarize_error(OSError(28, "No space left on device"))
+        find_cause_line(OSError(28, "No space left on device"))
         == "[Errno 28] No space left on device"
     )
-    assert summarize_error(TimeoutError()) == "TimeoutError"
+    assert find_cause_line(TimeoutError()) == "TimeoutError"
     error_text = (
         'Postgres did not start in /data: postgres: could not access directory "/data/pgdata": '
         "Permission denied\nRun initdb or pg_basebackup to initialize a data directory.\n"
     )
     reason = 'could not access directory "/data/pgdata": Permission denied'
-    assert summarize_error(PostgresUnusable(error_text)) == reason
-    assert summarize_error(KeyError("pid")) == "KeyError: 'pid'"
+    assert find_cause_line(PostgresUnusable(error_text)) == reason
+    assert find_cause_line(KeyError("pid")) == "KeyError: 'pid'"
 
 
 class Failing(EmbeddedPostgres):

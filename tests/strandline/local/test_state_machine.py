@@ -12,8 +12,13 @@ import pytest
 
 from strandline.aws.blobs import BlobStore
 from strandline.local import state_machine
-from strandline.local.aws import LocalAws, client
-from strandline.local.state_machine import RUN_THREADS, StateMachine, is_running, list_executions
+from strandline.local.aws import LocalAws, make_local_client
+from strandline.local.state_machine import (
+    RUN_THREADS,
+    StateMachine,
+    is_execution_running,
+    list_executions,
+)
 
 pytestmark = pytest.mark.integration
 
@@ -52,7 +57,7 @@ class Functions:
 def test_state_machine_runs_plan_shards_and_finish(aws: LocalAws) -> None:
     one = Functions(aws, 3)
     with StateMachine(DEFINITION, aws.bucket, fast_retries=True) as machine:
-        machine.serve({"one": one})
+        machine.add_handlers({"one": one})
         execution = machine.wait(machine.start("one", "acme"), 20)
     assert (execution["status"], json.loads(execution["output"])) == ("SUCCEEDED", {"things": 3})
     assert one.verbs() == {"plan": 1, "shard": 3, "finish": 1}
@@ -65,7 +70,7 @@ def test_state_machine_runs_plan_shards_and_finish(aws: LocalAws) -> None:
 def test_state_machine_ends_after_empty_plan(aws: LocalAws) -> None:
     one = Functions(aws, 0)
     with StateMachine(DEFINITION, aws.bucket, fast_retries=True) as machine:
-        machine.serve({"one": one})
+        machine.add_handlers({"one": one})
         assert machine.wait(machine.start("one"), 20)["status"] == "SUCCEEDED"
     assert one.verbs() == {"plan": 1}
 
@@ -77,7 +82,7 @@ def test_state_machine_runs_share_step_limit(
     monkeypatch.setattr(state_machine, "_MAX_INVOCATIONS", 3)
     one = Functions(aws, 6, seconds=0.05)
     with StateMachine(DEFINITION, aws.bucket, fast_retries=True) as machine:
-        machine.serve({"one": one})
+        machine.add_handlers({"one": one})
         runs = [machine.start("one") for _ in range(4)]
         assert [machine.wait(run, 30)["status"] for run in runs] == ["SUCCEEDED"] * 4
     assert one.most_at_once == 3
@@ -94,14 +99,14 @@ def test_state_machine_run_listed_before_start_is_running(
     original_start = Execution.start
 
     def start(execution: Execution) -> None:
-        observations.append((execution.exec_status is None, is_running(execution)))
+        observations.append((execution.exec_status is None, is_execution_running(execution)))
         original_start(execution)
 
     monkeypatch.setattr(Execution, "start", start)
     with StateMachine(DEFINITION, aws.bucket, fast_retries=True) as machine:
-        machine.serve({"one": Functions(aws, 0)})
+        machine.add_handlers({"one": Functions(aws, 0)})
         assert machine.wait(machine.start("one"), 20)["status"] == "SUCCEEDED"
-        assert not any(is_running(run) for run in list_executions())
+        assert not any(is_execution_running(run) for run in list_executions())
     assert observations == [(True, True)]
 
 
@@ -110,9 +115,9 @@ def test_state_machine_keeps_latest_runs(aws: LocalAws, monkeypatch: pytest.Monk
     monkeypatch.setattr(state_machine, "_MAX_EXECUTIONS", 2)
     with (
         StateMachine(DEFINITION, aws.bucket, fast_retries=True) as machine,
-        closing(client("stepfunctions")) as states,
+        closing(make_local_client("stepfunctions")) as states,
     ):
-        machine.serve({"one": Functions(aws, 0)})
+        machine.add_handlers({"one": Functions(aws, 0)})
         thread_counts: list[int] = []
         for n in range(5):
             execution = states.start_execution(
@@ -137,7 +142,7 @@ def test_state_machine_retries_plan_and_finish(aws: LocalAws) -> None:
         return one(event, context)
 
     with StateMachine(DEFINITION, aws.bucket, fast_retries=True) as machine:
-        machine.serve({"one": failing})
+        machine.add_handlers({"one": failing})
         assert machine.wait(machine.start("one"), 30)["status"] == "SUCCEEDED"
     states = json.loads(DEFINITION.read_text())["States"]
     for name in ("plan", "finish"):

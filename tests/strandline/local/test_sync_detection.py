@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from strandline.local.sync_detection import find_risks
+from strandline.local.sync_detection import find_risks_to_database
 
 NO_MOUNTS = Path("/no/such/file")
 
@@ -24,7 +24,7 @@ NO_MOUNTS = Path("/no/such/file")
 def test_sync_detection_knows_dropbox_folder_by_name(
     tmp_path: Path, folder: str, client: str
 ) -> None:
-    text = " ".join(find_risks(tmp_path / folder / "strandline", NO_MOUNTS))
+    text = " ".join(find_risks_to_database(tmp_path / folder / "strandline", NO_MOUNTS))
     assert f"synchronised by {client}" in text
     assert "STRANDLINE_DATA_DIR" in text
 
@@ -41,9 +41,9 @@ def test_sync_detection_knows_dropbox_folder_by_name(
 def test_sync_detection_knows_folder_by_marker(tmp_path: Path, mark: str, client: str) -> None:
     (tmp_path / mark).mkdir()
     inside = tmp_path / "deep" / "strandline"
-    assert f"synchronised by {client}" in find_risks(inside, NO_MOUNTS)[0]
+    assert f"synchronised by {client}" in find_risks_to_database(inside, NO_MOUNTS)[0]
     inside.mkdir(parents=True)
-    assert len(find_risks(inside, NO_MOUNTS)) == 1
+    assert len(find_risks_to_database(inside, NO_MOUNTS)) == 1
 
 
 def test_sync_detection_knows_network_mount(tmp_path: Path) -> None:
@@ -53,11 +53,11 @@ def test_sync_detection_knows_network_mount(tmp_path: Path) -> None:
     for kind in ("nfs4", "cifs", "smb3", "fuse.sshfs"):
         mounted = [f"there:/x {str(share).replace(' ', '\\040')} {kind} rw 0 0", *lines]
         mounts.write_text("\n".join(mounted))
-        (risk,) = find_risks(share / "strandline", mounts)
+        (risk,) = find_risks_to_database(share / "strandline", mounts)
         assert f"network file system ({kind})" in risk
-        assert find_risks(tmp_path / "strandline", mounts) == []
+        assert find_risks_to_database(tmp_path / "strandline", mounts) == []
 
 
 def test_sync_detection_passes_ordinary_folder(tmp_path: Path) -> None:
-    assert find_risks(tmp_path / "my-dropbox-notes", NO_MOUNTS) == []
-    assert find_risks(tmp_path / "data") == []
+    assert find_risks_to_database(tmp_path / "my-dropbox-notes", NO_MOUNTS) == []
+    assert find_risks_to_database(tmp_path / "data") == []

@@ -25,12 +25,12 @@ from strandline.errors import Misconfigured
 from strandline.local.http_server import GatewayApp
 from strandline.local.lambda_context import Event, LambdaContext
 from strandline.local.run import format_greeting
-from strandline.local.runtime import connection_file, run_local_service
+from strandline.local.runtime import make_connection_file_path, run_local_service
 from strandline.local.tls import (
     PeerCertificateProtocol,
     TlsFiles,
-    load_configured_tls,
-    register_client,
+    load_or_issue_tls_files,
+    register_local_client_certificate,
 )
 from tests.support import user_message
 
@@ -106,7 +106,7 @@ def unset(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def tls_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TlsFiles:
     monkeypatch.setenv("STRANDLINE_TLS", "1")
-    tls_files = load_configured_tls(tmp_path)
+    tls_files = load_or_issue_tls_files(tmp_path)
     assert tls_files is not None
     return tls_files
 
@@ -152,7 +152,7 @@ def test_tls_test_detects_unverified_client(
 
 
 def test_tls_files_are_kept_and_private(tls_files: TlsFiles, tmp_path: Path) -> None:
-    assert load_configured_tls(tmp_path) == tls_files
+    assert load_or_issue_tls_files(tmp_path) == tls_files
     for key in (tls_files.key, tls_files.client_key):
         assert key is not None
         assert key.stat().st_mode & 0o777 == 0o600
@@ -170,10 +170,10 @@ def test_tls_serves_configured_certificate(
 ) -> None:
     """A-09; without a client authority nobody is asked for a certificate."""
     monkeypatch.setenv("STRANDLINE_TLS", "")
-    assert load_configured_tls(tmp_path) is None
+    assert load_or_issue_tls_files(tmp_path) is None
     for name, path in (("CERT", tls_files.certificate), ("KEY", tls_files.key)):
         monkeypatch.setenv(f"STRANDLINE_TLS_{name}", str(path))
-    own = load_configured_tls(tmp_path)
+    own = load_or_issue_tls_files(tmp_path)
     assert own is not None
     assert own == TlsFiles(tls_files.certificate, tls_files.key)
     with serving(own) as port:
@@ -181,17 +181,17 @@ def test_tls_serves_configured_certificate(
         assert event["requestContext"]["identity"]["clientCert"] is None
     assert tls_files.authority is not None
     monkeypatch.setenv("STRANDLINE_TLS_CLIENT_CA", str(tls_files.authority))
-    assert load_configured_tls(tmp_path) == TlsFiles(
+    assert load_or_issue_tls_files(tmp_path) == TlsFiles(
         tls_files.certificate, tls_files.key, tls_files.authority
     )
     for name in ("STRANDLINE_TLS_KEY", "STRANDLINE_TLS_CERT"):
         with monkeypatch.context() as patch:
             patch.setenv(name, "")
             with pytest.raises(Misconfigured, match="STRANDLINE_TLS_CERT and STRANDLINE_TLS_KEY"):
-                load_configured_tls(tmp_path)
+                load_or_issue_tls_files(tmp_path)
             patch.setenv(name, "/nowhere/at/all")
             with pytest.raises(Misconfigured, match="/nowhere/at/all"):
-                load_configured_tls(tmp_path)
+                load_or_issue_tls_files(tmp_path)
 
 
 @pytest.fixture
@@ -234,10 +234,12 @@ def test_tls_secures_whole_service(
         assert f"curl -s --cacert {service.tls.authority} $API/recall" in capsys.readouterr().out
         monkeypatch.delenv("STRANDLINE_DATABASE_URL")  # as in another terminal
         _at_the_console(service.tls, capsys)
-        environment = json.loads(connection_file(place).read_text())["environment"]
+        environment = json.loads(make_connection_file_path(place).read_text())["environment"]
         with closing(Database(environment["STRANDLINE_DATABASE_URL"])) as database:
             access = database.connect_as(Caller("local", ()))
-            register_client(access, service.tls)  # as the next start does: nothing new
+            register_local_client_certificate(
+                access, service.tls
+            )  # as the next start does: nothing new
             assert len(certificates.list_certificates(access, 10, None).certificates) == 1
 
 

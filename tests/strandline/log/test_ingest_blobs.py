@@ -10,7 +10,7 @@ import dag_cbor
 import pytest
 from multiformats import CID, multihash
 
-from strandline.local.aws import LocalAws, client
+from strandline.local.aws import LocalAws, make_local_client
 from strandline.log.cid import Edge, EventColumns, ModelWrittenSpan, encode_block
 from tests.support import Gateway, Reply, ScratchDatabase, user_message
 
@@ -27,7 +27,7 @@ NOWHERE = other_cid(b"nobody ever stored this", "raw")
 
 def objects(aws: LocalAws) -> dict[str, bytes]:
     """What lies in the bucket."""
-    with closing(client("s3")) as s3:
+    with closing(make_local_client("s3")) as s3:
         results: dict[str, bytes] = {}
         for entry in s3.list_objects_v2(Bucket=aws.bucket).get("Contents", []):
             with closing(s3.get_object(Bucket=aws.bucket, Key=entry["Key"])["Body"]) as body:

@@ -18,7 +18,7 @@ from moto.sqs.models import sqs_backends
 from strandline.aws import client_factory
 from strandline.aws.run_requests import JobQueue
 from strandline.aws.work_queue import WorkQueue
-from strandline.local.aws import LocalAws, client
+from strandline.local.aws import LocalAws, make_local_client
 from strandline.local.lambda_context import ACCOUNT_ID, REGION
 from strandline.log import store as log_store
 from strandline.observability import logger
@@ -51,7 +51,7 @@ def log() -> Iterator[io.StringIO]:
 def receive_messages(aws: LocalAws) -> list[tuple[str, str]]:
     """The (tenant, scope) pairs that wait in the queue; it is empty afterwards."""
     results: list[tuple[str, str]] = []
-    with closing(client("sqs")) as sqs:
+    with closing(make_local_client("sqs")) as sqs:
         query: dict[str, Any] = {"QueueUrl": aws.work_queue_url, "MaxNumberOfMessages": 10}
         while got := sqs.receive_message(**query).get("Messages"):
             for message in got:
