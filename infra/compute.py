@@ -247,7 +247,7 @@ def _embedding_models(stack: Stack, service: ServiceSettings | None) -> tuple[st
     if service is None or service.embedding_provider != "bedrock" or not service.embedding_model:
         return ()
     region = service.embedding_region or stack.region
-    return bedrock_models(service.embedding_model, stack.partition, region, stack.account)
+    return list_bedrock_model_arns(service.embedding_model, stack.partition, region, stack.account)
 
 
 def _collect_resource_arns(scope: Construct, settings: StackSettings, parts: StackParts) -> ResourceArns:

@@ -45,7 +45,8 @@ class ResourceArns:
     account: str
     partition: str
     models: tuple[str, ...] = ()
-    """What Converse calls for the configured model (`list_bedrock_model_arns`); empty without Bedrock."""
+    """What Converse calls for the configured model (`list_bedrock_model_arns`); empty without
+    Bedrock."""
     embedding_models: tuple[str, ...] = ()
     """The same for InvokeModel and the embedding model."""
     key: str | None = None
@@ -163,7 +164,9 @@ def make_policy_statements(
     ]
 
 
-def list_bedrock_model_arns(model: str, partition: str, region: str, account: str) -> tuple[str, ...]:
+def list_bedrock_model_arns(
+    model: str, partition: str, region: str, account: str
+) -> tuple[str, ...]:
     """ARNs that a call with this modelId calls: a model of this region; a model or profile named
     by its ARN; or a profile over several regions (`eu.…`), which calls the model in each."""
     _, is_profile, profile = model.partition(":inference-profile/")

@@ -102,7 +102,7 @@ def _remove_calls(params: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _model_calls(params: Mapping[str, Any]) -> list[tuple[str, str]]:
-    arns = bedrock_models(params["modelId"], "aws", REGION, ACCOUNT_ID)
+    arns = list_bedrock_model_arns(params["modelId"], "aws", REGION, ACCOUNT_ID)
     return [("bedrock:InvokeModel", arn) for arn in arns]
 
 

@@ -252,10 +252,8 @@ def run_service(
 ) -> Generator[ProofService]:
     """A stage on this directory, as `make run` starts it, with spacings as they are deployed."""
     clock, proxies = FastClock(), list[CountingProxy]()
-    migrate, configure = (
-        runtime._create_and_migrate_database,
-        runtime._configure_service_environment,
-    )  # pyright: ignore[reportPrivateUsage]
+    migrate = runtime._create_and_migrate_database  # pyright: ignore[reportPrivateUsage]
+    configure = runtime._configure_service_environment  # pyright: ignore[reportPrivateUsage]
 
     def migrate_with_fast_clock(postgres: EmbeddedPostgres, passwords: dict[str, str]) -> None:
         with psycopg.connect(postgres.dsn("template1"), autocommit=True) as administrator:
