@@ -197,7 +197,7 @@ class Failing(EmbeddedPostgres):
     def has_exited(self) -> bool:
         return self.starts < 3
 
-    def cancel(self) -> None:
+    def cancel_start(self) -> None:
         """No start of it lasts."""
 
     def start(self, *, create: bool = True) -> "Failing":
