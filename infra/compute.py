@@ -250,7 +250,9 @@ def _embedding_models(stack: Stack, service: ServiceSettings | None) -> tuple[st
     return list_bedrock_model_arns(service.embedding_model, stack.partition, region, stack.account)
 
 
-def _collect_resource_arns(scope: Construct, settings: StackSettings, parts: StackParts) -> ResourceArns:
+def _collect_resource_arns(
+    scope: Construct, settings: StackSettings, parts: StackParts
+) -> ResourceArns:
     stack, service = Stack.of(scope), settings.service_settings
     models = (
         (
