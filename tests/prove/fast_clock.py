@@ -253,7 +253,7 @@ def run_service(
     """A stage on this directory, as `make run` starts it, with spacings as they are deployed."""
     clock, proxies = FastClock(), list[CountingProxy]()
     migrate = runtime._create_and_migrate_database  # pyright: ignore[reportPrivateUsage]
-    configure = runtime._configure_service_environment  # pyright: ignore[reportPrivateUsage]
+    configure = runtime._set_environment  # pyright: ignore[reportPrivateUsage]
 
     def migrate_with_fast_clock(postgres: EmbeddedPostgres, passwords: dict[str, str]) -> None:
         with psycopg.connect(postgres.dsn("template1"), autocommit=True) as administrator:
@@ -277,7 +277,7 @@ def run_service(
 
     monkeypatch.setenv("STRANDLINE_SWEEP_SECONDS", "300")
     monkeypatch.setattr(runtime, "_create_and_migrate_database", migrate_with_fast_clock)
-    monkeypatch.setattr(runtime, "_configure_service_environment", configure_through_proxy)
+    monkeypatch.setattr(runtime, "_set_environment", configure_through_proxy)
     monkeypatch.setattr("strandline.resources.make_embedder", make_embedder)
     with run_local_service(directory, 0, clock) as local_service, closing(proxies[0]) as proxy:
         yield ProofService(local_service, clock, proxy, ticks)

@@ -8,7 +8,7 @@ from strandline.errors import Misconfigured
 HOST = "127.0.0.1"
 
 
-def read_port_from_environment(variable: str, default: int) -> int:
+def read_env_port(variable: str, default: int) -> int:
     """A port from the environment. Raises Misconfigured for text that is not one."""
     text = os.environ.get(variable) or str(default)
     if not text.isdecimal() or int(text) > 65535:

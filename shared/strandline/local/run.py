@@ -15,7 +15,7 @@ from strandline.config import get_settings
 from strandline.errors import StrandlineError
 from strandline.local import run_interruptible
 from strandline.local.log_file import make_log_path
-from strandline.local.ports import read_port_from_environment
+from strandline.local.ports import read_env_port
 from strandline.local.postgres_installation import PostgresUnusable
 from strandline.local.runtime import (
     RunningService,
@@ -35,7 +35,7 @@ def find_data_directory() -> Path:
 
 def read_http_port() -> int:
     """The port of the HTTP server."""
-    return read_port_from_environment("STRANDLINE_PORT", DEFAULT_PORT)
+    return read_env_port("STRANDLINE_PORT", DEFAULT_PORT)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -45,7 +45,7 @@ from strandline.local.http_server import GatewayApp
 from strandline.local.kept_keys import ADMIN, AGENTS, ApiKeyFiles, StoredApiKey, write_private_file
 from strandline.local.lambda_context import Handler
 from strandline.local.log_file import log_to_file, make_log_path
-from strandline.local.ports import HOST, open_listening_socket, read_port_from_environment
+from strandline.local.ports import HOST, open_listening_socket, read_env_port
 from strandline.local.postgres import EmbeddedPostgres
 from strandline.local.postgres_supervisor import PostgresSupervisor
 from strandline.local.state_machine import StateMachine
@@ -148,9 +148,7 @@ def run_local_service(
         listener = stack.enter_context(closing(open_listening_socket(port)))
         stored_secrets = _load_or_create_secrets(directory)
         postgres = stack.enter_context(
-            EmbeddedPostgres(
-                directory / "postgres", port=read_port_from_environment("STRANDLINE_PG_PORT", 0)
-            )
+            EmbeddedPostgres(directory / "postgres", port=read_env_port("STRANDLINE_PG_PORT", 0))
         )
         aws = stack.enter_context(LocalAws(directory))
         files = (directory / _SECRETS, aws.blobs)
@@ -160,9 +158,7 @@ def run_local_service(
         )
         _create_and_migrate_database(postgres, stored_secrets)
         url = postgres.dsn(_DATABASE, _APP, stored_secrets["app_password"])
-        environment = _configure_service_environment(
-            url, aws, machine, stored_secrets["key_secret"], tls_files
-        )
+        environment = _set_environment(url, aws, machine, stored_secrets["key_secret"], tls_files)
         keys = _load_or_create_keys(stack, url, stored_secrets["key_secret"], directory, tls_files)
         handlers = _load_function_handlers(stack, warnings, clock)
         _start_queue_pollers_and_scheduler(stack, handlers, aws, machine, clock)
@@ -255,7 +251,7 @@ def _create_and_migrate_database(
             administrator.execute(release_scope_leases)
 
 
-def _configure_service_environment(
+def _set_environment(
     url: str, aws: LocalAws, machine: StateMachine, key_secret: str, tls_files: TlsFiles | None
 ) -> dict[str, str]:
     environment = {

@@ -29,7 +29,7 @@ from strandline.local.run import format_greeting
 from strandline.local.runtime import (
     RunningService,
     make_connection_file_path,
-    read_port_from_environment,
+    read_env_port,
     run_local_service,
 )
 from tests.older_database import restore_older_database
@@ -345,4 +345,4 @@ def test_local_service_keys_are_made_listed_and_revoked(
 def test_local_service_refuses_invalid_port(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STRANDLINE_PORT", text)
     with pytest.raises(Misconfigured, match="STRANDLINE_PORT"):
-        read_port_from_environment("STRANDLINE_PORT", 8080)
+        read_env_port("STRANDLINE_PORT", 8080)
