@@ -66,6 +66,8 @@ def test_mixed_script_name_is_found_in_a_list(gateway: Gateway, key: str) -> Non
 
 
 def test_mixed_script_question_in_another_language(gateway: Gateway, key: str) -> None:
+    """No word is shared, and the model alone knows that 部署 is to deploy. Among the first five, as
+    the cases of tests/bench/cases.py are judged: later events of the same subject stand before."""
     gateway.sweep()
     hits = recall(gateway, key, "how do we deploy the application?")
-    assert "mix-1" in [hit["source_event_key"] for hit in hits[:3]]
+    assert "mix-1" in [hit["source_event_key"] for hit in hits[:5]]
