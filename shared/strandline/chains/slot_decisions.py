@@ -230,7 +230,7 @@ def find_later_statements(
         for one in list_self_statements(access, {slot.subject for _, slot in slots})
         if as_of is None or not one.was_said_after(as_of)
     ]
-    found: dict[UUID, StatementInMessage] = {}
+    later_statements: dict[UUID, StatementInMessage] = {}
     text_ids = {text.text_id for text, _ in slots}
     for text, slot in slots:  # grows: what is found may have been changed again
         later = [one for one in statements if one.was_said_after(text.said_at)]
@@ -239,14 +239,14 @@ def find_later_statements(
             0,
         )
         if verdict != "restates":
-            first = found.get(text.text_id)
+            first = later_statements.get(text.text_id)
             deciding = later[place]._replace(is_end=verdict == "ends")
             newest = max(filter(None, (first, deciding)), key=lambda one: one.event.said_at)
-            found[text.text_id] = newest
+            later_statements[text.text_id] = newest
             if newest.event.event_id not in text_ids:
                 text_ids.add(newest.event.event_id)
                 slots += _list_slot_statements_of_message(newest.event, statements)
-    return found
+    return later_statements
 
 
 def _list_slot_statements_of_message(

@@ -112,13 +112,13 @@ def list_erasures(run: Invocation, people: ReaderArguments, state: Any, limit: i
 
     A key with the right to erase that is bound to nobody sees them all.
     """
-    found = [*itertools.islice(run.client.list_erasures(state=state, **people), limit)]
+    erasures = [*itertools.islice(run.client.list_erasures(state=state, **people), limit)]
     if run.as_json:
-        print_json(found)
+        print_json(erasures)
         return
     rows = (
         (e.erasure_id, e.kind, e.state, e.asked_at, e.asked_by["user"], e.counts.get("events", 0))
-        for e in found
+        for e in erasures
     )
     columns = ("erasure", "kind", "state", "asked", "by", "events")
     print_table(columns, rows, "There are no erasures.")

@@ -176,14 +176,14 @@ def _compose_context_text(
         groups, is_weak = choose_answer_events(access, matches.search, request)
         best = take_events_to_fill_budget(groups.events, matches.search, recent, request.budget)
     relevant, duplicate_ids = groups.events, groups.duplicate_ids
-    shown = best if is_weak else _insert_cited_events_after_first(access, relevant, best, request)
+    top = best if is_weak else _insert_cited_events_after_first(access, relevant, best, request)
     around = 0 if is_weak else request.count_of_events_with_neighbours
     neighbours = read_session_neighbours(access, best, around) if best else ()
-    cited = [event_id for source in matches.chains for event_id in source.event_ids[:1]]
-    cited += [event_id for source in knowledge for event_id in source.event_ids[:2]]
-    events = _read_events_until_as_of(access, [*recent, *shown, *cited], neighbours, request.as_of)
+    sources = [event_id for source in matches.chains for event_id in source.event_ids[:1]]
+    sources += [event_id for source in knowledge for event_id in source.event_ids[:2]]
+    events = _read_events_until_as_of(access, [*recent, *top, *sources], neighbours, request.as_of)
     neighbours = [n for n in neighbours if n.event_id in events and n.event_id not in duplicate_ids]
-    found_ids = add_neighbours(shown, events, neighbours, around)
+    found_ids = add_neighbours(top, events, neighbours, around)
     compared_ids = [*recent, *found_ids] if matches.search else []
     later = _find_changing_statements(access, compared_ids, events, request)
     found_ids = [*(later[i].event.event_id for i in recent if i in later), *found_ids]
@@ -192,7 +192,7 @@ def _compose_context_text(
     make_source = partial(
         to_event_line_source,
         ended=find_outdated_statement_ids(access, events.values(), request.as_of),
-        later={i: said for i, said in later.items() if said.event.event_id in shown_ids},
+        later={i: one for i, one in later.items() if one.event.event_id in shown_ids},
         similar=groups.similar,
         notes_late=request.answering is not None,
         matcher=matches.search.matcher if matches.search else None,
@@ -244,7 +244,7 @@ def _find_changing_statements(
     later = find_statements_changing_events(access, event_ids, events, request.as_of)
     if not request.is_one_session:
         return later
-    return {i: said for i, said in later.items() if said.event.event_id in events}
+    return {i: statement for i, statement in later.items() if statement.event.event_id in events}
 
 
 def _insert_cited_events_after_first(
@@ -256,8 +256,8 @@ def _insert_cited_events_after_first(
     """The best events with those that they cite, which stand after the first, so that a budget that
     does not hold all has room for them."""
     period = QuestionTime(as_of=request.as_of).to_as_of_filter()
-    cited = find_cited_events(access, relevant, period, request.expand, best[:1])
-    return list(dict.fromkeys([*best[:1], *cited, *best[1:]]))
+    cited_ids = find_cited_events(access, relevant, period, request.expand, best[:1])
+    return list(dict.fromkeys([*best[:1], *cited_ids, *best[1:]]))
 
 
 def _to_context_response(

@@ -39,12 +39,12 @@ def find_statements_changing_events(
 ) -> Mapping[UUID, StatementInMessage]:
     """The newest visible statement, by `as_of`, that may have changed what one of the first of
     these events states, by event."""
-    shown = [events[event_id] for event_id in event_ids[:_MAX_EVENTS] if event_id in events]
+    shown_events = [events[event_id] for event_id in event_ids[:_MAX_EVENTS] if event_id in events]
     texts = [
         EarlierText(
             event.event_id, event.speaker, get_occurred_or_recorded_time(event), event.content
         )
-        for event in shown
+        for event in shown_events
         if event.content
     ]
     return find_later_statements(access, texts, as_of)

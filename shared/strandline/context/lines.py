@@ -125,8 +125,8 @@ class ContextLine[Source: (EventLineSource, ChainLineSource, KnowledgeLineSource
         """Show the passages that match the question. Returns whether some do, and fit."""
         passages = self.source.passages if isinstance(self.source, EventLineSource) else None
         limit = max_bytes
-        while passages and limit > 0 and (found := passages.excerpt(limit)):
-            excerpt = sanitize_to_one_line(found)
+        while passages and limit > 0 and (passage := passages.excerpt(limit)):
+            excerpt = sanitize_to_one_line(passage)
             excess = count_bytes(excerpt) - max_bytes
             if excess <= 0:
                 self.text, _, self.tail = excerpt.rpartition("…")
@@ -154,14 +154,14 @@ def _keep_end_that_fits(text: str, max_bytes: int) -> str:
 
 
 def choose_cited_event_ids(
-    source: ChainLineSource | KnowledgeLineSource, shown: Collection[UUID]
+    source: ChainLineSource | KnowledgeLineSource, shown_ids: Collection[UUID]
 ) -> list[UUID]:
     """The events that a line cites: the shown ones of its source, or else the first; of a change
     both of its sides in any case."""
     event_ids = source.event_ids
     is_change = isinstance(source, KnowledgeLineSource) and source.kind == "change"
     sides = list(event_ids[:2]) if is_change else []
-    others = [event_id for event_id in event_ids if event_id in shown and event_id not in sides]
+    others = [event_id for event_id in event_ids if event_id in shown_ids and event_id not in sides]
     return sides + others or list(event_ids[:1])
 
 

@@ -40,32 +40,32 @@ class ReachableEmbedders:
         self._settings = settings
         self._lock = threading.Lock()
 
-    def choose(self, configured: Embedder, space: str | None) -> Embedder:
+    def choose(self, configured_embedder: Embedder, space: str | None) -> Embedder:
         """The model of a tenant that reads this space. The configured one where the tenant reads
         its space, has none yet, or has one whose model cannot be asked. A local model is loaded
         first, which takes a second once: no question that waits for it counts that time."""
-        found = self.find(configured, space)
-        if found is None or found is configured:
-            return configured
-        if isinstance(found, _Loadable):
+        match = self.find(configured_embedder, space)
+        if match is None or match is configured_embedder:
+            return configured_embedder
+        if isinstance(match, _Loadable):
             with suppress(EmbeddingUnavailable):  # whoever embeds gets the same error
-                found.load()
-        return found
+                match.load()
+        return match
 
-    def find(self, configured: Embedder, space: str | None) -> Embedder | None:
+    def find(self, configured_embedder: Embedder, space: str | None) -> Embedder | None:
         """Like `choose`, but None where the model of the space cannot be asked."""
-        if space is None or space == configured.space:
-            return configured
+        if space is None or space == configured_embedder.space:
+            return configured_embedder
         if self._settings is None:
             return None
         with self._lock:
-            return self._find_other(configured, self._settings, space)
+            return self._find_other(configured_embedder, self._settings, space)
 
     def _find_other(
-        self, configured: Embedder, settings: ServiceSettings, space: str
+        self, configured_embedder: Embedder, settings: ServiceSettings, space: str
     ) -> Embedder | None:
         if name := _SHIPPED.get(space):
-            return _get_shipped(configured, name, settings.embedding_threads)
+            return _get_shipped(configured_embedder, name, settings.embedding_threads)
         previous = self._previous
         return previous if previous and previous.space == space else None
 
@@ -105,12 +105,12 @@ def require_valid_previous(settings: ServiceSettings) -> None:
             raise Misconfigured(f"STRANDLINE_PREVIOUS_EMBEDDING_*: {error.message}") from None
 
 
-def _get_shipped(configured: Embedder, name: str, threads: int) -> Embedder:
+def _get_shipped(configured_embedder: Embedder, name: str, threads: int) -> Embedder:
     """A local model. The English one is part of the other: loaded once, it serves both."""
     from strandline.embeddings.local import LocalEmbedder
 
-    if name == ENGLISH_MODEL and isinstance(configured, LocalEmbedder):
-        return configured.english
+    if name == ENGLISH_MODEL and isinstance(configured_embedder, LocalEmbedder):
+        return configured_embedder.english
     return _make_shipped(name, threads)
 
 

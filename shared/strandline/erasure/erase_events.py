@@ -66,17 +66,17 @@ def require_may_erase_events(
     view. Raises Forbidden if the credential is bound to a user and an event was neither said by
     that user nor written by an agent with that user's credential. Raises Gone if one was erased
     before."""
-    found = {
+    rows_by_id = {
         event.event_id: event for event in store_selections.list_named_events(access, event_ids)
     }
-    missing = [one for one in event_ids if one not in found]
+    missing = [one for one in event_ids if one not in rows_by_id]
     marked = {
         event.event_id: event
         for event in store_erasure_marks.list_events_being_erased(access, missing)
     }
     if unknown := [str(one) for one in missing if one not in marked]:
         raise NotFound(event_ids=unknown[:20])
-    erased = [*(one for one, event in found.items() if event.is_erased), *marked]
+    erased = [*(one for one, event in rows_by_id.items() if event.is_erased), *marked]
     if erased:
         marks = {event.erasure_id for event in marked.values()}
         visible = {one for one in marks if store.get_erasure(access, one) is not None}
@@ -91,7 +91,7 @@ def require_may_erase_events(
         own = (principal.user,)
         others = [
             str(event.event_id)
-            for event in found.values()
+            for event in rows_by_id.values()
             if event.said_by not in own and event.writer not in own
         ]
         if others:

@@ -133,8 +133,8 @@ def parse_vacuum_cutoff(messages: Sequence[str]) -> VacuumResult:
     cutoffs: list[int] = []
     missing = set(TABLES)
     for message in messages:
-        if found := _CUTOFF.search(message):
-            cutoffs.append(int(found[1]))
+        if match := _CUTOFF.search(message):
+            cutoffs.append(int(match[1]))
             missing.difference_update(_VACUUMED.findall(message))
     if messages and not cutoffs:
         return VacuumResult(None, "lc_messages_not_english")

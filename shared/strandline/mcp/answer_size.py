@@ -113,16 +113,16 @@ def cut_texts_in_json(value: object, max_chars: int) -> object:
 
 def _find_longest_list_in_json(value: object) -> list[object] | None:
     """The list whose JSON is the longest and that can be cut; None without any."""
-    found: list[list[object]] = []
+    lists: list[list[object]] = []
     todo = [value]
     while todo:
         one = todo.pop()
         if isinstance(one, list):
             items = cast("list[object]", one)
-            found += [items] if items else []
+            lists += [items] if items else []
             todo += items
         elif isinstance(one, Mapping):
             todo += cast("Mapping[str, object]", one).values()
     # an outer list holds the inner ones: it is cut only where it has several entries
-    several = [items for items in found if len(items) > 1] or found
+    several = [items for items in lists if len(items) > 1] or lists
     return max(several, key=lambda items: len(json.dumps(items, default=str)), default=None)

@@ -85,10 +85,10 @@ def _require_valid_names(
 
 
 def _join_names(names: Sequence[str]) -> str:
-    shown = list(names[:_MAX_NAMES])
-    if more := len(names) - len(shown):
-        shown.append(f"{more} more")
-    return f"{', '.join(shown)} {'is' if len(names) == 1 else 'are'}"
+    first_names = list(names[:_MAX_NAMES])
+    if more := len(names) - len(first_names):
+        first_names.append(f"{more} more")
+    return f"{', '.join(first_names)} {'is' if len(names) == 1 else 'are'}"
 
 
 def _parse_value_by_schema(name: str, schema: Schema, value: object) -> object:

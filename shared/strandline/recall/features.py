@@ -187,7 +187,7 @@ def _build_lane_signals_per_candidate(
     for key, candidate in zip(keys, candidates, strict=True):
         members[key].append(candidate)
     lanes = {
-        key: _LaneSignalsByPosition(found, scale, tool_scale) for key, found in members.items()
+        key: _LaneSignalsByPosition(of_lane, scale, tool_scale) for key, of_lane in members.items()
     }
     return [lanes[key] for key in keys]
 

@@ -211,8 +211,10 @@ def find_matching_range(
         return TextRange(start_char=row.start_char, end_char=row.end_char)
     if len(event.content or "") <= _LONG_CHARS:
         return None
-    found = Passages(event.content or "", matcher).find_best(_PASSAGE_CHARS)
-    return TextRange(start_char=found[0], end_char=found[1]) if found else None
+    best_passages = Passages(event.content or "", matcher).find_best(_PASSAGE_CHARS)
+    return (
+        TextRange(start_char=best_passages[0], end_char=best_passages[1]) if best_passages else None
+    )
 
 
 def list_match_reasons(event: ScoredEvent, words: Sequence[QuestionWord]) -> list[str]:
@@ -241,12 +243,12 @@ def fit_to_budget(hits: Sequence[Hit], max_tokens: int | None) -> HitsWithinBudg
     fitting: list[Hit] = []
     tokens_left, is_cut = max_tokens, False
     for hit in hits:
-        for shown in (hit, _cut_to_piece(hit)):
-            tokens = -(-len((shown.text or "").encode()) // BYTES_PER_TOKEN)
+        for shown_hit in (hit, _cut_to_piece(hit)):
+            tokens = -(-len((shown_hit.text or "").encode()) // BYTES_PER_TOKEN)
             if tokens <= tokens_left:
-                fitting.append(shown)
+                fitting.append(shown_hit)
                 tokens_left -= tokens
-                is_cut |= shown.text != hit.text
+                is_cut |= shown_hit.text != hit.text
                 break
     if fitting or not hits:
         return HitsWithinBudget(fitting, len(hits) - len(fitting), is_cut)

@@ -41,8 +41,8 @@ class WordMatcher:
         """The place of each of the words in a text, and the word's number."""
         if self._pattern is None:
             return []
-        found = ((match.start(), match.lastgroup) for match in self._pattern.finditer(text))
-        return [(place, int(group[1:])) for place, group in found if group]
+        places = ((match.start(), match.lastgroup) for match in self._pattern.finditer(text))
+        return [(place, int(group[1:])) for place, group in places if group]
 
 
 def _make_form(stem: str) -> str:
@@ -82,12 +82,15 @@ class Passages:
             words[max(0, bisect_right(starts, place) - 1)][word] = self.matcher.weights[word]
         counts = Counter(itertools.chain.from_iterable(words))
         rarity = {word: math.log(1 + len(words) / (1 + count)) for word, count in counts.items()}
-        return [{word: found[word] * rarity[word] for word in sorted(found)} for found in words]
+        return [
+            {word: word_weights[word] * rarity[word] for word in sorted(word_weights)}
+            for word_weights in words
+        ]
 
     @cached_property
     def _order(self) -> list[int]:
         """The segments, those that match best first; those that do not match are in their order."""
-        own = [sum(found.values()) for found in self._words]
+        own = [sum(word_weights.values()) for word_weights in self._words]
         padded = [0.0, *own, 0.0]
         scores = [
             score + _NEIGHBOUR_SHARE * max(padded[n], padded[n + 2]) for n, score in enumerate(own)
@@ -102,38 +105,38 @@ class Passages:
     def _choose(self, max_bytes: int) -> list[tuple[int, int]]:
         """The segments that match best, each with its neighbours, as many as fit the size, as
         ranges of characters in the order of the text. What room is left shows its beginning."""
-        chosen: set[int] = set()
+        chosen_segments: set[int] = set()
         room = max_bytes
         for best in self._order:
             for n in (best, best + 1, best - 1):
-                if 0 <= n < len(self._segments) and n not in chosen:
+                if 0 <= n < len(self._segments) and n not in chosen_segments:
                     start, end = self._segments[n]
                     size = len(self.text[start:end].encode()) + len(_GAP.encode())
-                    if size > room and not chosen:  # as much of it as fits
-                        shown = self.text[start:end].encode()[: max(room, 0)]
-                        return [(start, start + len(shown.decode(errors="ignore")))]
+                    if size > room and not chosen_segments:  # as much of it as fits
+                        shown_bytes = self.text[start:end].encode()[: max(room, 0)]
+                        return [(start, start + len(shown_bytes.decode(errors="ignore")))]
                     if size > room:
                         break
-                    chosen.add(n)
+                    chosen_segments.add(n)
                     room -= size
-        return [self._segments[n] for n in sorted(chosen)]
+        return [self._segments[n] for n in sorted(chosen_segments)]
 
     def excerpt(self, max_bytes: int) -> str:
         """The segments that match best, at most this many bytes together, with `…` for what is
         left out between, before and after them; empty where no word matches or none fits."""
-        chosen = self._choose(max_bytes - 2 * len(_GAP.encode())) if self.has_match else []
-        if not chosen:
+        chosen_segments = self._choose(max_bytes - 2 * len(_GAP.encode())) if self.has_match else []
+        if not chosen_segments:
             return ""
-        runs = [chosen[0]]
-        for start, end in chosen[1:]:
+        runs = [chosen_segments[0]]
+        for start, end in chosen_segments[1:]:
             if self.text[runs[-1][1] : start].strip():
                 runs.append((start, end))
             else:
                 runs[-1] = runs[-1][0], end
-        shown = _GAP.join(self.text[start:end] for start, end in runs)
+        shown_bytes = _GAP.join(self.text[start:end] for start, end in runs)
         before = "… " if self.text[: runs[0][0]].strip() else ""
         after = " …" if self.text[runs[-1][1] :].strip() else ""
-        return f"{before}{shown}{after}"
+        return f"{before}{shown_bytes}{after}"
 
     def find_best(self, max_chars: int) -> tuple[int, int] | None:
         """The range of whole segments, at most this many characters or one segment, that holds most
@@ -143,12 +146,12 @@ class Passages:
             return None
         best, best_score = (0, 0), 0.0
         for first, (start, _) in enumerate(self._segments):
-            found: dict[int, float] = {}
+            word_weights: dict[int, float] = {}
             for last in range(first, len(self._segments)):
                 if last > first and self._segments[last][1] - start > max_chars:
                     break
-                found |= self._words[last]
-                score = sum(found.values())
+                word_weights |= self._words[last]
+                score = sum(word_weights.values())
                 if score > best_score + 1e-9:
                     best, best_score = (first, last), score
         return self._grow(*best, max_chars)

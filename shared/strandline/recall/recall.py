@@ -259,8 +259,8 @@ def recall(
         if scored.candidate.event_id in events
     ]
     edge_hits = make_hits_of_cited_events(events, supporting, scored_hits, request)
-    found = put_superseding_events_before_hits(access, scored_hits, edge_hits, request)
-    fitting = fit_to_budget(found, request.max_tokens)
+    all_hits = put_superseding_events_before_hits(access, scored_hits, edge_hits, request)
+    fitting = fit_to_budget(all_hits, request.max_tokens)
     hits = take_models_fitting_response(fitting.hits)
     if request.order == "time":
         hits = sort_hits_cited_first_then_by_time(hits, events)

@@ -99,9 +99,9 @@ def _find_newest_leaf(mapping: Json) -> str | None:
         while name in moments and name not in path and moments[name] is None:
             path[name] = None
             name = parents[name]
-        found = moments.get(name or "") or ""
-        moments.update(dict.fromkeys(path, found))  # so that no message is passed twice
-        return found
+        moment_text = moments.get(name or "") or ""
+        moments.update(dict.fromkeys(path, moment_text))  # so that no message is passed twice
+        return moment_text
 
     leaves = mapping.keys() - {*parents.values()}
     return max(sorted(leaves) or list(mapping), key=moment, default=None)

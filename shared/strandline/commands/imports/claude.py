@@ -107,12 +107,12 @@ def _read_message(
     speaker: Event = {"role": "user" if message["sender"] == "human" else "agent"}
     times = clock.make_time_field(iso_time_to_rfc3339(message.get("created_at")))
     count = 0
-    for suffix, found in _iterate_partial_events(message):
+    for suffix, item in _iterate_partial_events(message):
         count += 1
-        if isinstance(found, LeftOutItem):
-            yield found
+        if isinstance(item, LeftOutItem):
+            yield item
             continue
-        fields = speaker | found | times
+        fields = speaker | item | times
         yield NewEvent(
             make_conversation_event("claude", identity, f"{key}{suffix}", options, **fields), place
         )

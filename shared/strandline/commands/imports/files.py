@@ -203,26 +203,26 @@ def _find_in_folder(folder: Path) -> Iterator[FoundFile]:
                 yield RefusedItem(str(folder), f"it has more than {MAX_MEMBERS:,} files")
                 return
             path = Path(root, name)
-            shown = path.relative_to(folder).as_posix()
+            display_name = path.relative_to(folder).as_posix()
             yield from _turn_read_error_into_refusal(
-                shown, partial(_find_in_folder_entry, path, shown)
+                display_name, partial(_find_in_folder_entry, path, display_name)
             )
     for fault in faults:
         place = Path(str(fault.filename)).relative_to(folder).as_posix()
         yield RefusedItem(place, f"it cannot be opened ({fault.strerror})")
 
 
-def _find_in_folder_entry(path: Path, shown: str) -> Iterator[FoundFile]:
+def _find_in_folder_entry(path: Path, display_name: str) -> Iterator[FoundFile]:
     if path.is_symlink():
-        yield SkippedFile(shown, "it is a link")
+        yield SkippedFile(display_name, "it is a link")
     elif path.is_fifo():
-        yield SkippedFile(shown, "it is a pipe; name it itself to read it")
+        yield SkippedFile(display_name, "it is a pipe; name it itself to read it")
     elif _is_macos_metadata(path):
-        yield SkippedFile(shown, _OF_MACOS)
+        yield SkippedFile(display_name, _OF_MACOS)
     elif path.suffix.lower() in (*_READ, ".zip"):
-        yield from _find_in_file(path, shown)
+        yield from _find_in_file(path, display_name)
     else:
-        yield SkippedFile(shown, "")
+        yield SkippedFile(display_name, "")
 
 
 def _is_macos_metadata(path: PurePath) -> bool:
@@ -237,12 +237,12 @@ def _find_in_archive(path: Path, name: str) -> Iterator[FoundFile]:
         return
     with archive:
         for member, reason in iterate_members_with_objections(archive):
-            shown = member.filename
-            if _is_macos_metadata(PurePosixPath(shown)):
-                yield SkippedFile(shown, _OF_MACOS)
+            display_name = member.filename
+            if _is_macos_metadata(PurePosixPath(display_name)):
+                yield SkippedFile(display_name, _OF_MACOS)
             elif reason is not None:
-                yield RefusedItem(f"{name}: {shown}", reason)
-            elif PurePosixPath(shown).suffix.lower() in _READ:
-                yield ConversationFile(shown, partial(open_archive_member, archive, member))
+                yield RefusedItem(f"{name}: {display_name}", reason)
+            elif PurePosixPath(display_name).suffix.lower() in _READ:
+                yield ConversationFile(display_name, partial(open_archive_member, archive, member))
             else:
-                yield SkippedFile(shown, "")
+                yield SkippedFile(display_name, "")

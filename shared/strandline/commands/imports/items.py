@@ -201,9 +201,9 @@ def replace_unstorable_characters(item: NewEvent) -> Items:
     places = list[str]()
     event = cast("Event", _replace_characters_in_json(item.event, "", places))
     if places:
-        shown = ", ".join(dict.fromkeys(places))
+        places_text = ", ".join(dict.fromkeys(places))
         count = f"{len(places)} character{'s' if len(places) > 1 else ''}"
-        yield AlterationNote(f"{item.place}: {shown}: {count} became U+FFFD")
+        yield AlterationNote(f"{item.place}: {places_text}: {count} became U+FFFD")
         item = replace(item, event=event)
     yield item
 

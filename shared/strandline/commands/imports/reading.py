@@ -57,11 +57,11 @@ _TITLE = re.compile(
 def read_import_items(paths: Sequence[Path], options: ImportOptions) -> Iterator[Item]:
     """Everything in these files, folders and archives, in order; a file at a time is open, and a
     conversation in memory."""
-    for found in find_conversation_files(paths):
-        if isinstance(found, ConversationFile):
-            yield from _read_conversation_file(found, options)
+    for found_file in find_conversation_files(paths):
+        if isinstance(found_file, ConversationFile):
+            yield from _read_conversation_file(found_file, options)
         else:
-            yield found
+            yield found_file
 
 
 def _read_conversation_file(file: ConversationFile, options: ImportOptions) -> Items:

@@ -76,12 +76,12 @@ type Verdict = Literal["restates", "ends", "doubts"]
 def read_slot_statements(text: str, speaker: str) -> list[SlotStatement]:
     """What a message states of its speaker, whose name is given, by slot."""
     clean = _QUOTATION.sub(" … ", text[:MAX_CHARACTERS]).replace("’", "'")  # noqa: RUF001
-    found: list[SlotStatement] = []
+    slot_statements: list[SlotStatement] = []
     sentences = split_sentences(clean)[:_MAX_SENTENCES]
     for sentence in sentences:
         if len(sentence) <= 400 and _states_what_holds_now(sentence):
-            found += _read_statements_of_sentence(sentence, speaker)
-    has_end = {one.slot for one in found if one.old}
+            slot_statements += _read_statements_of_sentence(sentence, speaker)
+    has_end = {one.slot for one in slot_statements if one.old}
     has_turn = any(_CHANGED_MIND.search(sentence) for sentence in sentences)
     is_technical = _mentions_software(clean)
     statements = [
@@ -89,7 +89,7 @@ def read_slot_statements(text: str, speaker: str) -> list[SlotStatement]:
             is_change=one.is_change or has_turn or one.slot in has_end,
             is_sure=one.is_sure and not (_may_be_tool(one) and is_technical),
         )
-        for one in found
+        for one in slot_statements
         if one.aspect not in ("place", "bare role") or one.slot in has_end
     ]
     tools = [
