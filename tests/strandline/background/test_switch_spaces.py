@@ -6,7 +6,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from strandline.background import switch_spaces
+from strandline.db.database import Caller
 from strandline.erasure import erase_events
+from strandline.graph.search.read_for_recall import read_relevant_knowledge
 from tests.strandline.background.switches import (
     TEXTS,
     WHO,
@@ -255,6 +257,10 @@ def test_switch_takes_nodes_of_graph_along(
     similarity = {node["name"]: node["similarity"] for node in found.body["nodes"]}
     assert similarity["mooring"] == pytest.approx(1, abs=0.01)
     assert similarity["starter"] is not None
+    reader = gateway.database.connect_as(Caller("acme", (WHO[0],)))
+    (vector,) = new.embed(["mooring"], timeout=1.0)
+    (node,) = read_relevant_knowledge(reader, "mooring", vector, new.space).nodes
+    assert node.similarity == pytest.approx(1, abs=0.01)
     gateway.sweep()
     assert scratch_db.rows(held) == [
         ("mooring", "other/96", None),
