@@ -31,7 +31,7 @@ from strandline.observability import (
     trace_context,
 )
 from strandline.resources import Resources
-from tests.strandline.embeddings.fake_embedders import WordEmbedder, fail_texts
+from tests.strandline.embeddings.fake_embedders import KnownEmbedders, WordEmbedder, fail_texts
 from tests.support import EVENTS as EVENT_FILES
 from tests.support import Gateway, ScratchDatabase, Tell, user_message
 
@@ -261,6 +261,7 @@ def test_observability_counts_quota_and_degraded_recall(
     word_embedder = WordEmbedder()
     word_embedder.before_embed = fail_texts()
     monkeypatch.setitem(service.__dict__, "embedder", word_embedder)
+    monkeypatch.setitem(service.__dict__, "embedders", KnownEmbedders())
     assert gateway.call("POST", "/api/v1/recall", {"query": "x"}, key=key).status == 200
 
     def refuse(*_: object, **__: object) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from strandline.resources import Resources
-from tests.strandline.embeddings.fake_embedders import WordEmbedder, fail_texts
+from tests.strandline.embeddings.fake_embedders import KnownEmbedders, WordEmbedder, fail_texts
 from tests.support import Gateway, user_message
 
 ALICE = "user:alice"
@@ -23,6 +23,7 @@ def down(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
     embedder.before_embed = fail_texts()
     service: Resources = importlib.import_module("functions.query.handler").resources
     monkeypatch.setitem(service.__dict__, "embedder", embedder)
+    monkeypatch.setitem(service.__dict__, "embedders", KnownEmbedders())
 
 
 def missing(gateway: Gateway, appends: int, **more: object) -> list[int]:

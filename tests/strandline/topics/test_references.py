@@ -15,7 +15,7 @@ from strandline.resources import Resources
 from strandline.topics import store_repeatable_answers
 from tests.context_block import read_outline
 from tests.saved_rows import SavedFixture
-from tests.strandline.embeddings.fake_embedders import WordEmbedder, fail_texts
+from tests.strandline.embeddings.fake_embedders import KnownEmbedders, WordEmbedder, fail_texts
 from tests.strandline.topics.snapshots import publish
 from tests.strandline.topics.talks import converse, fold
 from tests.support import Gateway, ScratchDatabase, user_message
@@ -183,6 +183,7 @@ def test_references_include_latest_append(
         embedder.before_embed = fail_texts()
         service: Resources = importlib.import_module("functions.query.handler").resources
         monkeypatch.setitem(service.__dict__, "embedder", embedder)
+        monkeypatch.setitem(service.__dict__, "embedders", KnownEmbedders())
     body = user_message("The buoy got a second coat of paint.", ALICE, HELPER)
     event = gateway.call("POST", "/api/v1/events", body, key=key).body["event_id"]
     assert event in tail_ids(ask(gateway, key, query="Which paint has the buoy?"))
