@@ -22,6 +22,7 @@ BENCHES: Mapping[str, Bench] = {
     "weights": Bench("recall_weights", "recency and importance in recall's order"),
     "reading": Bench("reading", "write what readers answer questions from"),
     "deep": Bench("deep_reading", "whether answers deep in long texts are found and shown"),
+    "blind": Bench("blind", "what a reader answers sixty blind questions from"),
     "references": Bench("references_quality", "how well the references query answers"),
     "changes": Bench("changes", "whether the current value is told, never a stale one alone"),
     "cases": Bench("cases", "80 small logs: noise, duplicates, changes, scripts"),
