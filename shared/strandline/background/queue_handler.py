@@ -20,6 +20,7 @@ from strandline.jobs.worker_resources import JobMetrics, WorkerResources, job_lo
 from strandline.observability import ensure_trace_id, logger
 from strandline.personas.deferred_answers import answer_deferred_question
 from strandline.resources import Resources
+from strandline.tenants.store_spaces import read_space
 
 
 def handle_scope_messages(
@@ -121,7 +122,8 @@ def _fold_scopes_and_answer_turns(
     if outage:
         raise outage
     access = job.database.connect_as(Caller.background(tenant))
-    calibrate_if_possible(access, job.embedder, job.deadline)
+    reader = job.for_reader_of(read_space(access).reading_space)
+    calibrate_if_possible(access, reader.embedder, job.deadline)
     outcome = embed_and_fold_scopes(job, tenant, scopes)
     # Queued behind the work that others wait for.
     immediate = dict.fromkeys(sorted(outcome.unfinished_scopes), 0.0)

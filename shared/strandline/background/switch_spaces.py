@@ -9,11 +9,12 @@ killed, the next sweep goes on.
 from datetime import datetime, timedelta
 
 from strandline.background import store_switches
+from strandline.background.calibrate_space import ensure_calibrated
 from strandline.background.compare_spaces import Comparison, compare_spaces
 from strandline.background.fill_space import count_in_sums, fill_space
 from strandline.config import get_settings
 from strandline.db.database import Caller, TenantDb
-from strandline.errors import EmbeddingUnavailable
+from strandline.errors import EmbeddingRefused, EmbeddingUnavailable
 from strandline.graph.nodes import store_missing_vectors
 from strandline.jobs.worker_resources import WorkerResources
 from strandline.log import store_work
@@ -70,6 +71,10 @@ def _fill_and_switch(
     count, is_complete = fill_space(worker, tenant, now)
     if not is_complete:
         return count
+    try:
+        ensure_calibrated(access, worker.embedder, worker.deadline)
+    except EmbeddingRefused as error:
+        raise EmbeddingUnavailable(error.message) from None
     _compare_once(worker, access, reading, now)
     if _is_held(access, state, reading, target):
         return count
