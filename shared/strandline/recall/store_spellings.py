@@ -59,13 +59,14 @@ def find_visible_spellings(
         pieces as materialized (
             select p.words
             from newest_pieces_with_words(
-                (select string_agg(distinct word_query(word, '')::text, ' | ')::tsquery
+                (select string_agg(distinct word_query(word, ':ACD')::text, ' | ')::tsquery
                     from made where word is not null),
                 %(scopes)s::uuid[], %(max_pieces)s) p),
         counts as materialized (
             select held.word, count(*) as pieces
             from pieces p
-            cross join lateral unnest(tsvector_to_array(p.words)) held (word)
+            -- not those of the event before it
+            cross join lateral unnest(tsvector_to_array(ts_filter(p.words, '{a,c,d}'))) held (word)
             where held.word in (select word from made where word is not null)
             group by held.word)
         select m.typed, m.stands_for, m.spelling, m.word, c.pieces
@@ -103,7 +104,7 @@ def find_visible_words_with_beginning(
             select t.typed, t.stands_for, held.word[1] as spelling, count(*) as pieces
             from typed t
             cross join lateral newest_pieces_with_words(
-                (word_query(t.beginning, '')::text || ':*')::tsquery, %(scopes)s::uuid[],
+                word_query(t.beginning, ':*ACD'), %(scopes)s::uuid[],
                 %(max_texts)s) p
             cross join lateral (
                 select fold_text(left(e.content, %(max_chars)s)) as text from events e
