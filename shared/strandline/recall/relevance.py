@@ -141,23 +141,27 @@ def rank_candidates(
 
 def _put_newer_first(events: Sequence[ScoredEvent], weight: float) -> list[ScoredEvent]:
     """The events, best first, once the best short messages of people have their newness. Their
-    relevance stays: that one is newer makes no other less likely to answer."""
+    scores and relevance stay: that one is newer makes no other less likely to answer, and weights
+    of the request count without it."""
     messages = [event for event in events if is_short_message_of_person(event.candidate)]
     times = sorted({event.candidate.said_at for event in messages[:_NEWNESS_EVENTS]})
     if len(times) < 2 or not weight:
         return list(events)
-    newness = {time: place / (len(times) - 1) for place, time in enumerate(times)}
-    newer = {event.candidate.event_id for event in messages[:_NEWNESS_EVENTS]}
-    changed = [
-        event._replace(
-            features=event.features._replace(newness=newness[event.candidate.said_at]),
-            score=event.score + weight * newness[event.candidate.said_at],
-        )
-        if event.candidate.event_id in newer
-        else event
-        for event in events
-    ]
-    return sorted(changed, key=lambda e: (e.score, e.candidate.event_id.int), reverse=True)
+    newness = {
+        event.candidate.event_id: times.index(event.candidate.said_at) / (len(times) - 1)
+        for event in messages[:_NEWNESS_EVENTS]
+    }
+
+    def add_newness(event: ScoredEvent) -> ScoredEvent:
+        own = newness.get(event.candidate.event_id)
+        if own is None:
+            return event
+        return event._replace(features=event.features._replace(newness=own))
+
+    def compute_place(event: ScoredEvent) -> tuple[float, int]:
+        return event.score + weight * event.features.newness, event.candidate.event_id.int
+
+    return sorted(map(add_newness, events), key=compute_place, reverse=True)
 
 
 def compute_odds(relevance: float) -> float:

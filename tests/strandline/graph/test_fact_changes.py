@@ -137,7 +137,7 @@ def test_fact_change_precedes_changed_hit_in_recall(
     key = gateway.key()
     say(tell, key, LEIPZIG, 2)
     for n in range(12):
-        say(tell, key, f"Where in Leipzig do we meet number {n} of those who live there now?", 3)
+        say(tell, key, f"Where in Leipzig do we meet number {n} of those who live there now?", 1)
     say(tell, key, "Boxes everywhere. We moved at the weekend. It is called Dresden.", 19)
     say(tell, key, DRESDEN, 20)
     gateway.sweep()
