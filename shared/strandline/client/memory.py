@@ -183,6 +183,7 @@ class MemoryVerbs(VerbGroup):
         expand: int | None = None,
         max_tokens: int | None = None,
         order: Literal["relevance", "time"] | None = None,
+        breadth: bool | None = None,
         sona: UUID | str | None = None,
         weights: Fields | None = None,
         now: datetime | float | str | None = None,
@@ -199,7 +200,8 @@ class MemoryVerbs(VerbGroup):
         until: datetime | float | str | None = None,
         metadata: Fields | None = None,
     ) -> answers.RecallAnswer:
-        """The events that answer a question, best first; none where nothing relevant is known."""
+        """The events that answer a question, best first, or, with breadth, by time; none where
+        nothing relevant is known."""
         ...
 
     @operation("POST /api/v1/context")
@@ -216,6 +218,7 @@ class MemoryVerbs(VerbGroup):
         budget: int | None = None,
         limit: int | None = None,
         expand: int | None = None,
+        breadth: bool | None = None,
         min_relevance: float | None = None,
         now: datetime | float | str | None = None,
         as_of: datetime | float | str | None = None,

@@ -70,6 +70,7 @@ class SessionVerbs(VerbGroup):
         limit: int | None = None,
         chains: int | None = None,
         min_relevance: float | None = None,
+        breadth: bool | None = None,
     ) -> answers.ContextTextOut:
         """What memory holds for the session's next prompt: put the answer's `text` into it."""
         ...
@@ -84,6 +85,7 @@ class SessionVerbs(VerbGroup):
         limit: int | None = None,
         chains: int | None = None,
         min_relevance: float | None = None,
+        breadth: bool | None = None,
     ) -> answers.ContextOut:
         """The session's recent events and chains, as data."""
         ...

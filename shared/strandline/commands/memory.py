@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS = 1.0
 _AS_OF = "Answer as of this time, such as 2026-05-08T00:00:00Z: without what came later."
+_BREADTH = "Whether QUERY needs a list, an order or a summary; else its form tells."
 _SHOWN_CHARS, _CHARS_BEFORE_MATCH = 240, 60
 """Of a text in a table."""
 
@@ -72,6 +73,7 @@ def add_event(
 @click.option("--limit", type=click.IntRange(1, 100), default=10, show_default=True)
 @click.option("--session", "session_id", help="Only events of this session.")
 @click.option("--as-of", help=_AS_OF)
+@click.option("--breadth/--no-breadth", default=None, help=_BREADTH)
 @click.option("--full", is_flag=True, help="Show long texts whole.")
 @click.pass_obj
 def print_recall(
@@ -81,6 +83,7 @@ def print_recall(
     limit: int,
     session_id: str | None,
     as_of: str | None,
+    breadth: bool | None,
     full: bool,
 ) -> None:
     """Ask: the events that answer QUERY, best first."""
@@ -90,6 +93,7 @@ def print_recall(
         limit=limit,
         session_id=session_id,
         as_of=as_of,
+        breadth=breadth,
     )
     if run.as_json:
         print_json(answer)
@@ -144,6 +148,7 @@ def _cut_text_for_table(text: str | None, full: bool) -> str:
 @click.option("--budget", type=click.IntRange(100, 8000), help="The most tokens of the text.")
 @click.option("--session", "session_id", help="The session whose latest events are shown.")
 @click.option("--as-of", help=_AS_OF)
+@click.option("--breadth/--no-breadth", default=None, help=_BREADTH)
 @click.pass_obj
 def print_context_text(
     run: Invocation,
@@ -152,6 +157,7 @@ def print_context_text(
     budget: int | None,
     session_id: str | None,
     as_of: str | None,
+    breadth: bool | None,
 ) -> None:
     """Print what memory holds for a prompt, as one block of text."""
     answer = run.client.context(
@@ -160,6 +166,7 @@ def print_context_text(
         budget=budget,
         session_id=session_id,
         as_of=as_of,
+        breadth=breadth,
     )
     if run.as_json:
         print_json(answer)

@@ -101,6 +101,7 @@ def build_context_text(
         today=request.choose_now(now),
         as_of=request.as_of,
         question=request.query or "",
+        needs_breadth=request.needs_breadth,
     )
     return _compose_context_text(access, recent, knowledge, matches, limits)
 
@@ -128,9 +129,11 @@ def _find_chains_and_knowledge(
         filters=request.to_as_of_filter(),
         min_known=tuning.min_known,
         exclude=answering.exclude if answering else (),
+        needs_breadth=request.needs_breadth,
     )
+    share = 0.0 if request.needs_breadth else None
     chains = session_context.list_relevant_chains(
-        access, embedder.space, result, request.min_relevance
+        access, embedder.space, result, request.min_relevance, share=share
     )
     knowledge: Sequence[KnowledgeLineSource] = ()
     if request.as_of is None:
@@ -160,7 +163,7 @@ def build_session_context_text(
         knowledge = find_knowledge(view.access, view.tuning, query.query, vector, embedder.space)
     limits = ContextTextOptions(query.min_relevance, None, query.budget or DEFAULT_BUDGET)
     limits = replace(limits, is_one_session=view.only_session, today=view.now)
-    limits = replace(limits, question=query.query or "")
+    limits = replace(limits, question=query.query or "", needs_breadth=query.needs_breadth)
     return _compose_context_text(view.access, recent, knowledge, matches, limits)
 
 
@@ -174,7 +177,7 @@ def _compose_context_text(
     groups, is_weak, best = DeduplicatedEvents(()), False, list[UUID]()
     if matches.search:
         groups, is_weak = choose_answer_events(access, matches.search, request)
-        best = take_events_to_fill_budget(groups.events, matches.search, recent, request.budget)
+        best = take_events_to_fill_budget(groups.events, matches.search, recent, request)
     relevant, duplicate_ids = groups.events, groups.duplicate_ids
     top = best if is_weak else _insert_cited_events_after_first(access, relevant, best, request)
     around = 0 if is_weak else request.count_of_events_with_neighbours
@@ -207,11 +210,12 @@ def _compose_context_text(
             knowledge=[source for source in knowledge if source.event_ids[0] in events],
             recent_share=request.answering.recent_share if request.answering else None,
             today=request.today,
+            event_share=request.event_share,
             pending=matches.search.unembedded_event_count if matches.search else 0,
         ),
         request.budget,
     )
-    answer = _to_context_response(layout, matches, events, request.min_relevance)
+    answer = _to_context_response(layout, matches, events, request)
     used = () if is_weak else best
     return answer, select_used_sources(matches, layout, used) if matches.search else UsedSources()
 
@@ -264,12 +268,13 @@ def _to_context_response(
     layout: LaidOutText,
     matches: ChainSearchResult,
     events: Mapping[UUID, Event],
-    min_relevance: float | None,
+    request: ContextTextOptions,
 ) -> ContextTextOut:
     return ContextTextOut(
         text=layout.text,
         tokens=layout.token_count,
         known=matches.search.answer_probability if matches.search else None,
+        breadth=request.needs_breadth,
         citations=[
             Citation(
                 n=n, event_id=event_id, source_event_key=_get_source_event_key(events, event_id)
@@ -277,7 +282,7 @@ def _to_context_response(
             for n, event_id in enumerate(layout.citations, 1)
         ],
         cut=LeftOutCountsOut.model_validate(layout.cut._asdict()),
-        degraded=matches.search.list_degradations(min_relevance) if matches.search else [],
+        degraded=matches.search.list_degradations(request.min_relevance) if matches.search else [],
         not_yet_embedded=matches.search.unembedded_event_count if matches.search else None,
         not_yet_folded=matches.search.unfolded_event_count if matches.search else None,
         read_token=matches.read_token,

@@ -6,6 +6,7 @@ from datetime import datetime
 from uuid import UUID
 
 from strandline.context.layout import BYTES_PER_TOKEN
+from strandline.context.lines import BROAD_EVENT_SHARE, EVENT_SHARE
 from strandline.db.database import TenantDb
 from strandline.recall.importance import SonaInEmbeddingSpace
 from strandline.recall.near_duplicates import DeduplicatedEvents, collapse_near_duplicates
@@ -62,6 +63,8 @@ class ContextTextOptions:
     as_of: datetime | None = None
     """The time for which it is asked: nothing later is shown."""
     question: str = ""
+    needs_breadth: bool = False
+    """Whether the question needs a list, an order or a summary."""
 
     @property
     def excluded_ids(self) -> Collection[UUID]:
@@ -69,9 +72,14 @@ class ContextTextOptions:
         return self.answering.exclude if self.answering else ()
 
     @property
+    def event_share(self) -> float:
+        """The maximum share of the text for any event."""
+        return BROAD_EVENT_SHARE if self.needs_breadth else EVENT_SHARE
+
+    @property
     def count_of_events_with_neighbours(self) -> int:
         """The number of events that are shown with their neighbours."""
-        if self.limit is not None:
+        if self.limit is not None or self.needs_breadth:
             return 0
         return min(self.budget // _TOKENS_PER_NEIGHBOURHOOD, _MAX_NEIGHBOURHOODS)
 
@@ -89,15 +97,17 @@ def choose_answer_events(
         events = list(search.ranking.events)
     if not wants_all:
         events = [event for event in events if not event.candidate.says_nothing] or events
-    dated_events = _take_events_of_named_date(events, search, request.budget)
-    in_order = {event.candidate.event_id: event for event in (*dated_events, *events)}
+    dated_events = _take_events_of_named_date(events, search, request)
+    spread = search.topics.spread(events)
+    in_order = {event.candidate.event_id: event for event in (*dated_events, *spread)}
     events = list(in_order.values())
     weak_count = len(dated_events) + _MAX_WEAK_EVENTS
     limit = weak_count if is_weak else request.budget // _MIN_LINE_TOKENS
     groups = collapse_near_duplicates(access, events, search.words, request.question, limit)
     leaders = groups.list_events(with_duplicates=wants_all)
     leaders = leaders[:weak_count] if is_weak else leaders
-    if request.min_relevance is None and search.calibration.is_calibrated:
+    ends_early = request.min_relevance is None and not request.needs_breadth
+    if ends_early and search.calibration.is_calibrated:
         leaders = _end_with_relevance(leaders)
     return replace(groups, events=leaders[: request.limit]), is_weak
 
@@ -119,13 +129,13 @@ def _end_with_relevance(events: Sequence[ScoredEvent]) -> Sequence[ScoredEvent]:
 
 
 def _take_events_of_named_date(
-    events: Sequence[ScoredEvent], search: SearchResult, budget: int
+    events: Sequence[ScoredEvent], search: SearchResult, request: ContextTextOptions
 ) -> Sequence[ScoredEvent]:
     """The best events of the day that the question names, else of its month or period, as many as
     half of the budget holds: a day may hold more than the question is about."""
     closest = max((event.features.date for event in events), default=0.0)
     dated_events = [event for event in events if closest and event.features.date == closest]
-    count = len(take_events_to_fill_budget(dated_events, search, {}, budget, share=_DATED_SHARE))
+    count = len(take_events_to_fill_budget(dated_events, search, {}, request, _DATED_SHARE))
     return dated_events[:count]
 
 
@@ -133,13 +143,14 @@ def take_events_to_fill_budget(
     events: Sequence[ScoredEvent],
     search: SearchResult,
     recent: Mapping[UUID, int],
-    budget: int,
+    request: ContextTextOptions,
     share: float = 2.0,
 ) -> list[UUID]:
     """The best of the selected events, at least as many as a share of this token budget holds: by
     default twice what a text holds, so that no further events need be read. White space counts
     here, although less of it is shown."""
-    max_bytes = budget * BYTES_PER_TOKEN
+    max_bytes = request.budget * BYTES_PER_TOKEN
+    max_event_bytes = int(max_bytes * request.event_share)
     room = share * max_bytes
     event_ids: list[UUID] = []
     for event in events:
@@ -148,5 +159,5 @@ def take_events_to_fill_budget(
         event_id = event.candidate.event_id
         event_ids.append(event_id)
         if event_id not in recent:
-            room -= _LINE_BYTES + min(search.candidates[event_id].text_bytes, max_bytes // 4)
+            room -= _LINE_BYTES + min(search.candidates[event_id].text_bytes, max_event_bytes)
     return event_ids

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from strandline.context.fence import FENCE_BYTES, enclose_in_hashed_tags
 from strandline.context.lines import (
+    EVENT_SHARE,
     REMEMBERED_LATER,
     ChainLineSource,
     EventLineSource,
@@ -77,6 +78,8 @@ class ContextLineSources:
     """The knowledge graph's contents about the question, closest first."""
     recent_share: float | None = None
     """The maximum share for short-term memory; None: the default."""
+    event_share: float = EVENT_SHARE
+    """The maximum share of the text for any event that answers the question."""
     today: datetime | None = None
     """The day on which the text is read; None: it is not said."""
     pending: int = 0
@@ -126,7 +129,13 @@ def lay_out_within_budget(sources: ContextLineSources, budget: int) -> LaidOutTe
         topics=TextPart([make_topic_line(topic, max_bytes) for topic in sources.topics]),
         events=EventsTextPart(
             [
-                make_event_line(event, max_bytes, is_best=not n, has_minute=True)
+                make_event_line(
+                    event,
+                    max_bytes,
+                    is_best=not n,
+                    has_minute=True,
+                    share=sources.event_share,
+                )
                 for n, event in enumerate(sources.events)
             ]
         ),

@@ -13,8 +13,10 @@ from strandline.log.indexed_text import format_utc_date_in_words
 from strandline.participants import display_name
 from strandline.recall.passages import Passages
 
-_EVENT_SHARE, _SUMMARY_SHARE, _KNOWN_SHARE = 1 / 4, 1 / 12, 1 / 24
+EVENT_SHARE, _SUMMARY_SHARE, _KNOWN_SHARE = 1 / 4, 1 / 12, 1 / 24
 """The maximum share of a budget for the text of one event, one topic and one known fact."""
+BROAD_EVENT_SHARE = 1 / 16
+"""That of one event, where many are asked for: a list, an order, a summary."""
 _TOOL_SHARE = 1 / 20
 """The maximum share for a tool's output that is not the best event: a log is long, and says what
 came of it in its first and last lines."""
@@ -177,10 +179,16 @@ def format_hour_and_minute(moment: datetime) -> str:
 
 
 def make_event_line(
-    event: EventLineSource, max_bytes: int, *, is_best: bool = False, has_minute: bool = False
+    event: EventLineSource,
+    max_bytes: int,
+    *,
+    is_best: bool = False,
+    has_minute: bool = False,
+    share: float = EVENT_SHARE,
 ) -> ContextLine[EventLineSource]:
     """The line of an event without its citation, in a text of at most `max_bytes` bytes. A tool's
-    output is shortened in its middle, and to less, unless it is the best event."""
+    output is shortened in its middle, and to less, unless it is the best event. `share` is the
+    maximum share of the text for any event."""
     notes = [] if event.origin == "user" else [event.origin]
     if event.stands_for > 1:
         notes.append(f"newest of {event.stands_for}")
@@ -199,7 +207,7 @@ def make_event_line(
     start = f" {format_weekday_and_date(event.said_at)}{minute}, {who}: "
     line = ContextLine(event, start, *_sanitize_beginning(event.text))
     is_output = event.origin == "tool"
-    max_text_bytes = int(max_bytes * (_TOOL_SHARE if is_output and not is_best else _EVENT_SHARE))
+    max_text_bytes = int(max_bytes * (_TOOL_SHARE if is_output and not is_best else share))
     if is_output and (line.is_shortened or count_bytes(line.text) > max_text_bytes):
         line.tail = sanitize_to_one_line(event.text[-_MAX_SOURCE_CHARS:])
     line.shorten(max_text_bytes)

@@ -10,6 +10,7 @@ from typing_extensions import Self
 from strandline.graph.search.schemas import RelevantGraph
 from strandline.log.schemas_fields import Origin, SessionId
 from strandline.log.schemas_read import EventOut
+from strandline.recall.broad_questions import is_broad
 from strandline.recall.schemas import QuestionTime
 from strandline.schemas import (
     PARSE_COUNT,
@@ -54,11 +55,22 @@ class ContextTextRequest(QuestionTime):
     threshold `min_known`, which comes from the tenant's tuning, else from the deployment's, else
     from the calibration of the embedding space."""
 
+    breadth: bool | None = Field(default=None, strict=True)
+    """Whether the question needs a list, an order or a summary: more events of more topics are
+    shown, each shortened to less, as in recall. Absent: told from the question's form."""
+
     @model_validator(mode="after")
-    def _require_query_with_as_of(self) -> Self:
+    def _require_query_with_as_of_and_breadth(self) -> Self:
         if self.as_of and self.query is None:
             raise ValueError("as_of needs a query: without one, a text shows the newest events")
+        if self.breadth is not None and self.query is None:
+            raise ValueError("breadth needs a query: it says what the question asks for")
         return self
+
+    @property
+    def needs_breadth(self) -> bool:
+        """Whether the question needs a list, an order or a summary."""
+        return is_broad(self.query, self.breadth)
 
 
 class Citation(ResponseModel):
@@ -95,6 +107,8 @@ class ContextTextOut(ResponseModel):
     """How likely the visible events speak of the question's subject, 0 to 1. Whether the very
     answer is there, only a reader of the text can tell. Null without a query, and in an embedding
     space without a calibration."""
+    breadth: bool
+    """Whether the question was answered as one that needs a list, an order or a summary."""
     citations: list[Citation]
     """The citations, ordered by `n`."""
     cut: LeftOutCountsOut
@@ -145,11 +159,23 @@ class SessionContextQuery(ScopeIdQuery):
     """The maximum number of tokens of the text, 1,000 by default. A token counts as four bytes of
     UTF-8. Only with `format=text`."""
 
+    breadth: Switch | None = None
+    """Whether the question needs a list, an order or a summary: all chains of the best events are
+    then shown, and a text has more events, each shortened to less. Absent: told from the
+    question's form."""
+
     @model_validator(mode="after")
-    def _require_text_format_with_budget(self) -> Self:
+    def _require_query_with_breadth_and_text_format_with_budget(self) -> Self:
+        if self.breadth is not None and self.query is None:
+            raise ValueError("breadth needs a query: it says what the question asks for")
         if self.budget is not None and self.format != "text":
             raise ValueError("budget limits a text; send format=text with it")
         return self
+
+    @property
+    def needs_breadth(self) -> bool:
+        """Whether the question needs a list, an order or a summary."""
+        return is_broad(self.query, self.breadth)
 
 
 class ChainSearchRequest(RequestModel):

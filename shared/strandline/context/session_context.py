@@ -64,9 +64,12 @@ def find_relevant_or_latest_chains(
             view.access, view.only_scope_id, max_chains, session_id=view.only_session_id
         )
         return ChainSearchResult(result.rows, None, make_read_token(view.access, result, None))
-    search = search_events_in_view(view, embedder, query.query, vector_timeout)
+    search = search_events_in_view(
+        view, embedder, query.query, vector_timeout, needs_breadth=query.needs_breadth
+    )
+    share = 0.0 if query.needs_breadth else None
     rows = list_relevant_chains_in_view(
-        view, embedder.space, search, query.min_relevance, None, max_chains
+        view, embedder.space, search, query.min_relevance, share, max_chains
     )
     return ChainSearchResult(
         rows, search, make_read_token(view.access, search.result, search.space)
@@ -111,7 +114,12 @@ def filter_by_type[Model: BaseModel](
 
 
 def search_events_in_view(
-    view: SessionReadContext, embedder: Embedder, question: str, vector_timeout: float
+    view: SessionReadContext,
+    embedder: Embedder,
+    question: str,
+    vector_timeout: float,
+    *,
+    needs_breadth: bool = False,
 ) -> SearchResult:
     """Search the view's events for a question."""
     return search(
@@ -123,6 +131,7 @@ def search_events_in_view(
         filters={"session_id": view.only_session_id} if view.only_session_id else {},
         min_known=view.tuning.min_known,
         scopes=[view.only_scope_id] if view.only_scope_id else None,
+        needs_breadth=needs_breadth,
     )
 
 

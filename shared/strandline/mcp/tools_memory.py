@@ -16,6 +16,7 @@ from strandline.mcp.answer_size import (
 )
 from strandline.mcp.argument_schemas import (
     Schema,
+    boolean_schema,
     choice_schema,
     integer_schema,
     number_schema,
@@ -55,7 +56,9 @@ _WEAKER = (
 
 def recall_events(context: ToolContext, arguments: Arguments) -> str:
     """Search events by meaning and words."""
-    body = pick_arguments(arguments, "query", "limit", "expand", "as_of", "sona", *_FILTERS)
+    body = pick_arguments(
+        arguments, "query", "limit", "expand", "as_of", "breadth", "sona", *_FILTERS
+    )
     body |= make_ranking_weights(arguments) | context.make_read_participants(arguments)
     answer = context.operations.call("POST /api/v1/recall", body)
     if arguments.get("format") == "json":
@@ -76,7 +79,7 @@ def make_ranking_weights(arguments: Arguments) -> dict[str, Any]:
 
 def get_context_text(context: ToolContext, arguments: Arguments) -> str:
     """Memory for a prompt, as one block of text."""
-    body = pick_arguments(arguments, "query", "budget", "session_id", "expand", "as_of")
+    body = pick_arguments(arguments, "query", "budget", "session_id", "expand", "as_of", "breadth")
     return _get_block_within_tokens(
         context,
         "POST /api/v1/context",
@@ -223,14 +226,17 @@ WEIGHTS: dict[str, Schema] = {
     "sona_weight": number_schema("0 to 1: prefer what belongs to `sona`."),
 }
 _READ: dict[str, Schema] = {"participants": PARTICIPANTS, "format": FORMAT}
-_EXPAND = integer_schema("0 to 50: also this many events that the best ones are linked to.")
 _TIMES: dict[str, Schema] = {
     "session_id": SESSION,
     "role": choice_schema("Only what was said in this role.", "user", "agent", "system"),
     "since": text_schema("From this time on, as in 2026-05-08T00:00:00Z."),
     "until": text_schema("Before this time."),
 }
-_AS_OF = text_schema("Answer as of this time, without what came later, as in 2026-05-08T00:00:00Z.")
+_ASKED: dict[str, Schema] = {
+    "expand": integer_schema("0 to 50: also this many events that the best ones are linked to."),
+    "as_of": text_schema("Answer as of this time, without what came later: 2026-05-08T00:00:00Z."),
+    "breadth": boolean_schema("For a list, an order or a summary. Default: by the query's form."),
+}
 _BUDGET = integer_schema("Tokens of the answer, 100 to 8000.")
 EVENT_KEY = text_schema("Your own key: the same key is stored once, however often it is sent.")
 _EVENT: dict[str, Schema] = {
@@ -259,8 +265,7 @@ TOOLS = (
             "query": text_schema("The task or the question, in a sentence."),
             "budget": _BUDGET,
             "session_id": SESSION,
-            "expand": _EXPAND,
-            "as_of": _AS_OF,
+            **_ASKED,
             **_READ,
         },
     ),
@@ -273,8 +278,7 @@ TOOLS = (
         {
             "query": text_schema("The question, in a sentence."),
             "limit": integer_schema("How many events, 1 to 100 (default 10)."),
-            "expand": _EXPAND,
-            "as_of": _AS_OF,
+            **_ASKED,
             **_TIMES,
             **WEIGHTS,
             "recency_weight": number_schema("0 to 1: prefer what is new."),

@@ -13,7 +13,6 @@ from uuid_utils.compat import uuid7
 from strandline.chains import store_recalls
 from strandline.db.database import SnapshotRead, TenantDb
 from strandline.embeddings.embedder import Embedder
-from strandline.log import indexed_text
 from strandline.log.read import take_models_fitting_response, to_event_out
 from strandline.log.store import Event
 from strandline.observability import logger
@@ -42,9 +41,16 @@ from strandline.recall.passages import WordMatcher
 from strandline.recall.query_vector import embed_query
 from strandline.recall.question_mentions import parse_names_and_dates
 from strandline.recall.read_calibration import read_calibration
-from strandline.recall.relevance import Calibration, RankedEvents, ScoredEvent, rank_candidates
+from strandline.recall.relevance import (
+    Calibration,
+    RankedEvents,
+    ScoredEvent,
+    merge_further_candidates,
+    rank_candidates,
+)
 from strandline.recall.schemas import Hit, RecallAnswer, RecallRequest
 from strandline.recall.store import CandidateRow
+from strandline.recall.topic_breadth import NO_TOPICS, TOPIC, TopicEvents, find_topic_events
 
 _MAX_USED_HITS = 10
 """The number of the best hits of an answer that are recorded as used."""
@@ -56,6 +62,8 @@ class SearchResult:
 
     ranking: RankedEvents
     candidates: Mapping[UUID, CandidateRow]
+    topics: TopicEvents
+    """The topics of the best events, of a question that needs breadth."""
     words: Sequence[QuestionWord]
     looked_up_bits: int
     """The words that the question looks up, as in `CandidateEvent.word_bits`."""
@@ -134,9 +142,11 @@ def search(
     min_known: float | None,
     scopes: Sequence[UUID] | None = None,
     exclude: Collection[UUID] = (),
+    needs_breadth: bool = False,
 ) -> SearchResult:
     """Find and score the visible events that may answer a question, in `scopes` or everywhere.
-    `exclude` omits events, such as the question itself if it is stored. Without a query vector
+    `exclude` omits events, such as the question itself if it is stored. `needs_breadth` adds the
+    events of the topics of the best ones. Without a query vector
     within `vector_timeout` seconds, it searches by words alone and reports this in `degraded`.
     `min_known` is the deployment's threshold, for tenants without one of their own."""
     vector = embed_query(embedder, question, vector_timeout)
@@ -150,6 +160,7 @@ def search(
         min_known=min_known,
         scopes=scopes,
         exclude=exclude,
+        needs_breadth=needs_breadth,
     )
 
 
@@ -164,6 +175,7 @@ def search_with_vector(
     min_known: float | None,
     scopes: Sequence[UUID] | None = None,
     exclude: Collection[UUID] = (),
+    needs_breadth: bool = False,
 ) -> SearchResult:
     """Like `search`, with the result of `embed_query` for the question. It calls no model, so it
     may run in a `snapshot_transaction`."""
@@ -183,18 +195,23 @@ def search_with_vector(
     calibration = read_calibration(access, space, question)
     parsed_question = parse_names_and_dates(question, (head and head.today) or now.date())
     events_in_view = (head and head.events_in_view) or 0
+    searched_count = store.count_filter_matches(rows) if filters and vector else None
+    samples = (head and head.sampled_cosines) or (), (head and head.sampled_tool_cosines) or ()
+    ranking = rank_candidates(
+        parsed_question, words, rows, events_in_view, calibration, searched_count, *samples
+    )
+    topics = NO_TOPICS
+    if needs_breadth:
+        topics = find_topic_events(
+            access, ranking, exclude, vector=vector, space=embedder.space, filters=filters
+        )
+        ranking = merge_further_candidates(
+            ranking, topics.rows, parsed_question, words, events_in_view, calibration, *samples
+        )
     return SearchResult(
-        ranking=rank_candidates(
-            parsed_question,
-            words,
-            rows,
-            events_in_view,
-            calibration,
-            _count_filter_matches(rows) if filters and vector else None,
-            (head and head.sampled_cosines) or (),
-            (head and head.sampled_tool_cosines) or (),
-        ),
-        candidates={row.event_id: row for row in rows},
+        ranking=ranking,
+        candidates={row.event_id: row for row in (*rows, *topics.rows)},
+        topics=topics,
         words=words,
         looked_up_bits=find_looked_up_word_bits(question, words),
         result=found.result,
@@ -216,13 +233,6 @@ def _choose_min_known(
     return next(value for value in thresholds if value is not None)
 
 
-def _count_filter_matches(rows: Sequence[CandidateRow]) -> int | None:
-    """The number of events that pass a filter, if all of them with a vector are candidates; else
-    None."""
-    with_vector = sum(row.cosine is not None for row in rows)
-    return len(rows) if with_vector < indexed_text.CANDIDATES else None
-
-
 def recall(
     access: TenantDb,
     embedder: Embedder,
@@ -232,9 +242,8 @@ def recall(
     min_known: float | None,
     sona_id: UUID | None = None,
 ) -> RecallAnswer:
-    """The best hits for a question, best first; none if no event is relevant enough. `degraded`
-    reports a search by words alone, or a response that was full before `limit` hits. `min_known` is
-    the deployment's threshold, `sona_id` the sona that the request names."""
+    """The best hits for a question, best first, or by time; none if no event is relevant enough.
+    `min_known` is the deployment's threshold, `sona_id` the sona that the request names."""
     asked_at = request.choose_now(now)
     search_result = search(
         access,
@@ -244,12 +253,13 @@ def recall(
         vector_timeout=vector_timeout,
         filters=request.to_json_filter(),
         min_known=min_known,
+        needs_breadth=request.needs_breadth,
     )
     relevant = search_result.select_relevant_events(request.min_relevance)
     sona = SonaInEmbeddingSpace(sona_id, embedder.space) if sona_id else None
     by_weight, traits = rerank_by_weights(access, relevant, request.weights, asked_at, now, sona)
-    words = search_result.words
-    groups = collapse_near_duplicates(access, by_weight, words, request.query, request.limit)
+    words, spread = search_result.words, search_result.topics.spread(by_weight)
+    groups = collapse_near_duplicates(access, spread, words, request.query, request.limit)
     best = groups.list_events(with_duplicates=request.shows_near_duplicates)[: request.limit]
     supporting = find_cited_events(access, best, request.to_json_filter(), request.expand)
     events = store.read_visible_events(access, [e.candidate.event_id for e in best] + supporting)
@@ -262,11 +272,12 @@ def recall(
     all_hits = put_superseding_events_before_hits(access, scored_hits, edge_hits, request)
     fitting = fit_to_budget(all_hits, request.max_tokens)
     hits = take_models_fitting_response(fitting.hits)
-    if request.order == "time":
+    if request.orders_by_time:
         hits = sort_hits_cited_first_then_by_time(hits, events)
     return RecallAnswer(
         known=search_result.answer_probability,
         hits=hits,
+        breadth=request.needs_breadth,
         did_not_fit=fitting.left_out,
         degraded=search_result.list_degradations(request.min_relevance)
         + ["cut_by_size"] * (len(hits) < len(fitting.hits))
@@ -299,7 +310,8 @@ def _to_hit(
         name=event.file_name,
         piece=find_matching_range(event, row, search_result.matcher),
         relevance=search_result.round_calibrated_relevance(scored_event.relevance),
-        why=list_match_reasons(scored_event, search_result.words),
+        why=list_match_reasons(scored_event, search_result.words)
+        + [TOPIC] * search_result.topics.adds(event.event_id),
         superseded_by=None,
         features=features if request.explain else None,
         event=to_event_out(event) if request.include == "full" else None,

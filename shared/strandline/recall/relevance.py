@@ -6,9 +6,10 @@ event is an answer. They are calibrated for questions of which half have an answ
 describes how the weights were chosen and how much each feature contributes.
 """
 
+import heapq
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from strandline.recall.cosine_scale import CosineDistribution, estimate_cosine_distribution
@@ -25,6 +26,9 @@ from strandline.recall.question_mentions import QuestionNamesAndDates
 
 _SIMILAR_DEVIATIONS = 1.5
 """The minimum cosine, in deviations, for describing an event as similar in meaning."""
+
+_MIN_PROBABILITY = 1e-12
+"""A smaller probability has no logarithm of its odds that could be computed with."""
 
 
 _NEWNESS_EVENTS = 10
@@ -167,6 +171,48 @@ def _put_newer_first(events: Sequence[ScoredEvent], weight: float) -> list[Score
 def compute_odds(relevance: float) -> float:
     """The odds that an event answers, for its relevance: 1 for 0.5."""
     return relevance / max(1 - relevance, 1e-9)
+
+
+def merge_further_candidates(
+    ranking: RankedEvents,
+    further: Sequence[CandidateEvent],
+    question: QuestionNamesAndDates,
+    words: Sequence[QuestionWord],
+    events_in_view: int,
+    calibration: Calibration,
+    sampled_cosines: Sequence[float],
+    sampled_tool_cosines: Sequence[float],
+) -> RankedEvents:
+    """The ranking with further candidates, which were not found but go with those that were. They
+    are scored without neighbours, and change no other's score; nor do they change the probability
+    of an answer, which rests on what was found. The other arguments as in `rank_candidates`."""
+    if not further or not ranking.events:
+        return ranking
+    alone = [replace(candidate, session_id=str(candidate.event_id)) for candidate in further]
+    scale = estimate_cosine_distribution(sampled_cosines, calibration.usual)
+    features = compute_score_features(
+        question,
+        words,
+        alone,
+        events_in_view,
+        scale,
+        calibration.cosine_by_words,
+        estimate_cosine_distribution(sampled_tool_cosines, calibration.usual),
+    )
+    best_score, known = ranking.events[0].score, ranking.answer_probability
+    odds = max(known, _MIN_PROBABILITY) / max(1 - known, _MIN_PROBABILITY)
+    scored = [
+        ScoredEvent(
+            candidate,
+            event_features,
+            score := math.sumprod(calibration.features, event_features),
+            _sigmoid(calibration.relevance.logit((best_score - score, math.log(odds)))),
+        )
+        for candidate, event_features in zip(further, features, strict=True)
+    ]
+    scored.sort(key=lambda event: (event.score, event.candidate.event_id.int), reverse=True)
+    by_score = heapq.merge(ranking.events, scored, key=lambda event: -event.score)
+    return RankedEvents(known, list(by_score))
 
 
 def _sigmoid(logit: float) -> float:

@@ -12,6 +12,7 @@ from typing_extensions import Self, TypeAliasType
 from strandline.log.schemas_append import AppendRequest, Receipt
 from strandline.log.schemas_read import EdgeOut, EventFilters, EventOut
 from strandline.moments import LAST_MOMENT
+from strandline.recall.broad_questions import is_broad
 from strandline.schemas import Moment, Participants, RequestModel, ResponseModel
 
 _Weight = TypeAliasType("_Weight", Annotated[float, Field(ge=0, le=1, strict=True)])
@@ -84,9 +85,13 @@ class RecallRequest(QuestionTime, EventFilters):
     """A token budget for the texts, filled best first: a long text that does not fit is cut to its
     `piece`, and hits that do not fit are left out, and `did_not_fit` counts them. If none fits, the
     best one is cut to fit. A token counts as four bytes."""
-    order: Literal["relevance", "time"] = "relevance"
+    order: Literal["relevance", "time"] | None = None
     """The order of the hits. `time`: cited events before those that cite them, otherwise oldest
-    first."""
+    first. Absent: `relevance`, or `time` where `breadth` is."""
+    breadth: bool | None = Field(default=None, strict=True)
+    """Whether the question needs a list, an order or a summary: the hits are then spread over the
+    topics of the best ones, with events of these topics that no word or vector found. Absent: told
+    from the question's form, as in "summarize", "in which order" or "how many in total"."""
     sona: SonaName | None = None
     """The sona on whose behalf the question is asked, by its id or one of its names (an exact
     match, else the closest in meaning). It affects the order of the hits if `weights` has a weight
@@ -104,6 +109,16 @@ class RecallRequest(QuestionTime, EventFilters):
         if self.as_of and self.since and self.since > self.as_of:
             raise ValueError("since must not be after as_of: what happened after it is left out")
         return self
+
+    @property
+    def needs_breadth(self) -> bool:
+        """Whether the question needs a list, an order or a summary."""
+        return is_broad(self.query, self.breadth)
+
+    @property
+    def orders_by_time(self) -> bool:
+        """Whether the hits stand in the order of time."""
+        return self.needs_breadth if self.order is None else self.order == "time"
 
     @property
     def has_filters(self) -> bool:
@@ -164,8 +179,9 @@ class Hit(ResponseModel):
     that were found."""
     why: list[str]
     """The words of the question that it contains, in the index's form; `meaning` if it is similar
-    in meaning; `edge` if `expand` added it; `later` if it may have changed what the next hit
-    states, a home, a job, a tool, a plan or a preference, and so comes before it."""
+    in meaning; `edge` if `expand` added it; `topic` if `breadth` did; `later` if it may have
+    changed what the next hit states, a home, a job, a tool, a plan or a preference, and so comes
+    before it."""
     superseded_by: UUID | None
     """The newest visible event, no later than `as_of`, in which its speaker says what ends or may
     have changed what this one states: a home, a job, a tool, a plan or a preference. It may be no
@@ -190,6 +206,8 @@ class RecallAnswer(ResponseModel):
     without a calibration."""
     hits: list[Hit]
     """Empty if no event is relevant enough."""
+    breadth: bool
+    """Whether the question was answered as one that needs a list, an order or a summary."""
     did_not_fit: int
     """The number of hits that were left out because they do not fit `max_tokens`."""
     degraded: list[str]

@@ -51,6 +51,13 @@ class CandidateRow(CandidateEvent):
     """The number of visible events that no fold has read yet, regardless of the filter."""
 
 
+def count_filter_matches(rows: Sequence[CandidateRow]) -> int | None:
+    """The number of events that pass a filter, if all of them with a vector are candidates; else
+    None."""
+    with_vector = sum(row.cosine is not None for row in rows)
+    return len(rows) if with_vector < indexed_text.CANDIDATES else None
+
+
 def search_candidate_events(
     access: TenantDb,
     *,

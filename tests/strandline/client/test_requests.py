@@ -22,6 +22,7 @@ from tests.strandline.client.scripted_transport import RECEIPT, URL, Answer, Scr
 NOTHING: dict[str, Any] = {
     "known": 0.1,
     "hits": [],
+    "breadth": False,
     "did_not_fit": 0,
     "degraded": [],
     "not_yet_embedded": 0,

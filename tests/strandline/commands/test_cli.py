@@ -51,6 +51,11 @@ def test_cli_add_recall_context_as_text_and_json(run: Run) -> None:
     assert "buoy goes" not in run("context", "buoy", *then)[1]
     code, _, err = run("context", *then)
     assert (code, "as_of needs a query" in err) == (1, True)
+    asked = ("--json", "recall", "Give me an overview of the buoys", "--user", "alice")
+    broad = [json.loads(run(*asked, *one)[1])["breadth"] for one in ((), ("--no-breadth",))]
+    assert broad == [True, False]
+    code, _, err = run("context", "--user", "alice", "--breadth")
+    assert (code, "breadth needs a query" in err) == (1, True)
     code, out, _ = run("recall", "x", "--user", "nobody")
     assert out == "Nothing is known about this.\n"
 
