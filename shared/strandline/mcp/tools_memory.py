@@ -56,9 +56,7 @@ _WEAKER = (
 
 def recall_events(context: ToolContext, arguments: Arguments) -> str:
     """Search events by meaning and words."""
-    body = pick_arguments(
-        arguments, "query", "limit", "expand", "as_of", "breadth", "sona", *_FILTERS
-    )
+    body = pick_arguments(arguments, "query", "limit", "sona", *_ASKED, *_FILTERS)
     body |= make_ranking_weights(arguments) | context.make_read_participants(arguments)
     answer = context.operations.call("POST /api/v1/recall", body)
     if arguments.get("format") == "json":
@@ -79,7 +77,7 @@ def make_ranking_weights(arguments: Arguments) -> dict[str, Any]:
 
 def get_context_text(context: ToolContext, arguments: Arguments) -> str:
     """Memory for a prompt, as one block of text."""
-    body = pick_arguments(arguments, "query", "budget", "session_id", "expand", "as_of", "breadth")
+    body = pick_arguments(arguments, "query", "budget", "session_id", *_ASKED)
     return _get_block_within_tokens(
         context,
         "POST /api/v1/context",
@@ -203,9 +201,8 @@ def _write_event_lines(page: Any) -> list[str]:
 
 def walk_topic_index(context: ToolContext, arguments: Arguments) -> str:
     """Walk the topic index."""
-    body = pick_arguments(arguments, "query", "budget", "limit") | context.make_read_participants(
-        arguments
-    )
+    body = pick_arguments(arguments, "query", "budget", "limit")
+    body |= context.make_read_participants(arguments)
     is_json = arguments.get("format") == "json"
     body["format"] = "json" if is_json else "text"
     return _get_block_within_tokens(context, "POST /api/v1/references/query", body, is_json=is_json)
