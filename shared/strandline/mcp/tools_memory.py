@@ -230,9 +230,9 @@ _TIMES: dict[str, Schema] = {
     "until": text_schema("Before this time."),
 }
 _ASKED: dict[str, Schema] = {
-    "expand": integer_schema("0 to 50: also this many events that the best ones are linked to."),
-    "as_of": text_schema("Answer as of this time, without what came later: 2026-05-08T00:00:00Z."),
-    "breadth": boolean_schema("For a list, an order or a summary. Default: by the query's form."),
+    "expand": integer_schema("0 to 50: also so many events that the best are linked to."),
+    "as_of": text_schema("As of this time, as in 2026-05-08T00:00:00Z."),
+    "breadth": boolean_schema("For lists, orders, summaries."),
 }
 _BUDGET = integer_schema("Tokens of the answer, 100 to 8000.")
 EVENT_KEY = text_schema("Your own key: the same key is stored once, however often it is sent.")

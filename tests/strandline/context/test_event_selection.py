@@ -12,6 +12,7 @@ from strandline.context import event_selection
 from strandline.context.event_selection import ContextTextOptions, choose_answer_events
 from strandline.recall.features import CandidateEvent, EventScoreFeatures
 from strandline.recall.relevance import ScoredEvent
+from strandline.recall.topic_breadth import NO_TOPICS
 
 MANY = 30
 
@@ -53,6 +54,7 @@ def choose(
 
     search = SimpleNamespace(
         select_relevant_events=select,
+        topics=NO_TOPICS,
         words=[],
         candidates={event.candidate.event_id: event.candidate for event in events},
         calibration=SimpleNamespace(is_calibrated=is_calibrated),
