@@ -23,6 +23,7 @@ BENCHES: Mapping[str, Bench] = {
     "reading": Bench("reading", "write what readers answer questions from"),
     "deep": Bench("deep_reading", "whether answers deep in long texts are found and shown"),
     "blind": Bench("blind", "what a reader answers sixty blind questions from"),
+    "breadth": Bench("breadth", "lists, orders and summaries, with breadth and without"),
     "references": Bench("references_quality", "how well the references query answers"),
     "changes": Bench("changes", "whether the current value is told, never a stale one alone"),
     "cases": Bench("cases", "80 small logs: noise, duplicates, changes, scripts"),

@@ -87,12 +87,15 @@ def read(service: RecallService, name: str, asking: Asking) -> Reading:
     )
 
 
-def ask_context(service: RecallService, asking: Asking, budget: int) -> Mapping[str, Any]:
+def ask_context(
+    service: RecallService, asking: Asking, budget: int, **fields: object
+) -> Mapping[str, Any]:
     """The answer of `POST /api/v1/context` for a question."""
     body: dict[str, object] = {
         "query": asking.question.text,
         "participants": list(asking.participants),
         "budget": budget,
+        **fields,
     }
     if asking.question.asked_at:
         body["now"] = asking.question.asked_at
