@@ -15,7 +15,7 @@ from strandline.recall.passages import Passages
 
 EVENT_SHARE, _SUMMARY_SHARE, _KNOWN_SHARE = 1 / 4, 1 / 12, 1 / 24
 """The maximum share of a budget for the text of one event, one topic and one known fact."""
-BROAD_EVENT_SHARE = 1 / 16
+BROAD_EVENT_SHARE = 1 / 24
 """That of one event, where many are asked for: a list, an order, a summary."""
 _TOOL_SHARE = 1 / 20
 """The maximum share for a tool's output that is not the best event: a log is long, and says what

@@ -169,6 +169,8 @@ def test_breadth_is_argument_of_tools(
 def test_breadth_adds_open_tail_that_no_chain_holds(gateway: Gateway, key: str) -> None:
     tell(gateway, key, (SEED, *STEPS))
     tell(gateway, key, ("Lunch was soup.",), session="other", day=2)
+    gateway.sweep()  # embedded, and in no chain as long as the topic is open
+    assert not set(STEPS[:2]) & set(texts(recall(gateway, key, breadth=False)))
     assert set(texts(recall(gateway, key))) >= {SEED, *STEPS}
 
 
