@@ -180,7 +180,7 @@ def _compose_context_text(
         best = take_events_to_fill_budget(groups.events, matches.search, recent, request)
     relevant, duplicate_ids = groups.events, groups.duplicate_ids
     top = best if is_weak else _insert_cited_events_after_first(access, relevant, best, request)
-    around = 0 if is_weak else request.count_of_events_with_neighbours
+    around, used = (0, ()) if is_weak else (request.count_of_events_with_neighbours, best)
     neighbours = read_session_neighbours(access, best, around) if best else ()
     sources = [event_id for source in matches.chains for event_id in source.event_ids[:1]]
     sources += [event_id for source in knowledge for event_id in source.event_ids[:2]]
@@ -216,7 +216,6 @@ def _compose_context_text(
         request.budget,
     )
     answer = _to_context_response(layout, matches, events, request)
-    used = () if is_weak else best
     return answer, select_used_sources(matches, layout, used) if matches.search else UsedSources()
 
 

@@ -8,6 +8,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import NamedTuple
 from uuid import UUID
 
@@ -119,23 +120,16 @@ def lay_out_within_budget(sources: ContextLineSources, budget: int) -> LaidOutTe
     Shows an event once, and of a topic the sentences that no shown event has."""
     max_bytes = budget * BYTES_PER_TOKEN
     has_question = sources.is_known is not None
+    make_line = partial(make_event_line, max_bytes=max_bytes, has_minute=True)
     draft = _TextDraft(
         max_bytes,
         sources.is_known,
         sources.more_events,
-        recent=EventsTextPart(
-            [make_event_line(event, max_bytes, has_minute=True) for event in sources.recent]
-        ),
+        recent=EventsTextPart([make_line(event) for event in sources.recent]),
         topics=TextPart([make_topic_line(topic, max_bytes) for topic in sources.topics]),
         events=EventsTextPart(
             [
-                make_event_line(
-                    event,
-                    max_bytes,
-                    is_best=not n,
-                    has_minute=True,
-                    share=sources.event_share,
-                )
+                make_line(event, is_best=not n, share=sources.event_share)
                 for n, event in enumerate(sources.events)
             ]
         ),

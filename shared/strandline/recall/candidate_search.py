@@ -25,6 +25,17 @@ class FoundCandidates:
         """The candidate with what is common to all; None without candidates."""
         return find_head(self.result)
 
+    @property
+    def events_in_view(self) -> int:
+        """The number of visible events, regardless of the filter."""
+        return (self.head and self.head.events_in_view) or 0
+
+    @property
+    def samples(self) -> tuple[Sequence[float], Sequence[float]]:
+        """The question's cosines with a sample of the view, without tools' output, and with it."""
+        head = self.head
+        return (head and head.sampled_cosines) or (), (head and head.sampled_tool_cosines) or ()
+
 
 def find_candidates(
     access: TenantDb,

@@ -36,16 +36,16 @@ from strandline.recall.importance import (
     rerank_by_weights,
 )
 from strandline.recall.looked_up_words import find_looked_up_word_bits
-from strandline.recall.near_duplicates import collapse_near_duplicates
+from strandline.recall.near_duplicates import DeduplicatedEvents, collapse_near_duplicates
 from strandline.recall.passages import WordMatcher
 from strandline.recall.query_vector import embed_query
 from strandline.recall.question_mentions import parse_names_and_dates
-from strandline.recall.read_calibration import read_calibration
+from strandline.recall.read_calibration import choose_min_known, read_calibration
 from strandline.recall.relevance import (
     Calibration,
     RankedEvents,
     ScoredEvent,
-    merge_further_candidates,
+    merge_further,
     rank_candidates,
 )
 from strandline.recall.schemas import Hit, RecallAnswer, RecallRequest
@@ -190,24 +190,16 @@ def search_with_vector(
         now=now,
         scopes=scopes,
     )
-    head, words = found.head, found.words
+    head, words, in_view, samples = found.head, found.words, found.events_in_view, found.samples
     rows = [row for row in found.result.rows if row.event_id not in exclude]
     calibration = read_calibration(access, space, question)
-    parsed_question = parse_names_and_dates(question, (head and head.today) or now.date())
-    events_in_view = (head and head.events_in_view) or 0
+    parsed = parse_names_and_dates(question, (head and head.today) or now.date())
     searched_count = store.count_filter_matches(rows) if filters and vector else None
-    samples = (head and head.sampled_cosines) or (), (head and head.sampled_tool_cosines) or ()
-    ranking = rank_candidates(
-        parsed_question, words, rows, events_in_view, calibration, searched_count, *samples
-    )
+    ranking = rank_candidates(parsed, words, rows, in_view, calibration, searched_count, *samples)
     topics = NO_TOPICS
     if needs_breadth:
-        topics = find_topic_events(
-            access, ranking, exclude, vector=vector, space=embedder.space, filters=filters
-        )
-        ranking = merge_further_candidates(
-            ranking, topics.rows, parsed_question, words, events_in_view, calibration, *samples
-        )
+        topics = find_topic_events(access, ranking, exclude, vector, embedder.space, filters)
+        ranking = merge_further(ranking, topics.rows, parsed, words, in_view, calibration, *samples)
     return SearchResult(
         ranking=ranking,
         candidates={row.event_id: row for row in (*rows, *topics.rows)},
@@ -219,18 +211,21 @@ def search_with_vector(
         degraded=degradations,
         space=space,
         calibration=calibration,
-        min_known=_choose_min_known(head, min_known, calibration) if space else 0.0,
+        min_known=choose_min_known(head, min_known, calibration) if space else 0.0,
     )
 
 
-def _choose_min_known(
-    head: CandidateRow | None, min_known: float | None, calibration: Calibration
-) -> float:
-    """The threshold of `known`: the tenant's, else the deployment's, else the embedding space's."""
-    if not calibration.is_calibrated:
-        return 0.0
-    thresholds = (head.min_known if head else None, min_known, calibration.min_known)
-    return next(value for value in thresholds if value is not None)
+def _choose_events(
+    access: TenantDb,
+    search_result: SearchResult,
+    by_weight: Sequence[ScoredEvent],
+    request: RecallRequest,
+) -> tuple[DeduplicatedEvents, Sequence[ScoredEvent]]:
+    """The events by weight, near-duplicates in one place, and those of them that are hits."""
+    spread, words = search_result.topics.spread(by_weight), search_result.words
+    groups = collapse_near_duplicates(access, spread, words, request.query, request.limit)
+    shown = groups.list_events(with_duplicates=request.shows_near_duplicates)
+    return groups, shown[: request.limit]
 
 
 def recall(
@@ -258,9 +253,7 @@ def recall(
     relevant = search_result.select_relevant_events(request.min_relevance)
     sona = SonaInEmbeddingSpace(sona_id, embedder.space) if sona_id else None
     by_weight, traits = rerank_by_weights(access, relevant, request.weights, asked_at, now, sona)
-    words, spread = search_result.words, search_result.topics.spread(by_weight)
-    groups = collapse_near_duplicates(access, spread, words, request.query, request.limit)
-    best = groups.list_events(with_duplicates=request.shows_near_duplicates)[: request.limit]
+    groups, best = _choose_events(access, search_result, by_weight, request)
     supporting = find_cited_events(access, best, request.to_json_filter(), request.expand)
     events = store.read_visible_events(access, [e.candidate.event_id for e in best] + supporting)
     scored_hits = [

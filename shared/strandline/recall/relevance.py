@@ -173,7 +173,7 @@ def compute_odds(relevance: float) -> float:
     return relevance / max(1 - relevance, 1e-9)
 
 
-def merge_further_candidates(
+def merge_further(
     ranking: RankedEvents,
     further: Sequence[CandidateEvent],
     question: QuestionNamesAndDates,

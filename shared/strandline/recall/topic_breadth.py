@@ -81,7 +81,6 @@ def find_topic_events(
     access: TenantDb,
     ranking: RankedEvents,
     exclude: Collection[UUID],
-    *,
     vector: Sequence[float] | None,
     space: str,
     filters: Mapping[str, Any],
