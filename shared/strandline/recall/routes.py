@@ -19,7 +19,7 @@ from strandline.log.append_state import AppendResult
 from strandline.log.event_draft import EventDraft, RecalledLinks
 from strandline.log.schemas_append import MAX_EDGES, EdgeIn
 from strandline.log.store_scopes import can_see_any_scope
-from strandline.recall.recall import SearchResult, recall, record_use_of_hits, search
+from strandline.recall.recall import recall, record_use_of_hits
 from strandline.recall.relevance import ScoredEvent
 from strandline.recall.schemas import (
     InsertLinkOptions,
@@ -28,6 +28,7 @@ from strandline.recall.schemas import (
     RecallAnswer,
     RecallRequest,
 )
+from strandline.recall.search import SearchResult, search
 from strandline.recall.sona_lookup import require_sona_by_id_or_name
 from strandline.schemas import ParticipantsQuery, check_storable, validate
 

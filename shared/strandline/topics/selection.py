@@ -9,8 +9,8 @@ from uuid import UUID
 from strandline.db.database import SnapshotRead, TenantDb
 from strandline.embeddings.embedder import Embedder
 from strandline.recall.query_vector import embed_query
-from strandline.recall.recall import SearchResult, search_with_vector
 from strandline.recall.relevance import ScoredEvent
+from strandline.recall.search import SearchResult, search_with_vector
 from strandline.topics import store_references_query, store_tail
 from strandline.topics.answer_plan import ManifestEvent, ManifestNode, ManifestScope, WalkMethod
 from strandline.topics.schemas_references import ReferencesRequest

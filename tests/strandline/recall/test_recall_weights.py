@@ -45,7 +45,7 @@ def same_vector(monkeypatch: pytest.MonkeyPatch) -> None:
     def embed_query(*_: object) -> tuple[list[float], list[str]]:
         return vector, []
 
-    monkeypatch.setattr("strandline.recall.recall.embed_query", embed_query)
+    monkeypatch.setattr("strandline.recall.search.embed_query", embed_query)
 
 
 @pytest.fixture
