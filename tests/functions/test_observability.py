@@ -126,7 +126,7 @@ def test_observability_trace_spans_request_queue_and_job(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     result, scope = follow(gateway, queue, lines, monkeypatch)
-    assert result == ["request", "events embedded", "job"]
+    assert result == ["request", "embedding space measured", "events embedded", "job"]
     assert len(words.embedded_texts) == 1
     (embedding,) = lines.of("events embedded")
     assert (embedding["scopes"], embedding["events"]) == ([scope], 1)

@@ -149,10 +149,10 @@ def test_authentication_openapi_security_lists_enabled_methods(
     on: TurnOn, monkeypatch: pytest.MonkeyPatch, ways: list[Any], schemes: list[list[str]]
 ) -> None:
     docs = importlib.import_module("strandline.apidocs.routes")
-    docs._document.cache_clear()
+    docs._build_document_json.cache_clear()
     gateway = on(*ways)
     body = gateway.call("GET", "/openapi.json").body
-    docs._document.cache_clear()
+    docs._build_document_json.cache_clear()
     security = body["paths"]["/api/v1/events"]["post"]["security"]
     assert [sorted(way) for way in security] == [sorted(way) for way in schemes]
     assert body["components"]["securitySchemes"].keys() == set(itertools.chain(*schemes))

@@ -4,11 +4,13 @@ embedded as a text, and what is asked as a question."""
 import hashlib
 import importlib
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import pytest
 
+from strandline.background.calibrate_space import read_calibration_texts
 from strandline.config import get_settings
 from strandline.local.lambda_context import LambdaContext
 from tests.strandline.embeddings.model_server import ModelServer, serve_model
@@ -138,7 +140,13 @@ def test_embedding_provider_serves_worker_and_recall(
     work(scratch_db)
     stored = [text for request in model_server.requests for text in texts_of(request)]
     assert sum(text.endswith(BUOY) for text in stored) == 1
-    assert all(text.startswith(provider.text_form) for text in stored)
+    # By these the space is measured first.
+    questions = Counter(
+        f"{provider.question_form}{one.question}" for one in read_calibration_texts()
+    )
+    assert questions <= Counter(stored)
+    others = Counter(stored) - questions
+    assert all(text.startswith(provider.text_form) for text in others)
     assert scratch_db.rows("select space, count(*) from event_vectors group by space") == [
         (provider.space, 3)
     ]
