@@ -83,7 +83,7 @@ count = 0
 for owner in (clients.Strandline, sessions.Session, graph.Graph, admin.Admin):
     for _, verb in inspect.getmembers_static(owner):
         if isinstance(verb, Verb | Pages):
-            verb.declaration.answer
+            verb.declaration.answer_type
             count += 1
 print(count)
 """
