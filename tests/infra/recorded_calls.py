@@ -214,7 +214,7 @@ class Ear:
     """Functions that had a turn."""
 
     def client(self, service: Any, config: Config) -> Any:
-        """As strandline.aws.client_factory.client makes it, and heard."""
+        """As strandline.aws.client_factory.make_client makes it, and heard."""
         result = _make(service, config)
         result.meta.events.register("provide-client-params", self._begins)
         result.meta.events.register("after-call", self._ends)

@@ -295,7 +295,7 @@ def test_permissions_turns_cover_all_calls_of_source(ear: Ear) -> None:
         ("admin/prepare_release", "def f(q): q.purge_queue(QueueUrl='q')", "PurgeQueue"),
         (
             "log/presigned_uploads",
-            "from strandline.aws.client_factory import patient as to\n"
+            "from strandline.aws.client_factory import make_retrying_client as to\n"
             "def f(): to('sqs').delete_message()",
             "DeleteMessage",
         ),

@@ -30,9 +30,7 @@ from strandline.recall.importance import (
     rerank_by_weights,
 )
 from strandline.recall.near_duplicates import DeduplicatedEvents, collapse_near_duplicates
-from strandline.recall.relevance import (
-    ScoredEvent,
-)
+from strandline.recall.relevance import ScoredEvent
 from strandline.recall.schemas import Hit, RecallAnswer, RecallRequest
 from strandline.recall.search import SearchResult, search
 from strandline.recall.topic_breadth import TOPIC
