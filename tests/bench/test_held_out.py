@@ -17,6 +17,7 @@ from tests.bench.relevance_samples import Array, Sample, score
 from tests.bench.told_apart import Verdict, refused_at, tell_apart
 
 _DATE = EventScoreFeatures._fields.index("date")
+_SAYS_NOTHING = EventScoreFeatures._fields.index("says_nothing")
 _FITTED = EventScoreFeatures._fields.index("by_agent")
 """The features from here on have fixed weights."""
 
@@ -45,7 +46,10 @@ def random_samples(count: int) -> list[Sample]:
 def test_held_out_stack_scores_match_single_questions() -> None:
     samples = random_samples(40)
     stack = Stack(samples)
-    for weights in ((1, *[0] * 12), (1, 0.4, 0.2, 0, 0, -0.16, 0, 0.08, 0, 0.1, -1, 0.5, -2)):
+    for weights in (
+        (1, *[0] * 13),
+        (1, 0.4, 0.2, 0, 0, -0.16, 0, 0.08, 0, 0.1, -1, 0.5, -2, 0.3),
+    ):
         recall, rank, whole = stack.score(np.array(weights))
         for n, sample in enumerate(samples):
             expected = score(sample, np.array(weights))
@@ -85,10 +89,12 @@ def test_held_out_fit_fixes_agent_and_tool_weights() -> None:
     """Whatever they would be fitted to; without vectors a tool's text weighs nothing."""
     samples = [sample for sample in random_samples(60) if sample.answers]
     for sample in samples:
-        sample.features[:, -1] = 0.0  # of events that say nothing, whose weight decides all else
+        # of events that say nothing, whose weight decides all else
+        sample.features[:, _SAYS_NOTHING] = 0.0
     weights = Stack(samples).fit()
     assert abs(weights[0]) > 0.01
-    assert weights[_FITTED:] == pytest.approx([-weights[0], -weights[0], -20 * weights[0]])
+    expected = [-weights[0], -weights[0], -20 * weights[0], weights[0]]
+    assert weights[_FITTED:] == pytest.approx(expected)
     for sample in samples:
         sample.features[:, 0] = 0.0
     weights = Stack(samples).fit()

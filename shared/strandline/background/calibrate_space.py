@@ -64,12 +64,13 @@ def ensure_calibrated(access: TenantDb, embedder: Embedder, deadline: float) -> 
 
 
 def calibrate_if_possible(access: TenantDb, embedder: Embedder, deadline: float) -> None:
-    """Like `ensure_calibrated`, for work that does not wait for it: where the model does not
-    answer, the sweeper tries again, and says so if it fails."""
+    """Like `ensure_calibrated`, for work that does not wait for it: whatever fails here, an event
+    of the tenant's is embedded and folded. The sweeper tries again, and says so if it fails."""
     try:
         ensure_calibrated(access, embedder, deadline)
-    except StrandlineError as error:
-        logger.warning("embedding space not measured", extra={"reason": error.code})
+    except Exception as error:
+        reason = error.code if isinstance(error, StrandlineError) else type(error).__name__
+        logger.warning("embedding space not measured", extra={"reason": reason})
 
 
 def measure_space(embedder: Embedder, deadline: float = math.inf) -> SpaceFigures:
