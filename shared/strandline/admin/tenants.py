@@ -221,7 +221,7 @@ def to_embedding_state(state: SpaceState) -> EmbeddingState:
     """A tenant's embedding space as it is shown."""
     progress = state.filled and EmbeddingProgress(**vars(state.filled), missing=state.missing)
     latest = state.latest
-    spent, left = estimate_usd(state)
+    usd_spent, usd_remaining = estimate_usd(state)
     return EmbeddingState(
         reads=state.reads,
         configured=state.configured,
@@ -230,7 +230,10 @@ def to_embedding_state(state: SpaceState) -> EmbeddingState:
         progress=progress,
         latest=latest
         and EmbeddingSwitch(
-            **vars(latest), tokens=count_tokens(latest.characters), usd=spent, usd_left=left
+            **vars(latest),
+            tokens=count_tokens(latest.characters),
+            usd=usd_spent,
+            usd_left=usd_remaining,
         ),
     )
 

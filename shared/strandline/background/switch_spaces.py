@@ -157,16 +157,20 @@ def _settle_nodes(worker: WorkerResources, access: TenantDb, reading: str) -> No
 
 
 def _remove_left(
-    worker: WorkerResources, access: TenantDb, switch: SpaceSwitch, used: set[str], now: datetime
+    worker: WorkerResources,
+    access: TenantDb,
+    switch: SpaceSwitch,
+    used_spaces: set[str],
+    now: datetime,
 ) -> None:
     """Remove the vectors of the space that a switch left, or did not come to, after KEPT."""
-    left = switch.from_space if switch.switched else switch.to_space
-    if left in used or switch.ended_at is None or switch.ended_at > now - KEPT:
+    former_space = switch.from_space if switch.switched else switch.to_space
+    if former_space in used_spaces or switch.ended_at is None or switch.ended_at > now - KEPT:
         return
     while not worker.is_out_of_time():
         with access.transaction():
-            count = store_switches.remove_vectors(access, left, _ROWS_PER_COMMIT)
+            count = store_switches.remove_vectors(access, former_space, _ROWS_PER_COMMIT)
             if count == 0:
-                store_switches.record_removal(access, left)
+                store_switches.record_removal(access, former_space)
         if count == 0:
             return

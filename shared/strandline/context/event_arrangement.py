@@ -71,12 +71,14 @@ def put_events_after_their_changes(
 def _drop_repeated_statements(
     event_ids: Iterable[UUID], events: Mapping[UUID, Event]
 ) -> list[UUID]:
-    kept: dict[object, UUID] = {}
+    id_by_content: dict[object, UUID] = {}
     for event_id in event_ids:
         event = events[event_id]
         is_statement = event.type == "statement" and event.content
-        kept.setdefault((event.speaker, event.content) if is_statement else event_id, event_id)
-    return list(kept.values())
+        id_by_content.setdefault(
+            (event.speaker, event.content) if is_statement else event_id, event_id
+        )
+    return list(id_by_content.values())
 
 
 def _insert_changing_statements(

@@ -208,10 +208,10 @@ class _TextDraft:
         """Show the beginning of the part's next line, if there is room for enough of it."""
         line = part.lines[part.count]
         part.count += 1
-        kept = line.text, line.is_shortened, line.tail
+        line_before = line.text, line.is_shortened, line.tail
         line.text, line.is_shortened, line.tail = "", True, ""
         room = self.max_bytes - self._count_text_bytes()
-        line.text, line.is_shortened, line.tail = kept
+        line.text, line.is_shortened, line.tail = line_before
         if room >= _MIN_SHOWN_BYTES:
             line.shorten(room + count_bytes("…"))
         else:

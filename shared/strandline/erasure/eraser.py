@@ -131,9 +131,9 @@ def _remove_export_files(
     latest = max((erasure.hidden_at for erasure in erasures), default=None)
     if latest is None:
         return True
-    left = 0
+    left_count = 0
     for erased in resources.blobs.erase_exports(lease.tenant, latest + _REQUEST_TIME):
-        left += erased.left
+        left_count += erased.left
         totals["exports_erased"] += erased.files
         if erased.files:
             counts = {"s3_exports": erased.files, "s3_versions": erased.versions}
@@ -141,7 +141,7 @@ def _remove_export_files(
                 store.add_erasure_counts(lease.access, {one.erasure_id: counts for one in erasures})
         if lease.is_out_of_time():
             return False
-    return left == 0
+    return left_count == 0
 
 
 def _remove_payloads(

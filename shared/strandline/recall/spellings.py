@@ -67,7 +67,7 @@ def find_other_spellings(
     typed_words = list_respellable_words(question, absent if words else None)
     if not typed_words:
         return []
-    edits_by_typed = {typed: make_spellings(typed) for typed in typed_words}
+    edits_by_typed = {word: make_spellings(word) for word in typed_words}
     names = _list_capitalized_words(question)
     visible = _leave_out_everyday_words(
         store_spellings.find_visible_spellings(
@@ -78,9 +78,9 @@ def find_other_spellings(
     spellings = choose_nearest_spellings(visible, edits_by_typed)
     respelled = {one.typed for one in visible if one.word in {chosen.word for chosen in spellings}}
     long_words = {
-        typed: typed[:_BEGINNING]
-        for typed in typed_words
-        if len(typed) >= _MIN_LETTERS_FOR_TWO_EDITS and typed not in respelled
+        word: word[:_BEGINNING]
+        for word in typed_words
+        if len(word) >= _MIN_LETTERS_FOR_TWO_EDITS and word not in respelled
     }
     if long_words:
         similar = _leave_out_everyday_words(
@@ -159,7 +159,7 @@ def _list_marked_spellings(word: str) -> Iterator[str]:
     """Spellings with a mark on one letter more. Events of an earlier release are not indexed
     without marks."""
     for n, letter in enumerate(word):
-        yield from (word[:n] + marked + word[n + 1 :] for marked in _MARKED.get(letter, ()))
+        yield from (word[:n] + other + word[n + 1 :] for other in _MARKED.get(letter, ()))
         if two := _TWO_LETTERS.get(word[n : n + 2]):
             yield word[:n] + two + word[n + 2 :]
 
@@ -207,10 +207,12 @@ def choose_nearest_spellings(
     return list(chosen.values())
 
 
-def _may_begin_alike(typed: str, spelling: str) -> bool:
-    if len(typed) >= _MIN_LETTERS_FOR_FIRST_EDIT:
+def _may_begin_alike(typed_word: str, spelling: str) -> bool:
+    if len(typed_word) >= _MIN_LETTERS_FOR_FIRST_EDIT:
         return True
-    first, other = ((list_unmarked_spellings(word) or [word])[0][0] for word in (typed, spelling))
+    first, other = (
+        (list_unmarked_spellings(word) or [word])[0][0] for word in (typed_word, spelling)
+    )
     return first == other
 
 

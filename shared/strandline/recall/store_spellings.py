@@ -39,9 +39,7 @@ def find_visible_spellings(
     """Which of these spellings stand in view, for words of a question that do not. `absent` are the
     words, in the index's form, that do not; None: all. `scopes` limits the view."""
     pairs = [
-        (typed, spelling)
-        for typed, spellings in spellings_by_typed.items()
-        for spelling in spellings
+        (word, spelling) for word, spellings in spellings_by_typed.items() for spelling in spellings
     ]
     return access.fetch(
         VisibleSpelling,
@@ -76,7 +74,7 @@ def find_visible_spellings(
         """,
         {
             "typed": list(spellings_by_typed),
-            "of_typed": [typed for typed, _ in pairs],
+            "of_typed": [word for word, _ in pairs],
             "spellings": [spelling for _, spelling in pairs],
             "absent": None if absent is None else list(absent),
             "scopes": None if scopes is None else list(scopes),

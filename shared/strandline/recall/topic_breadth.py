@@ -47,12 +47,12 @@ class TopicEvents:
         groups: dict[_Group, deque[tuple[float, ScoredEvent]]] = defaultdict(deque)
         for score, event in zip(scores, events, strict=True):
             groups[self._get_group(event)].append((score, event))
-        seen: Counter[object] = Counter()
+        count_by_part: Counter[object] = Counter()
         spread: list[ScoredEvent] = []
         while groups and len(spread) < _MAX_SPREAD:
-            group = max(groups, key=lambda one: _score_next(groups[one], one, seen))
+            group = max(groups, key=lambda one: _score_next(groups[one], one, count_by_part))
             spread.append(groups[group].popleft()[1])
-            seen.update(group)
+            count_by_part.update(group)
             if not groups[group]:
                 del groups[group]
         shown = {event.candidate.event_id for event in spread}
@@ -66,11 +66,11 @@ class TopicEvents:
 
 
 def _score_next(
-    group: Sequence[tuple[float, ScoredEvent]], key: _Group, seen: Counter[object]
+    group: Sequence[tuple[float, ScoredEvent]], key: _Group, count_by_part: Counter[object]
 ) -> float:
     """The score of the best event of a group, less for each event of its topic and session that
     comes before it."""
-    return group[0][0] - _REPETITION * sum(seen[part] for part in key)
+    return group[0][0] - _REPETITION * sum(count_by_part[part] for part in key)
 
 
 NO_TOPICS = TopicEvents({}, ())

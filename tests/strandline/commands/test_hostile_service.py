@@ -29,6 +29,9 @@ CONTEXT: dict[str, Any] = {
     "known": None,
     "citations": [],
     "degraded": [],
+    "breadth": False,
+    "not_yet_embedded": None,
+    "not_yet_folded": None,
     "read_token": "t",
     "cut": {"recent": 0, "topics": 0, "events": 0, "shortened": 0},
 }

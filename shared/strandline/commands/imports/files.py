@@ -61,13 +61,13 @@ def open_archive_within_limits(path: Path) -> zipfile.ZipFile:
         raise UnusableArchive(f"it cannot be read ({error})") from None
     members = archive.infolist()
     total = sum(member.file_size for member in members)
-    packed = sum(member.compress_size for member in members)
+    packed_size = sum(member.compress_size for member in members)
     reason = None
     if len(members) > MAX_MEMBERS:
         reason = f"it has more than {MAX_MEMBERS:,} members"
     elif total > MAX_TOTAL_BYTES:
         reason = f"its members have {total:,} bytes, more than {MAX_TOTAL_BYTES:,}"
-    elif total > MAX_RATIO * max(packed, 1):
+    elif total > MAX_RATIO * max(packed_size, 1):
         reason = f"it is packed more than {MAX_RATIO} to 1"
     if reason is None:
         return archive
