@@ -46,7 +46,8 @@ def fill_tenant(
     """Fill the database as the superuser, without triggers: rows as append and worker leave them,
     all embedded and indexed but the last of every fiftieth scope; a chain for every ten events, of
     which every twentieth was recalled just now; one chain of a scope holds all its events. The
-    other tenant gets a tenth; the statistics know it alone, if they are not to know the first."""
+    other tenant gets a tenth; the statistics know it alone, if they are not to know the first.
+    Every tenant has changed its embedding space once."""
     rng = random.Random(3)
     pool = [HalfVector([rng.gauss(0, 1) for _ in range(DIMENSIONS)]) for _ in range(200)]
     with psycopg.connect(base.admin_url) as administrator:
@@ -72,7 +73,7 @@ def fill_tenant(
             }
             for statement in _FILL_STATEMENTS:
                 administrator.execute(statement, params)
-        administrator.execute(_OTHER_TENANTS, {"tenants": max(scopes // 4, 1000)})
+        administrator.execute(_OTHER_TENANTS, {"tenants": max(scopes // 4, 1000), "space": SPACE})
     with psycopg.connect(base.admin_url, autocommit=True) as administrator:
         administrator.execute("vacuum analyze" if is_in_statistics else "vacuum")
         named_rows = administrator.execute(_FIND_NAMED, {"tenant": TENANT}).fetchone()
@@ -335,7 +336,13 @@ _FILL_STATEMENTS = (
 _OTHER_TENANTS = """
 with made as (
     insert into tenants (tenant_id)
-    select 'tenant-' || n from generate_series(1, %(tenants)s) n returning tenant_id)
+    select 'tenant-' || n from generate_series(1, %(tenants)s) n returning tenant_id),
+switched as (
+    insert into space_switches (tenant_id, begun_at, from_space, to_space, ended_at, switched,
+        removed_at)
+    select tenant_id, now() - interval '31 days', 'before/384', %(space)s,
+        now() - interval '30 days', true, now() - interval '29 days'
+    from (select tenant_id from made union all values ('acme'), ('globex')) t)
 insert into quotas (tenant_id, quota, level, measured, measured_at)
 select tenant_id, quota, 9, 9, now()
 from (select tenant_id from made union all values ('acme'), ('globex')) t,

@@ -1,4 +1,4 @@
--- revision: 2
+-- revision: 3
 -- From a credential to its principal, before the tenant is known.
 
 set local role strandline_keys;
@@ -33,21 +33,17 @@ revoke execute on function find_certificate_principal from public;
 grant execute on function find_certificate_principal to strandline_app;
 
 -- Called in the statement that finds the credential, so that no request waits for a second one. It tells
--- one setting and no name: what is no tenant has the default.
-create or replace function agents_share_of(p_tenant text) returns boolean
+-- two settings and no name: whether agents share, and the embedding space that the tenant's answers are
+-- searched in (null: the configured one). What is no tenant has the defaults. The tenant's row is read once
+-- for both.
+create or replace function request_settings_of(p_tenant text)
+returns table (agents_share boolean, reading_space text)
 language sql stable security definer set search_path = pg_catalog, public, pg_temp as $$
-    select coalesce((select t.agents_share from tenants t where t.tenant_id = p_tenant), false)
+    select coalesce(bool_or(t.agents_share), false), max(coalesce(t.reading_space, t.swept_space))
+    from tenants t where t.tenant_id = p_tenant
 $$;
-revoke execute on function agents_share_of from public;
-grant execute on function agents_share_of to strandline_app;
-
--- As above: the embedding space that the tenant's answers are searched in; null: the configured one.
-create or replace function reading_space_of(p_tenant text) returns text
-language sql stable security definer set search_path = pg_catalog, public, pg_temp as $$
-    select coalesce(t.reading_space, t.swept_space) from tenants t where t.tenant_id = p_tenant
-$$;
-revoke execute on function reading_space_of from public;
-grant execute on function reading_space_of to strandline_app;
+revoke execute on function request_settings_of from public;
+grant execute on function request_settings_of to strandline_app;
 
 reset role;
 

@@ -37,9 +37,9 @@ def find_certificate_principal(
         connection.cursor(row_factory=class_row(CertificatePrincipal)) as cursor,
     ):
         return cursor.execute(
-            "select c.*, agents_share_of(c.tenant_id) as agents_share,"
-            " reading_space_of(c.tenant_id) as reading_space"
-            " from find_certificate_principal(%s, %s) c",
+            "select c.*, s.agents_share, s.reading_space"
+            " from find_certificate_principal(%s, %s) c"
+            " cross join lateral request_settings_of(c.tenant_id) s",
             (subject, issuer),
         ).fetchone()
 

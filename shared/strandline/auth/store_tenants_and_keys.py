@@ -33,8 +33,8 @@ def find_key_principal(
     tenant is known."""
     with translate_errors(), connection.cursor(row_factory=class_row(KeyPrincipal)) as cursor:
         return cursor.execute(
-            "select k.*, agents_share_of(k.tenant_id) as agents_share,"
-            " reading_space_of(k.tenant_id) as reading_space from find_api_key(%s, %s) k",
+            "select k.*, s.agents_share, s.reading_space from find_api_key(%s, %s) k"
+            " cross join lateral request_settings_of(k.tenant_id) s",
             (key_id, secret_hash),
         ).fetchone()
 

@@ -153,10 +153,10 @@ def test_isolation_certificate_lookup_needs_subject(
             assert bool(result_rows) is (row["tenant_id"] != "acme")
 
 
-def test_isolation_agents_share_is_only_tenant_setting_told(app: Connection[Any]) -> None:
+def test_isolation_agents_share_is_told_of_tenant_alone(app: Connection[Any]) -> None:
     """And nothing of what is no tenant: it looks like one that never set it."""
     names = ("acme", "globex", "nobody", "%", "", None)
-    call = "select agents_share_of(%s)"
+    call = "select agents_share from request_settings_of(%s)"
     assert [rows(app, call, name) for name in names] == [[False]] * len(names)
     with app.transaction(force_rollback=True):
         ask(app, "acme", "{}", "*")
@@ -164,10 +164,10 @@ def test_isolation_agents_share_is_only_tenant_setting_told(app: Connection[Any]
         assert [rows(app, call, name) for name in names] == [[True], *[[False]] * 5]
 
 
-def test_isolation_reading_space_is_only_tenant_setting_told(app: Connection[Any]) -> None:
+def test_isolation_reading_space_is_told_of_tenant_alone(app: Connection[Any]) -> None:
     """And nothing of what is no tenant."""
     names = ("acme", "globex", "nobody", "%", "", None)
-    call = "select reading_space_of(%s)"
+    call = "select reading_space from request_settings_of(%s)"
     with app.transaction(force_rollback=True):
         for tenant in ("acme", "globex"):
             ask(app, tenant, "{}", "*")
@@ -442,10 +442,10 @@ UNASKED = {
     " union all select null from read_view(null, 9) where events > 0",
     "find_api_key": "select * from find_api_key('', '')",
     "find_certificate_principal": "select * from find_certificate_principal('', '')",
-    # Whether agents share, and nothing else: see its test above.
-    "agents_share_of": "select 1 where agents_share_of('acme') or agents_share_of(null)",
-    # A name of a model: see its test above.
-    "reading_space_of": "select 1 where reading_space_of(null) is not null",
+    # Whether agents share, the name of a model, and nothing else: see its tests above.
+    "request_settings_of": "select 1 from request_settings_of(null)"
+    " where agents_share or reading_space is not null"
+    " union all select 1 from request_settings_of('acme') where agents_share",
     "edges_of": "select edges_of(e) from events e",
     "matches_filter": "select matches_filter(e, '{}') from events e",
     "is_listed": "select is_listed(e, '{}', null, null, null, null) from events e",
