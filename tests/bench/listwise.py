@@ -20,7 +20,7 @@ _FIXED: Mapping[str, float] = {
     "by_agent": -1.0,
     "by_tool": -1.0,
     "says_nothing": -20.0,
-    "newness": 1.0,
+    "newness": 0.6,
 }
 """Weights that are not fitted, for a cosine's weight of 1. How much of what answers was said by
 agents differs from corpus to corpus, by how their questions were made: BEAM alone wants less than

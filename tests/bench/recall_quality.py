@@ -23,6 +23,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any, NamedTuple
 
+from strandline.background.calibrate_space import measure_space
 from strandline.embeddings.embedder import Embedder
 from tests.bench import held_out, personas, recall_inputs, references_quality
 from tests.bench.plain_rankings import Plain, open_bare_sql
@@ -150,7 +151,7 @@ def measure(corpora: Sequence[Corpus], embedder: Embedder) -> dict[str, Any]:
                         plain[name][way].append(score(asking.evidence, ranking))
         candidates = list(candidates_of(service, askings, with_vector=True))
         references = references_quality.measure(service, corpora)
-    without = held_out.measure(candidates)
+    without = held_out.measure(candidates, measure_space(embedder))
     return {
         "references": references,
         "corpora": {

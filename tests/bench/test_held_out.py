@@ -93,7 +93,7 @@ def test_held_out_fit_fixes_agent_and_tool_weights() -> None:
         sample.features[:, _SAYS_NOTHING] = 0.0
     weights = Stack(samples).fit()
     assert abs(weights[0]) > 0.01
-    expected = [-weights[0], -weights[0], -20 * weights[0], weights[0]]
+    expected = [-weights[0], -weights[0], -20 * weights[0], 0.6 * weights[0]]
     assert weights[_FITTED:] == pytest.approx(expected)
     for sample in samples:
         sample.features[:, 0] = 0.0

@@ -28,7 +28,7 @@ _WEIGHTS = EventScoreFeatures(
     by_agent=-1.0,
     by_tool=-1.0,
     says_nothing=-20.0,
-    newness=1.0,
+    newness=0.6,
 )
 """For every embedding space: fitted to four of them together."""
 CALIBRATION = Calibration(

@@ -173,8 +173,9 @@ def compute_score_features(
 
 
 def is_short_message_of_person(candidate: CandidateEvent) -> bool:
-    """Whether it is a text of at most 60 words that neither an agent nor a tool wrote."""
-    return candidate.author is None and 0 < candidate.text_bytes <= _BRIEF_BYTES
+    """Whether it is a message of at most 60 words that neither an agent nor a tool wrote."""
+    is_message_of_person = candidate.author is None and not candidate.is_statement
+    return is_message_of_person and 0 < candidate.text_bytes <= _BRIEF_BYTES
 
 
 def _build_lane_signals_per_candidate(

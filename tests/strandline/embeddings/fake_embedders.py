@@ -84,9 +84,9 @@ class KnownEmbedders(ReachableEmbedders):
         super().__init__(None)
         self._by_space = {embedder.space: embedder for embedder in embedders}
 
-    def find(self, configured: Embedder, space: str | None) -> Embedder | None:
+    def find(self, configured_embedder: Embedder, space: str | None) -> Embedder | None:
         """As `ReachableEmbedders`."""
-        return super().find(configured, space) or self._by_space.get(space or "")
+        return super().find(configured_embedder, space) or self._by_space.get(space or "")
 
 
 def make_worker(

@@ -125,9 +125,10 @@ def test_relevance_newness_is_of_short_messages_of_people() -> None:
         said(4, day=21, author="tool"),
         said(5, day=22, text_bytes=4000),
         said(6, day=23, text_bytes=0),
+        said(7, day=24, is_statement=True),
     ]
     newness = {one.candidate.seq: one.features.newness for one in order(events).events}
-    assert newness == {1: 0, 2: 1, 3: 0, 4: 0, 5: 0, 6: 0}
+    assert newness == {1: 0, 2: 1, 3: 0, 4: 0, 5: 0, 6: 0, 7: 0}
 
 
 def test_relevance_newness_is_of_the_ten_best() -> None:
