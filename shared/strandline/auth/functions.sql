@@ -1,4 +1,4 @@
--- revision: 3
+-- revision: 4
 -- From a credential to its principal, before the tenant is known.
 
 set local role strandline_keys;
@@ -44,6 +44,14 @@ language sql stable security definer set search_path = pg_catalog, public, pg_te
 $$;
 revoke execute on function request_settings_of from public;
 grant execute on function request_settings_of to strandline_app;
+
+-- What the release before calls in its place.
+create or replace function agents_share_of(p_tenant text) returns boolean
+language sql stable security definer set search_path = pg_catalog, public, pg_temp as $$
+    select coalesce((select t.agents_share from tenants t where t.tenant_id = p_tenant), false)
+$$;
+revoke execute on function agents_share_of from public;
+grant execute on function agents_share_of to strandline_app;
 
 reset role;
 

@@ -24,6 +24,7 @@ PROBED = (
     "find_api_key",
     "find_certificate_principal",
     "request_settings_of",
+    "agents_share_of",
     "tenants_with_work",
     "tenants_by_name",
     "tenants_to_recount",

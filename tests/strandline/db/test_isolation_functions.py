@@ -446,6 +446,7 @@ UNASKED = {
     "request_settings_of": "select 1 from request_settings_of(null)"
     " where agents_share or reading_space is not null"
     " union all select 1 from request_settings_of('acme') where agents_share",
+    "agents_share_of": "select 1 where agents_share_of('acme') or agents_share_of(null)",
     "edges_of": "select edges_of(e) from events e",
     "matches_filter": "select matches_filter(e, '{}') from events e",
     "is_listed": "select is_listed(e, '{}', null, null, null, null) from events e",
