@@ -4,6 +4,7 @@ an order in which each topic has its say."""
 from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 from uuid import UUID
 
@@ -32,9 +33,13 @@ class TopicEvents:
     rows: Sequence[TopicEventRow]
     """Those of their events that were not found."""
 
+    @cached_property
+    def _added_ids(self) -> frozenset[UUID]:
+        return frozenset(row.event_id for row in self.rows)
+
     def adds(self, event_id: UUID) -> bool:
         """Whether an event was not found, and stands in the answer for its topic."""
-        return any(row.event_id == event_id for row in self.rows)
+        return event_id in self._added_ids
 
     def spread(self, events: Sequence[ScoredEvent]) -> list[ScoredEvent]:
         """The events, best first, where an event counts less for each better one of its topic, and
