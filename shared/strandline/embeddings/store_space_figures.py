@@ -33,7 +33,7 @@ def read_figures(access: TenantDb, space: str) -> SpaceFigures | None:
         """,
         {"space": space, "texts_version": TEXTS_VERSION},
     )
-    return _parse_figures(rows[0].figures) if rows else None
+    return parse_figures(rows[0].figures) if rows else None
 
 
 def store_figures(access: TenantDb, space: str, figures: SpaceFigures) -> bool:
@@ -59,5 +59,6 @@ def read_thresholds(access: TenantDb, space: str, tuning: Tuning) -> Thresholds:
     return thresholds_for(space, read_figures(access, space), tuning)
 
 
-def _parse_figures(columns: dict[str, Any]) -> SpaceFigures:
+def parse_figures(columns: dict[str, Any]) -> SpaceFigures:
+    """The figures of a space as they are stored."""
     return SpaceFigures(*(PairCosines(**columns[name]) for name in SpaceFigures._fields))

@@ -1,6 +1,7 @@
 """Near-duplicates in an answer: events that say the same in the same words share one place."""
 
 import re
+import string
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +25,8 @@ _DIGIT = re.compile(r"\d")
 _EDGES = "\"'.,;:!…()[]“”‘’"  # noqa: RUF001
 """The punctuation that two texts may differ in, at the edges of words. A question mark is not part
 of it, nor are the signs of -5, C++ and C#."""
+_IGNORED = {ord(char): None for char in f"{_EDGES}{string.hexdigits}.,:/-#"}
+"""What may differ in near-duplicates, at any place."""
 _ASKS_NUMBER = re.compile(
     r"\b(?:how (?:many|much|long|often|far|old|big|high)"
     r"|(?:what|which) (?:\w+ )?(?:number|price|version|amount|temperature)s?)\b",
@@ -84,7 +87,8 @@ def collapse_near_duplicates(
     limit: int,
 ) -> DeduplicatedEvents:
     """Put near-duplicates of scored events in one place, best first; `limit` events are shown.
-    Texts are read only if one of these may have a near-duplicate, in one statement.
+    Texts are read only if one of these may have a near-duplicate, in one statement; if it has one,
+    in another those of all events.
 
     What one speaker wrote is near-duplicate if it is equal but for upper case, white space and
     punctuation; what an agent or a tool wrote, also if it is equal but for numbers, times and ids.
@@ -92,7 +96,8 @@ def collapse_near_duplicates(
     or for a time and the text holds one.
     """
     numbers = sum(1 << n for n, word in enumerate(words) if _DIGIT.search(word.text))
-    if not _may_have_duplicates(events, numbers, limit):
+    possible = _list_possible_duplicates(events, numbers, limit)
+    if not possible or not _have_same_letters(_read_texts(access, possible)):
         return DeduplicatedEvents(events)
     asks_number, asks_time = _ASKS_NUMBER.search(question), _ASKS_TIME.search(question)
     texts = _read_texts(access, events)
@@ -121,6 +126,13 @@ def collapse_near_duplicates(
     return DeduplicatedEvents(leaders, similar, duplicates)
 
 
+def _have_same_letters(texts: Mapping[UUID, str]) -> bool:
+    """Whether two of these texts are equal but for what near-duplicates may differ in, and maybe
+    more: that is quicker to tell than their keys are made."""
+    letters = ["".join(text.casefold().split()).translate(_IGNORED) for text in texts.values()]
+    return len(set(letters)) < len(letters)
+
+
 def make_near_duplicate_key(
     text: str, author: str | None, said_on: date, *, keeps_numbers: bool
 ) -> str:
@@ -139,18 +151,25 @@ def make_near_duplicate_key(
     return plain
 
 
-def _may_have_duplicates(events: Sequence[ScoredEvent], numbers: int, limit: int) -> bool:
-    """Whether one of the first events has the kind, about the size and about the cosine of another
-    one. That costs no statement."""
+def _list_possible_duplicates(
+    events: Sequence[ScoredEvent], numbers: int, limit: int
+) -> list[ScoredEvent]:
+    """The events of the kind, about the size and about the cosine of one of the first `limit`, and
+    those of these that have such. That costs no statement."""
     by_kind: dict[object, list[CandidateEvent]] = defaultdict(list)
     for event in events:
         if event.candidate.text_bytes:
             by_kind[_get_traits_shared_by_duplicates(event, numbers)].append(event.candidate)
-    return any(
-        _are_similar_in_size_and_cosine(event.candidate, other)
-        for event in events[:limit]
-        for other in by_kind[_get_traits_shared_by_duplicates(event, numbers)]
-    )
+    found: set[UUID] = set()
+    for event in events[:limit]:
+        similar = [
+            other.event_id
+            for other in by_kind[_get_traits_shared_by_duplicates(event, numbers)]
+            if _are_similar_in_size_and_cosine(event.candidate, other)
+        ]
+        if similar:
+            found.update(similar, [event.candidate.event_id])
+    return [event for event in events if event.candidate.event_id in found]
 
 
 def _get_traits_shared_by_duplicates(event: ScoredEvent, numbers: int) -> tuple[object, ...]:

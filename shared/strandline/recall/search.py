@@ -166,7 +166,7 @@ def search_with_vector(
     )
     head, words, in_view, samples = found.head, found.words, found.events_in_view, found.samples
     rows = [row for row in found.result.rows if row.event_id not in exclude]
-    calibration = read_calibration(access, space, question)
+    calibration = read_calibration(access, space, question, head)
     parsed = parse_names_and_dates(question, (head and head.today) or now.date())
     searched_count = store.count_filter_matches(rows) if filters and vector else None
     ranking = rank_candidates(parsed, words, rows, in_view, calibration, searched_count, *samples)

@@ -12,6 +12,7 @@ from pgvector import HalfVector
 
 from strandline.db.database import SnapshotRead, TenantDb
 from strandline.db.pipeline import RowQuery
+from strandline.embeddings.space_figures import TEXTS_VERSION
 from strandline.log import indexed_text
 from strandline.log.fulltext_words import prepare_question_for_search
 from strandline.log.store import MAX_LISTED_SCOPES, Event
@@ -45,6 +46,8 @@ class CandidateRow(CandidateEvent):
     """Those with the tools' output of that sample."""
     min_known: float | None
     """The tenant's own threshold."""
+    space_figures: dict[str, Any] | None
+    """What was measured of the embedding space for the tenant."""
     today: date | None
     """The day of `now` in the tenant's time zone."""
     unfolded_events: int | None
@@ -76,187 +79,19 @@ def search_candidate_events(
     return access.read_snapshot(
         CandidateRow,
         """
-        with question as materialized (
-            select question_words(%(question)s, %(max_words)s) || %(spellings)s::text[] as words),
-        tenant as materialized (
-            select coalesce(max(t.time_zone), 'UTC') as time_zone,
-                max((t.tuning ->> 'min_known')::float8) as min_known
-            from tenants t where t.tenant_id = current_tenant()),
-        view as materialized (
-            select v.scope_ids, v.events,
-                v.events > %(large_view)s and %(filter)s::jsonb = '{}' as is_large,
-                -- a long list of scopes costs more than it saves: visibility is checked anyway
-                case when cardinality(v.scope_ids) <= %(max_scopes)s or %(scopes)s is not null
-                    then v.scope_ids end as few_scope_ids
-            from read_view(%(scopes)s::uuid[], case when %(filter)s::jsonb = '{}'
-                then %(large_view)s end) v),
-        -- a tombstone has no CID, and is in no index any more
-        erased as materialized (
-            select e.event_id from events e
-            where e.erased_at is not null and e.cid is not null
-                and e.scope_id = any ((select scope_ids from view)::uuid[])
-            union all
-            select e.event_id from events e
-            where e.erased_at is not null and e.cid is not null
-                and (select scope_ids from view) is null),
-        size as materialized (
-            select greatest(view.events - (select count(*) from erased)
-                - count_erased(view.scope_ids), 0) as events from view),
-        by_words as materialized (
-            select w.* from question, view, size, search_words(
-                question.words, view.few_scope_ids, %(filter)s::jsonb, size.events,
-                %(candidates)s) w
-            where not view.is_large
-            union all
-            select w.* from question, view, size, search_words_in_large_view(
-                question.words, view.few_scope_ids, size.events, %(candidates)s) w
-            where view.is_large),
-        by_vector as (
-            (select v.event_id, 1 - (v.embedding <=> %(vector)s::halfvec) as cosine
-            from (
-                select event_id, space, embedding from event_vectors
-                where scope_id = any ((select scope_ids from view)::uuid[])
-                union all
-                select event_id, space, embedding from event_vectors
-                where (select scope_ids from view) is null) v
-            where %(vector)s::halfvec is not null and %(filter)s::jsonb = '{}'
-                and not (select is_large from view)
-                and v.space = %(space)s and v.embedding is not null
-                and not exists (select from erased where erased.event_id = v.event_id)
-            order by v.embedding <=> %(vector)s::halfvec, v.event_id
-            limit %(candidates)s)
-            union all
-            select n.event_id, 1 - n.distance
-            from view, nearest_by_code(%(vector)s::halfvec, %(space)s, view.scope_ids,
-                %(candidates)s) n
-            where %(vector)s::halfvec is not null and view.is_large
-            union all
-            select n.event_id, 1 - n.distance
-            from view, nearest_matching_filter(%(vector)s::halfvec, %(space)s, view.scope_ids,
-                %(filter)s::jsonb, %(candidates)s) n
-            where %(vector)s::halfvec is not null and %(filter)s::jsonb <> '{}'),
-        -- every scope with events that have no vector or are not folded has pending work
-        pending_scopes as materialized (
-            select scope_id from scope_work
-            where scope_id = any ((select scope_ids from view)::uuid[])
-            union all
-            select scope_id from scope_work where (select scope_ids from view) is null),
-        -- A process hears of a switch within a minute. What it asks until then, in the space that
-        -- was left, finds what came since as it finds what has no vector yet.
-        is_left as materialized (
-            select exists (
-                select from space_switches s
-                where s.tenant_id = current_tenant() and s.from_space = %(space)s
-                    and s.ended_at > now() - interval '2 minutes' and s.switched) as yes),
-        fresh as (
-            select e.event_id
-            from (
-                select scope_id from pending_scopes
-                union all
-                select s.scope_id from scopes s
-                where (select yes from is_left)
-                    and s.scope_id not in (select scope_id from pending_scopes)
-                    and ((select scope_ids from view) is null
-                        or s.scope_id = any ((select scope_ids from view)::uuid[]))) w
-            left join embedding_progress p on p.scope_id = w.scope_id and p.space = %(space)s
-            cross join lateral (
-                select e.event_id, e.recorded_at from events e
-                -- not coalesce: under a policy the planner would not use the index for it
-                where e.scope_id = w.scope_id
-                    and e.seq > case when p.embedded_seq is null then 0 else p.embedded_seq end
-                    and matches_filter(e, %(filter)s::jsonb)
-                order by e.seq desc limit %(max_fresh)s) e
-            order by e.recorded_at desc, e.event_id desc limit %(max_fresh)s),
-        candidates as materialized (
-            select c.event_id, max(c.word_bits) as word_bits, max(c.start_char) as start_char,
-                max(c.end_char) as end_char, max(c.cosine) as cosine,
-                bool_or(c.is_fresh) as is_fresh
-            from (
-                (select distinct on (w.event_id) w.event_id, w.word_bits, w.start_char, w.end_char,
-                    null::float8 as cosine, false as is_fresh
-                from by_words w where w.event_id is not null
-                order by w.event_id, w.weight desc)
-                union all
-                select event_id, null, null, null, cosine, false from by_vector
-                union all
-                select event_id, null, null, null, null, true from fresh) c
-            group by c.event_id),
-        in_lanes as (  -- in order, so that the sum of steps below needs no further sort
-            select c.*, e.scope_id, lane.session_id, e.seq, e.speaker,
-                e.type = 'statement' as is_statement,
-                case when e.type = 'observation' then 'tool'
-                    when e.role = 'agent' and e.type in ('message', 'thought', 'action')
-                    then 'agent' end as author,
-                coalesce(e.occurred_at, e.recorded_at) as said_at,
-                coalesce(octet_length(e.content), 0) as text_bytes,
-                coalesce(octet_length(substring(right(e.content, 300)
-                    from '([^.!?\u3002\uff01\uff1f\u061f\n]*[?\uff1f\u061f])\\s*$')), 0)
-                    as question_bytes,
-                says_nothing(e.content, e.role = 'agent' and e.type = 'message')
-                    as says_nothing,
-                lag(e.seq) over (
-                    partition by e.scope_id, lane.session_id collate "C" order by e.seq)
-                    as seq_before,
-                row_number() over (
-                    order by e.scope_id, lane.session_id collate "C", e.seq) as n
-            from candidates c
-            cross join lateral (  -- by key: the planner may read all events for a join
-                select * from events e
-                where e.event_id = c.event_id and e.erased_at is null offset 0) e
-            cross join lateral (  -- a statement is alone
-                select case when e.type = 'statement' then e.event_id::text
-                    else e.session_id end as session_id) lane)
-        select f.event_id, f.scope_id, f.session_id, f.seq, f.speaker, f.said_at,
-            sum(steps.events) over (
-                partition by f.scope_id, f.session_id collate "C" order by f.seq)::bigint as place,
-            greatest(least((f.said_at at time zone tenant.time_zone)::date, date '9999-12-31'),
-                date '0001-01-01') as said_on,
-            f.question_bytes, f.is_statement, f.author, f.text_bytes, f.says_nothing,
-            coalesce(f.word_bits, 0) as word_bits,
-            coalesce(f.cosine, stored.cosine) as cosine, f.start_char, f.end_char, f.is_fresh,
-            head.words, head.document_counts, head.events_in_view, head.sampled_cosines,
-            head.sampled_tool_cosines, head.min_known, head.today, head.unfolded_events
-        from in_lanes f
-        cross join lateral (
-            select count(*) as events from (
-                select from events e
-                where f.seq_before < f.seq - 1
-                    and e.scope_id = f.scope_id and e.session_id = f.session_id
-                    and e.seq > f.seq_before and e.seq <= f.seq and e.erased_at is null
-                    and not is_statement(e.type)
-                order by e.seq limit %(far)s) e) counted
-        cross join lateral (  -- how many events of its lane it is after the candidate before it
-            select case
-                when f.seq_before is null then 0
-                when f.seq_before = f.seq - 1 then 1
-                else counted.events end as events) steps
-        cross join tenant
-        left join lateral (
-            select question.words, (select document_counts from by_words limit 1),
-                size.events as events_in_view,
-                sample.cosines as sampled_cosines, sample.tool_cosines as sampled_tool_cosines,
-                (select coalesce(sum(s.last_seq - s.folded_seq), 0)::bigint
-                    from pending_scopes w cross join lateral (
-                        select s.last_seq, s.folded_seq from scopes s
-                        where s.tenant_id = current_tenant() and s.scope_id = w.scope_id
-                        offset 0) s) as unfolded_events,
-                tenant.min_known,
-                greatest(least((%(now)s::timestamptz at time zone tenant.time_zone)::date,
-                    date '9999-12-31'), date '0001-01-01') as today
-            from question, size, view, sample_view(
-                %(vector)s::halfvec, %(space)s, view.scope_ids, %(sampled)s) sample) head
-            on f.n = 1
-        left join lateral (
-            select 1 - (v.embedding <=> %(vector)s::halfvec) as cosine from event_vectors v
-            where f.cosine is null and v.space = %(space)s and v.scope_id = f.scope_id
-                and v.event_id = f.event_id and v.embedding is not null offset 0) stored on true
+        select * from search_candidates(
+            %(question)s, %(spellings)s::text[], %(max_words)s, %(vector)s::halfvec, %(space)s,
+            %(texts_version)s, %(filter)s::jsonb, %(scopes)s::uuid[], %(max_scopes)s,
+            %(large_view)s, %(candidates)s, %(max_fresh)s, %(far)s, %(sampled)s,
+            %(now)s::timestamptz)
         """,
         {
             "question": prepare_question_for_search(question),
-            "max_words": _MAX_WORDS - len(spellings),
+            "max_words": _MAX_WORDS,
             "spellings": list(spellings),
             "vector": None if vector is None else HalfVector(list(vector)).to_text(),
             "space": space,
+            "texts_version": TEXTS_VERSION,
             "filter": json.dumps(filters),
             "scopes": None if scopes is None else list(scopes),
             "candidates": indexed_text.CANDIDATES,

@@ -92,7 +92,8 @@ def read_topic_events(
             null::text[] as words, null::bigint[] as document_counts,
             null::bigint as events_in_view, null::float8[] as sampled_cosines,
             null::float8[] as sampled_tool_cosines,
-            null::float8 as min_known, null::date as today, null::bigint as unfolded_events
+            null::float8 as min_known, null::jsonb as space_figures, null::date as today,
+            null::bigint as unfolded_events
         from members m
         cross join tenant
         cross join lateral (

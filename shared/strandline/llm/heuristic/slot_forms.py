@@ -6,9 +6,10 @@ what the value is for, in some forms called `use`.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
+type Required = Literal["speaker", "possessive"]
 type Slot = Literal["home", "job", "tool", "plan", "preference"]
 
 _NAME_WORD = r"[A-Z][\w+#&-]*\w(?:'(?!s\b)\w+)?"
@@ -48,6 +49,29 @@ class SlotClauseForm(NamedTuple):
     """Which part of the slot, or by which kind of verb; "" where there is only one."""
     is_change: bool
     """Whether the form itself says that something changed or ended."""
+    required: Required | None = None
+    """What a text must hold for the form to match: looked for first, as that is quicker."""
+    begins_with_required: bool = False
+    """Whether the form begins where that is found."""
+
+
+def find_form(
+    form: SlotClauseForm, text: str, places: Mapping[Required, Sequence[int]]
+) -> Iterable[re.Match[str]]:
+    """As `form.pattern.finditer`, given the places of what forms require (`find_required`)."""
+    if form.required is None:
+        return form.pattern.finditer(text)
+    if not (required_places := places[form.required]):
+        return ()
+    if not form.begins_with_required:
+        return form.pattern.finditer(text)
+    matches: list[re.Match[str]] = []
+    end = 0
+    for place in required_places:
+        if place >= end and (match := form.pattern.match(text, place)):
+            end = match.end()
+            matches.append(match)
+    return matches
 
 
 _SOURCES: Sequence[tuple[Slot, str, bool, str]] = (
@@ -111,7 +135,7 @@ _SOURCES: Sequence[tuple[Slot, str, bool, str]] = (
     ),
     (
         *("tool", "", False),
-        rf"(?:{{AM}}|{{HAVE}} been) {_ADVERBS}using (?P<value>{_NAME}){_FOR_USE}{_INSTEAD_OF}",
+        rf"{{AM_OR_HAVE_BEEN}} {_ADVERBS}using (?P<value>{_NAME}){_FOR_USE}{_INSTEAD_OF}",
     ),
     (
         *("tool", "", True),
@@ -222,14 +246,22 @@ _SOURCES: Sequence[tuple[Slot, str, bool, str]] = (
         rf" (?P<old>{_WORDS}){_CLAUSE_END}",
     ),
 )
+_REQUIRED: Mapping[Required, re.Pattern[str]] = {
+    "speaker": re.compile(r"\b(?:[Ii]|[Ww]e)"),
+    "possessive": re.compile(r"\b(?:[Mm]y|[Oo]ur)"),
+}
 _FIRST_PERSON: Mapping[str, str] = {
     "{S}": r"\b(?:[Ii]|[Ww]e)",
     "{AM}": r"\b(?:[Ii](?: am|'m)|[Ww]e(?: are|'re))",
     "{HAVE}": r"\b(?:[Ii]|[Ww]e)(?: have|'ve)?",
+    "{AM_OR_HAVE_BEEN}": (
+        r"\b(?:(?:[Ii](?: am|'m)|[Ww]e(?: are|'re))|(?:[Ii]|[Ww]e)(?: have|'ve)? been)"
+    ),
     "{MY}": r"\b(?:[Mm]y|[Oo]ur)",
     "{MY_OR}": r"(?:(?:[Mm]y|[Oo]ur|[Tt]he) )?",
     "{THE}": r"\b(?:[Tt]he|[Mm]y|[Oo]ur)",
 }
+_SPEAKER_MARKS = ("{S}", "{AM}", "{HAVE}", "{AM_OR_HAVE_BEEN}")
 _SUBJECT = r"^(?P<subject>[^\s,;:.!?]{1,60}(?: [A-Z][^\s,;:.!?]{0,59}){0,3})"
 _THIRD_PERSON: Mapping[str, str] = {
     "{S}": _SUBJECT,
@@ -244,12 +276,26 @@ _THIRD_PERSON: Mapping[str, str] = {
 def _compile_slot_forms(persons: Mapping[str, str]) -> Sequence[SlotClauseForm]:
     forms: list[SlotClauseForm] = []
     for slot, aspect, is_change, source in _SOURCES:
+        is_spoken = persons is _FIRST_PERSON
+        begins_with_speaker = is_spoken and source.startswith(_SPEAKER_MARKS)
+        required: Required | None = "speaker" if begins_with_speaker else None
+        if is_spoken and "{MY}" in source:
+            required = "possessive"
         for mark, text in persons.items():
             source = source.replace(mark, text)
-        # both alternatives of one form name the subject
-        if source.count("(?P<subject>") == 1 or "(?P<subject>" not in source:
-            forms.append(SlotClauseForm(re.compile(source), slot, aspect, is_change))
+        pattern = re.compile(source)
+        forms.append(
+            SlotClauseForm(pattern, slot, aspect, is_change, required, begins_with_speaker)
+        )
     return forms
+
+
+def find_required(text: str) -> Mapping[Required, Sequence[int]]:
+    """The places in a text of all that forms require."""
+    return {
+        name: [match.start() for match in pattern.finditer(text)]
+        for name, pattern in _REQUIRED.items()
+    }
 
 
 SPOKEN: Sequence[SlotClauseForm] = _compile_slot_forms(_FIRST_PERSON)

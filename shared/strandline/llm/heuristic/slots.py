@@ -10,7 +10,15 @@ from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from strandline.llm.heuristic.fact_forms import DOUBTS, MAX_CONTENT, StatedFact
-from strandline.llm.heuristic.slot_forms import ADJECTIVES, FACTS, SPOKEN, Slot, SlotClauseForm
+from strandline.llm.heuristic.slot_forms import (
+    ADJECTIVES,
+    FACTS,
+    SPOKEN,
+    Slot,
+    SlotClauseForm,
+    find_form,
+    find_required,
+)
 from strandline.llm.heuristic.words import is_ordinary, iter_stems, split_sentences, word_list
 
 MAX_CHARACTERS = 4000
@@ -181,8 +189,9 @@ def _read_statements_of_sentence(sentence: str, speaker: str) -> Iterator[SlotSt
 def _find_statements_by_forms(
     forms: Sequence[SlotClauseForm], text: str, speaker: str | None
 ) -> Iterator[SlotStatement]:
+    places = find_required(text)
     for form in forms:
-        for match in form.pattern.finditer(text):
+        for match in find_form(form, text, places):
             groups = {
                 name: _trim_punctuation(part) for name, part in match.groupdict().items() if part
             }

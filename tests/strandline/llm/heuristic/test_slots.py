@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 
+from strandline.llm.heuristic.slot_forms import SPOKEN, find_form, find_required
 from strandline.llm.heuristic.slots import (
     compare_slot_statements,
     judge_by_later_statements,
@@ -141,3 +142,21 @@ def test_slots_read_messages_whose_values_are_quotations(message: str) -> None:
                 one.value or one.old or one.slot in ("job", "plan")
                 for one in read_slot_statements(text, "a")
             )
+
+
+def test_slots_are_found_at_every_place_of_speaker() -> None:
+    """Looking only where speakers name themselves finds what looking everywhere finds."""
+    parts = (
+        "I live in Lisbon", "we've moved to Porto", "My CI runs on Jenkins", "Dinner is cancelled",
+        "jazz is my favourite", "I'm using Vim", "I don't eat meat any more", "let's switch to Zig",
+        "our launch has been moved to May", "Iris lives in Rome", "the wedding will be in June",
+    )  # fmt: skip
+    found = 0
+    for first, second, third in itertools.product(parts, repeat=3):
+        text = f"{first}, and {second} but {third}"
+        places = find_required(text)
+        for form in SPOKEN:
+            expected = [match.span() for match in form.pattern.finditer(text)]
+            assert [match.span() for match in find_form(form, text, places)] == expected, text
+            found += len(expected)
+    assert found > len(parts) ** 3
