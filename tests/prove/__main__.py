@@ -135,6 +135,7 @@ SEQUENTIAL = (
     ("quotas", "tests/prove/test_quotas.py", 10),
     ("noisy tenant", "tests/prove/test_noisy_tenant.py", 12),
     ("waits", "tests/prove/test_waits.py", 8),
+    ("migrations", "tests/prove/test_migration_locks.py", 4),
     ("due times", "tests/prove/test_due_times.py", 6),
     ("erasure size", "tests/prove/test_erasure_size.py", 12),
 )

@@ -1,8 +1,14 @@
-"""Migrate a database to the newest schema: roles by its administrator, migrations by the owner."""
+"""Migrate a database to the newest schema: roles by its administrator, migrations by the owner.
 
+The previous release serves meanwhile. A request that needs a table queues behind the migration that
+waits for this table's lock, so a migration waits a moment only, and tries again.
+"""
+
+import functools
+import itertools
 import math
 import time
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,8 +25,10 @@ from strandline.db.schema_files import (
     read_roles_sql,
 )
 from strandline.errors import Misconfigured
+from strandline.observability import logger
 
 __all__ = [
+    "WAITING_LOCK",
     "Migration",
     "list_migrations",
     "list_newer_applied_migrations",
@@ -30,6 +38,15 @@ __all__ = [
 ]
 
 _LOCK = 7_265_310_482_119_847  # any constant: the holder migrates, others wait
+WAITING_LOCK = 7_265_310_482_119_846
+"""The key of the advisory lock that a migration holds in shared mode as long as it may wait for
+tables: meanwhile nobody should take a lock that it would wait for."""
+_LOCK_TIMEOUT = "2s"
+"""How long a migration waits for a lock, and at most how long requests queue behind it."""
+_LOCK_PAUSES = (1.0, 2.0, 5.0, 10.0)
+"""Pauses between attempts to get all locks, in seconds: requests that queued pass. The last one is
+repeated until the deadline."""
+_LOCK_ERRORS = (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected)
 
 BATCH_SECONDS = 60
 """The timeout of one batch of a long migration, in seconds; a few seconds are intended."""
@@ -77,21 +94,30 @@ def migrate(
     these: no functions.
 
     A long migration stops at `deadline`, in time.monotonic() seconds, and those after it wait: see
-    `list_pending_migrations`. Safe on every start and from several processes at once. Raises
-    Misconfigured when an applied file was altered or is missing here, and for a database that
-    cannot be adopted: see `bring_database_to_baseline`."""
+    `list_pending_migrations`. A file that does not get its locks by then raises the driver's error.
+    Safe on every start and from several processes at once. Raises Misconfigured when an applied
+    file was altered or is missing here, and for a database that cannot be adopted: see
+    `bring_database_to_baseline`."""
     applied_names: list[str] = []
     with _hold_migration_lock(owner):
         owner.execute(_CREATE_BOOKKEEPING)
         if files is None:
-            bring_database_to_baseline(owner, list_migrations()[0], _read_applied_migrations(owner))
+            baseline, history = list_migrations()[0], _read_applied_migrations(owner)
+            _retry_until_locked(
+                owner, deadline, lambda: bring_database_to_baseline(owner, baseline, history)
+            )
         pending = list_pending_migrations(owner, files)
         while pending and not pending[0].is_long:
-            _apply_and_record_migration(owner, pending[0])
-            applied_names.append(pending.pop(0).name)
+            file = pending.pop(0)
+            _retry_until_locked(
+                owner, deadline, functools.partial(_apply_and_record_migration, owner, file)
+            )
+            applied_names.append(file.name)
         # They come before a long migration, as the code that calls them does; but after all tables.
         if files is None and all(file.is_long for file in pending):
-            applied_names += apply_newer_function_files(owner, list_function_files())
+            applied_names += _retry_until_locked(
+                owner, deadline, lambda: apply_newer_function_files(owner, list_function_files())
+            )
     if not pending:
         return applied_names
     # Another process may run between its batches: a newer release, or a second run of this one.
@@ -182,6 +208,30 @@ def _hold_migration_lock(owner: psycopg.Connection[Any]) -> Generator[None]:
         owner.execute("select pg_advisory_unlock(%s)", (_LOCK,))
 
 
+def _retry_until_locked[Value](
+    owner: psycopg.Connection[Any], deadline: float, attempt: Callable[[], Value]
+) -> Value:
+    """Repeat a transaction until it gets its locks, each within _LOCK_TIMEOUT. Raises the driver's
+    error of the last attempt before `deadline`."""
+    owner.execute("select pg_advisory_lock_shared(%s)", (WAITING_LOCK,))
+    try:
+        for pause in itertools.chain(_LOCK_PAUSES, itertools.repeat(_LOCK_PAUSES[-1])):
+            try:
+                with owner.transaction():
+                    owner.execute("select set_config('lock_timeout', %s, true)", (_LOCK_TIMEOUT,))
+                    return attempt()
+            except _LOCK_ERRORS as error:
+                if time.monotonic() + pause > deadline:
+                    raise
+                files = getattr(error, "__notes__", [])
+                logger.info("a migration waits for a lock", extra={"files": files})
+            time.sleep(pause)
+    finally:
+        if not owner.closed:
+            owner.execute("select pg_advisory_unlock_shared(%s)", (WAITING_LOCK,))
+    raise AssertionError("pauses have no end")
+
+
 def _run_long_migration(owner: psycopg.Connection[Any], file: Migration, deadline: float) -> bool:
     """Repeat a long migration until it is done or `deadline` is past. Returns whether it is done.
     Tenants created meanwhile are included: the previous release's code still serves them."""
@@ -193,8 +243,12 @@ def _run_long_migration(owner: psycopg.Connection[Any], file: Migration, deadlin
             while True:
                 if time.monotonic() > deadline:
                     return False
-                if not _run_migration_batch(owner, file, tenant):
-                    break
+                batch = functools.partial(_run_migration_batch, owner, file, tenant)
+                try:
+                    if not _retry_until_locked(owner, deadline, batch):
+                        break
+                except _LOCK_ERRORS:
+                    return False
             finished_tenants.add(tenant)
     return True
 
@@ -252,7 +306,8 @@ def _require_unaltered_files(files: list[Migration], history: dict[int, tuple[st
 
 
 def _apply_and_record_migration(owner: psycopg.Connection[Any], file: Migration) -> None:
-    with _note_file_name_on_error(file.name), owner.transaction():
+    """Apply a file and record it, in the transaction of `_retry_until_locked`."""
+    with _note_file_name_on_error(file.name):
         execute_sql_text(owner, file.text)
         _record_migration(owner, file)
 

@@ -274,20 +274,21 @@ def _queue_promotion_retry(lease: Lease, chain: ChainToRebuild) -> None:
 def _vacuum_if_due(
     resources: JobResources, lease: Lease, now: datetime, totals: Counter[str]
 ) -> None:
-    """Vacuum the rows that erasures cleared, once no transaction can see them."""
+    """Vacuum the rows that erasures cleared, once no transaction can see them and no migration
+    waits for their tables."""
     waiting = store_vacuum.list_unvacuumed_erasures(lease.access, _MAX_VACUUMS)
     ripe = [one for one in waiting if not one.is_seen and now >= one.cleared_at + _REQUEST_WAIT]
     last = store_vacuum.read_latest_vacuum_run(lease.access)
     is_early = last.ended_at is not None and now < last.ended_at + _VACUUM_SPACING
     if not ripe or is_early or last.is_running or lease.is_out_of_time():
         return
+    if store_vacuum.is_migration_waiting(resources.database.connection()):
+        return
     began_at = resources.clock()
     with lease.transaction():
         store_vacuum.count_vacuum_attempt(lease.access, [one.erasure_id for one in ripe])
     try:
-        done = store_vacuum.vacuum_tables_with_memory(
-            resources.database.connection(), lease.is_out_of_time
-        )
+        done = store_vacuum.vacuum_tables_with_memory(resources.database, lease.is_out_of_time)
     except Exception as error:  # the receipt waits for the next vacuum, up to _MAX_VACUUMS
         done = store_vacuum.VacuumResult(None, error_code(error))
     cutoff = done.cutoff

@@ -3,24 +3,33 @@
 Deleted and changed row versions stay in the table's pages until a vacuum finds that no transaction
 can see them. The planner's statistics keep values until the next ANALYZE. Both commands run outside
 of transactions, as the application's role, which has the MAINTAIN privilege on tables with memory.
+
+A VACUUM holds a lock that a migration may need, and every request that needs the table would wait
+behind that migration. So a vacuum yields, as autovacuum does.
 """
 
 import re
+import threading
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from psycopg import sql
+from psycopg import errors, sql
 from psycopg.errors import Diagnostic
 
 from strandline.db.connection import Connection, translate_errors
-from strandline.db.database import TenantDb
+from strandline.db.database import Database, TenantDb
+from strandline.db.migrate import WAITING_LOCK
 from strandline.erasure.data_inventory import DATA_LOCATIONS
+from strandline.errors import OutcomeUnknown, Unavailable
+from strandline.observability import logger
 
 TABLES = tuple(table for table, hook in DATA_LOCATIONS.items() if hook.clearing != "kept")
 """The tables that erasures clear."""
+_WATCH_SECONDS = 0.5
+"""How often a running vacuum looks whether somebody waits for its lock."""
 
 
 @dataclass(frozen=True)
@@ -95,11 +104,12 @@ class VacuumResult:
 
 
 def vacuum_tables_with_memory(
-    connection: Connection, is_out_of_time: Callable[[], bool]
+    database: Database, is_out_of_time: Callable[[], bool]
 ) -> VacuumResult:
     """Vacuum and analyze all tables that erasures clear, and their indexes, one by one without a
-    time limit for each. Starts no further table once `is_out_of_time`. Raises Unavailable, and
-    database errors."""
+    time limit for each. Starts no further table once `is_out_of_time` or while a migration waits,
+    and stops when somebody waits for its lock. Raises Unavailable, and database errors."""
+    connection = database.connection()
     messages: list[str] = []
 
     def keep(notice: Diagnostic) -> None:
@@ -109,16 +119,65 @@ def vacuum_tables_with_memory(
     with translate_errors(connection), _without_statement_timeout(connection):
         connection.add_notice_handler(keep)
         try:
-            for table in TABLES:
-                if is_out_of_time():
-                    return VacuumResult(None, "out_of_time")
-                connection.execute(_VACUUM.format(sql.Identifier(table)))
+            with _cancel_when_waited_for(database, connection):
+                for table in TABLES:
+                    if is_out_of_time():
+                        return VacuumResult(None, "out_of_time")
+                    if is_migration_waiting(connection):
+                        return VacuumResult(None, "migration_waits")
+                    connection.execute(_VACUUM.format(sql.Identifier(table)))
+        except errors.QueryCanceled:
+            return VacuumResult(None, "yielded")
         finally:
             connection.remove_notice_handler(keep)
         connection.execute(_CLEAR_STATISTICS, {"tables": list(TABLES)})
     return parse_vacuum_cutoff(messages)
 
 
+def is_migration_waiting(connection: Connection) -> bool:
+    """Whether a migration may wait for a table's lock: then no vacuum should begin. Raises
+    Unavailable."""
+    with translate_errors(connection):
+        row = connection.execute(
+            "select from pg_locks where locktype = 'advisory' and objsubid = 1"
+            " and database = (select oid from pg_database where datname = current_database())"
+            " and (classid::bigint << 32 | objid::bigint) = %s",
+            (WAITING_LOCK,),
+        ).fetchone()
+    return row is not None
+
+
+@contextmanager
+def _cancel_when_waited_for(database: Database, connection: Connection) -> Generator[None]:
+    """Cancel what the connection executes in this block once a session waits for a table that it
+    has locked."""
+    (process,) = connection.execute("select pg_backend_pid()").fetchone() or (0,)
+    is_done = threading.Event()
+
+    def watch() -> None:
+        try:
+            with closing(database.connection()) as other, translate_errors(other):
+                while not is_done.wait(_WATCH_SECONDS):
+                    other.execute(_CANCEL_IF_WAITED_FOR, {"process": process})
+        except (Unavailable, OutcomeUnknown) as error:
+            logger.warning("a vacuum does not yield", extra={"reason": error.code})
+
+    thread = threading.Thread(target=watch, name="vacuum")
+    thread.start()
+    try:
+        yield
+    finally:
+        is_done.set()
+        thread.join()
+
+
+_CANCEL_IF_WAITED_FOR = """
+    select pg_cancel_backend(%(process)s)
+    where exists (
+        select from pg_locks l
+        where l.locktype = 'relation' and not l.granted
+            and %(process)s = any (pg_blocking_pids(l.pid)))
+"""
 _VACUUM = sql.SQL("vacuum (verbose, analyze, index_cleanup on, truncate off) {}")
 _VACUUMED = re.compile(r'vacuuming "[^"]*\.public\.([^".]+)"')
 _CUTOFF = re.compile(r"^removable cutoff: (\d+),", re.MULTILINE)

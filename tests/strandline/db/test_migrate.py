@@ -3,7 +3,7 @@
 import itertools
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import psycopg
@@ -157,6 +157,49 @@ def test_migrate_concurrent_runs_apply_each_file_once(empty: ScratchDatabase) ->
     assert empty.rows(counts) == [(len(list_migrations()), len(list_function_files()))]
 
 
+ALTER = TWO._replace(text="alter table one add column b int")
+
+
+@pytest.fixture
+def locked(
+    empty: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[psycopg.Connection[Any]]:
+    """The connection that holds what VACUUM holds on the table that ALTER changes."""
+    monkeypatch.setattr(db_migrate, "_LOCK_TIMEOUT", "20ms")
+    monkeypatch.setattr(db_migrate, "_LOCK_PAUSES", (0.01,))
+    run(empty, [ONE])
+    with psycopg.connect(empty.admin_url) as vacuum:
+        vacuum.execute("lock table one in share update exclusive mode")
+        yield vacuum
+
+
+def test_migrate_retries_file_until_table_is_free(
+    empty: ScratchDatabase, locked: psycopg.Connection[Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    results = list[list[str]]()
+    thread = threading.Thread(target=lambda: results.append(run(empty, [ONE, ALTER])))
+    thread.start()
+    while len(caplog.records) < 2:
+        assert thread.is_alive()
+        time.sleep(0.01)
+    locked.rollback()
+    thread.join()
+    assert results == [[ALTER.name]]
+    assert vars(caplog.records[0])["files"] == [ALTER.name]
+    assert empty.rows("select b from one") == [(None,)]
+
+
+def test_migrate_gives_table_up_at_deadline(
+    empty: ScratchDatabase, locked: psycopg.Connection[Any]
+) -> None:
+    with psycopg.connect(empty.owner_url, autocommit=True) as owner:
+        with pytest.raises(psycopg.errors.LockNotAvailable) as error:
+            migrate(owner, [ONE, ALTER], deadline=time.monotonic() + 0.1)
+        assert error.value.__notes__ == [ALTER.name]
+        locked.rollback()
+        assert migrate(owner, [ONE, ALTER], deadline=0) == [ALTER.name]
+
+
 def test_migrate_prepares_roles_again(empty: ScratchDatabase) -> None:
     with psycopg.connect(empty.admin_url, autocommit=True) as administrator:
         prepare_roles(administrator, PASSWORDS)
@@ -257,6 +300,21 @@ def test_migrate_long_migration_stops_at_deadline(
     assert "two" not in tables(scratch_db)
     assert run(scratch_db, rows) == [LONG.name, TWO.name]
     assert count_duplicates(scratch_db) == 20 * BATCH
+
+
+def test_migrate_long_migration_stops_without_lock(
+    scratch_db: ScratchDatabase, rows: list[Migration], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is continued later, as one that did not end in time."""
+    monkeypatch.setattr(db_migrate, "_LOCK_TIMEOUT", "20ms")
+    with (
+        psycopg.connect(scratch_db.owner_url, autocommit=True) as owner,
+        psycopg.connect(scratch_db.admin_url) as other,
+    ):
+        other.execute("select from planted for update")
+        assert migrate(owner, rows, deadline=time.monotonic() + 0.5) == []
+        other.rollback()
+        assert migrate(owner, rows) == [LONG.name, TWO.name]
 
 
 def test_migrate_long_migration_resumes_after_kill(

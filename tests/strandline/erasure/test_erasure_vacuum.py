@@ -1,6 +1,8 @@
 """The vacuum of what erasures cleared: when it runs, and what a receipt may say of it."""
 
 import importlib
+import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -8,6 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from strandline.db.migrate import WAITING_LOCK, Migration, list_migrations, migrate
 from strandline.erasure import eraser as eraser_job
 from strandline.erasure import store_vacuum
 from strandline.errors import Unavailable
@@ -172,3 +175,49 @@ def test_erasure_vacuum_failure_is_in_receipt(
         assert state_of(gateway, eraser, erasure)["state"] == "hidden"
     gateway.run_job("eraser", "acme")
     assert state_of(gateway, eraser, erasure)["receipt"]["vacuumed_at"] is None
+
+
+def test_erasure_vacuum_waits_for_migration(
+    gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, eraser: str
+) -> None:
+    """And no attempt is counted."""
+    erasure = erase(gateway, eraser, tell(eraser, "Forget me.")["event_id"])
+    with psycopg.connect(scratch_db.owner_url) as migration:
+        migration.execute("select pg_advisory_xact_lock_shared(%s)", (WAITING_LOCK,))
+        assert "vacuums_failed" not in gateway.run_job("eraser", "acme")
+        assert scratch_db.rows("select vacuums from erasures") == [(0,)]
+    gateway.run_job("eraser", "acme")
+    assert state_of(gateway, eraser, erasure)["receipt"]["vacuumed_at"] is not None
+
+
+def test_erasure_vacuum_yields_to_migration(
+    gateway: Gateway,
+    scratch_db: ScratchDatabase,
+    tell: Tell,
+    eraser: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One that would take half a minute ends when a migration waits for its table."""
+    erase(gateway, eraser, tell(eraser, "Forget me.")["event_id"])
+    slow = (
+        "do $$ begin lock table events in share update exclusive mode; perform pg_sleep(30); end $$"
+    )
+    monkeypatch.setattr(store_vacuum, "_VACUUM", SimpleNamespace(format=lambda _: slow))
+    number = list_migrations()[-1].number + 1
+    planted = Migration(
+        number, f"{number:04}_add_planted.sql", "alter table events add planted int"
+    )
+    holders = (
+        "select from pg_locks"
+        " where mode = 'ShareUpdateExclusiveLock' and relation = 'events'::regclass"
+    )
+    with ThreadPoolExecutor(1) as pool, psycopg.connect(scratch_db.owner_url) as owner:
+        owner.autocommit = True
+        job = pool.submit(gateway.run_job, "eraser", "acme")
+        while not scratch_db.rows(holders):
+            assert not job.done()
+            time.sleep(0.01)
+        start = time.monotonic()
+        assert migrate(owner, [*list_migrations(), planted]) == [planted.name]
+        assert time.monotonic() - start < 2
+        assert job.result(10)["vacuums_failed"] == 1
