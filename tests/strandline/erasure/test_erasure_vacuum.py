@@ -202,7 +202,12 @@ def test_erasure_vacuum_yields_to_migration(
     slow = (
         "do $$ begin lock table events in share update exclusive mode; perform pg_sleep(30); end $$"
     )
-    monkeypatch.setattr(store_vacuum, "_VACUUM", SimpleNamespace(format=lambda _: slow))
+
+    def take_long(table: object) -> str:
+        del table
+        return slow
+
+    monkeypatch.setattr(store_vacuum, "_VACUUM", SimpleNamespace(format=take_long))
     number = list_migrations()[-1].number + 1
     planted = Migration(
         number, f"{number:04}_add_planted.sql", "alter table events add planted int"
