@@ -1,9 +1,5 @@
 """The cost of a deployment, computed from prices as data: `make prices` writes the tables of
-docs/cost.md.
-
-List prices of us-east-1, without free tiers, discounts and taxes. `seen` names a page that showed
-the figure; `remembered` is a figure that no page at hand showed, to be looked up before it is
-relied on. Only the price list of AWS on the day is authoritative.
+docs/cost.md. The unit prices are in infra/price_list.py.
 """
 
 import sys
@@ -12,64 +8,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from infra.price_list import AGENTCORE, AS_OF, BEDROCK_EMBEDDINGS, PRICES
 from strandline.function_specs import FUNCTIONS
 from strandline.jobs.runner import Shard, pack_shards_into_items
 
-AS_OF = "November 2026"
-"""Month in which the pages were read."""
 HOURS = 730.0
 """Hours of a month, as AWS counts them."""
 BEGIN, END = "<!-- prices: written by `make prices` -->", "<!-- end of prices -->"
 DOCUMENT = Path(__file__).parents[1] / "docs" / "cost.md"
 
 
-@dataclass(frozen=True)
-class UnitPrice:
-    """USD for one unit."""
-
-    usd: float
-    unit: str
-    source: str
-
-
-PRICES: Mapping[str, UnitPrice] = {
-    "acu": UnitPrice(0.12, "Aurora capacity unit and hour", "seen: factualminds.com, 2026-06"),
-    "storage": UnitPrice(0.10, "GB of Aurora storage and month", "remembered"),
-    "io": UnitPrice(0.20e-6, "I/O of Aurora Standard", "seen: jusdb.com"),
-    "endpoint": UnitPrice(0.01, "interface endpoint, zone and hour", "remembered"),
-    "nat": UnitPrice(0.045, "NAT gateway and hour", "remembered"),
-    "address": UnitPrice(0.005, "public IPv4 address and hour", "remembered"),
-    "request": UnitPrice(3.5e-6, "call of a REST API", "seen: logicata.com and others"),
-    "invocation": UnitPrice(0.20e-6, "invocation of a Lambda function", "seen: git.mcrn.ar, 2026"),
-    "gb_second": UnitPrice(13.3334e-6, "GB-second of Lambda, arm64", "seen: git.mcrn.ar, 2026"),
-    "message": UnitPrice(0.40e-6, "call of SQS", "remembered"),
-    "transition": UnitPrice(25e-6, "state transition of Step Functions", "remembered"),
-    "key": UnitPrice(1.0, "KMS key and month", "remembered"),
-    "secret": UnitPrice(0.40, "secret and month", "remembered"),
-    "alarm": UnitPrice(0.10, "metric of an alarm and month", "remembered"),
-    "metric": UnitPrice(0.30, "custom metric and month", "seen: signoz.io, 2026-02"),
-    "dashboard": UnitPrice(3.0, "dashboard and month", "seen: factualminds.com, 2026-06"),
-    "log": UnitPrice(0.50, "GB of log taken in", "seen: factualminds.com, 2026-06"),
-    "out": UnitPrice(0.09, "GB out to the internet", "seen: appropri8, 2025-12"),
-}
-AGENTCORE: Mapping[str, UnitPrice] = {
-    "event": UnitPrice(0.25 / 1000, "new event", "quoted by third parties"),
-    "record": UnitPrice(
-        0.75 / 1000, "built-in long-term record and month", "quoted by third parties"
-    ),
-    "retrieval": UnitPrice(0.50 / 1000, "retrieval", "quoted by third parties"),
-}
-"""Amazon Bedrock AgentCore Memory, as third parties quote its page; models are included."""
-
 ENDPOINTS = 2
 """Interface endpoints of `network=endpoints`: SQS and Secrets Manager."""
 SECRETS = 3
 """Secrets of the settings, the first key and the master user."""
 ALARM_METRICS = 27
+"""Metrics that alarms use without a language model. A test counts them in the template."""
 S3_METRICS = 16
 """Request metrics of a bucket (S3 User Guide, "Amazon S3 request metrics in CloudWatch"), billed as
 custom metrics in the hours that have requests."""
-"""Metrics that alarms use without a language model. A test counts them in the template."""
 CORES_PER_UNIT = 0.25
 """Cores of a capacity unit: an assumption, AWS gives no figure."""
 CPU_OF_EVENT, CPU_OF_RECALL = 0.002, 0.006
@@ -103,6 +60,9 @@ NETWORKS: Mapping[str, Sequence[CostItem]] = {
     "`nat`": (CostItem("nat", HOURS, "one gateway"), CostItem("address", HOURS, "its address")),
     "`existing`": (),
 }
+BEDROCK_ENDPOINT: Sequence[CostItem] = (
+    CostItem("endpoint", HOURS, "one more endpoint of `endpoints`, in each of its zones"),
+)
 
 PAUSED_COSTS: Sequence[CostItem] = (
     CostItem("acu", 31 * 6 / 60, "the daily sweep, 6 minutes at 1 unit, 31 times"),
@@ -176,6 +136,20 @@ TOOL_CALLS: Sequence[CostItem] = (
     CostItem("log", 3, "3 KB of log"),
     CostItem("out", 6, "6 KB of answer"),
 )
+TOKENS_OF_EVENT, TOKENS_OF_QUESTION = 100, 20
+"""What is embedded of an event (400 characters: its text in context, its share of summaries) and of
+a question."""
+CHAT_TOKENS_OF_EVENT, CHAT_ANSWER_TOKENS_OF_EVENT = 103, 110 * 60 / 1000
+"""What a language model reads and writes for an event: 110 calls and 103,000 tokens for 1,000
+events (docs/chains.md), and 60 tokens an answer, an assumption."""
+EMBEDDED_BY_BEDROCK: Mapping[str, Sequence[CostItem]] = {
+    model: (CostItem(model, TOKENS_OF_EVENT * MILLION, "100 tokens embedded"),)
+    for model in BEDROCK_EMBEDDINGS
+}
+FORMED_BY_BEDROCK: Sequence[CostItem] = (
+    CostItem("amazon.nova-lite-v1:0 in", CHAT_TOKENS_OF_EVENT * MILLION, "103 tokens read"),
+    CostItem("amazon.nova-lite-v1:0 out", CHAT_ANSWER_TOKENS_OF_EVENT * MILLION, "6.6 written"),
+)
 SWEPT_TENANTS = 1000
 RUNS = 8 * 12 * 31
 """Sweeps in a month of eight busy hours a day, every five minutes."""
@@ -208,8 +182,9 @@ def render_cost_tables() -> str:
         BEGIN,
         _wrap_paragraph(
             f"List prices of us-east-1 as of {AS_OF}, in USD, without free tiers and discounts. "
-            "`infra/prices.py` holds each price with the page that showed it. No page was at hand "
-            f"for {_count_unverified()} of the {len(PRICES)}; look them up before you rely on them."
+            "`infra/price_list.py` holds each price with the page that showed it. No page was at "
+            f"hand for {_count_unverified()} of the {len(PRICES)}; look them up before you rely on "
+            "them."
         ),
         "",
         "| a month without calls, by `network` | network | in all |",
@@ -219,7 +194,8 @@ def render_cost_tables() -> str:
         _wrap_paragraph(
             f"Every row includes {_join_costs(FIXED_COSTS)}. Where the database pauses, it "
             f"includes {_join_costs(PAUSED_COSTS)}. `prod` includes {_join_costs(PROD)}. With "
-            f"`key` add {_join_costs(KEY)}. A budget counts costs by the stack's tag, once that "
+            f"`key` add {_join_costs(KEY)}, with a model of Bedrock "
+            f"{_join_costs(BEDROCK_ENDPOINT)}. A budget counts costs by the stack's tag, once that "
             "tag is activated as a cost allocation tag of the account."
         ),
         "",
@@ -262,7 +238,15 @@ def _make_usage_rows() -> list[str]:
         f"| Step Functions, work in {SWEPT_TENANTS:,} tenants every 5 minutes, 8 hours a day, a "
         f"month | {_format_usd(sum_costs(SWEEPS))} | |"
     )
-    return [*rows, sweeps]
+    models = [
+        f"| a million events, vectors by Bedrock's `{model}` | {_format_usd(sum_costs(items))} | |"
+        for model, items in EMBEDDED_BY_BEDROCK.items()
+    ]
+    formed = (
+        "| a million events, topics by Bedrock's `amazon.nova-lite-v1:0` | "
+        f"{_format_usd(sum_costs(FORMED_BY_BEDROCK))} | |"
+    )
+    return [*rows, *models, formed, sweeps]
 
 
 def _describe_assumptions() -> str:
@@ -272,10 +256,13 @@ def _describe_assumptions() -> str:
         "counts as a quarter of a core, used to three tenths. The times are estimates above what "
         "one machine showed (an append 1.1 ms, a recall 15.4 ms, see proofs.md; embedding 15 to 20 "
         "ms of CPU a text), because no account was available to measure in. A batch is one call "
-        "with up to 500 events. Not included: language models (none is used by default; the price "
-        "of AgentCore Memory includes its models), payloads in S3, and a database that never "
-        f"pauses because calls never cease: {_format_usd(sum_costs(AWAKE_COSTS))} a month at one "
-        "unit (half a unit, 1 GiB, is too little: logins by IAM alone take 300 to 1,000 MiB). The "
+        "with up to 500 events. By a model of Bedrock, of which none is used by default, "
+        f"an event is {_join_reasons(next(iter(EMBEDDED_BY_BEDROCK.values())))} (a question "
+        f"{TOKENS_OF_QUESTION}; both are estimates), and for topics "
+        f"{_join_reasons(FORMED_BY_BEDROCK)} (110 calls for 1,000 events, chains.md). The price of "
+        "AgentCore Memory includes its models. Not included: payloads in S3, and a database that "
+        f"never pauses because calls never cease: {_format_usd(sum_costs(AWAKE_COSTS))} a month at "
+        "one unit (half a unit, 1 GiB, is too little: logins by IAM alone take 300 to 1,000 MiB). The "
         f"metrics of a stage in use all month cost about {_format_usd(sum_costs(METRICS))} "
         f"({METRICS[0].why}). The prices of AgentCore Memory are as third parties quote them "
         "(0.25 for 1,000 events, 0.75 for 1,000 built-in records and month, 0.50 for 1,000 "

@@ -6,9 +6,11 @@ import pytest
 
 from infra import prices
 from infra.load_settings import build_valid_settings
+from infra.price_list import BEDROCK_EMBEDDINGS, UnitPrice
 from infra.prices import DOCUMENT, IDLE, NETWORKS, PRICES, CostItem, sum_costs
+from strandline.embeddings.bedrock_models import FAMILIES
 from tests.infra.alarms import alarms, stats
-from tests.infra.stacks import CONTEXT
+from tests.infra.stacks import CONTEXT, VARIANTS, Template, properties, template
 
 
 def test_prices_tables_in_docs_are_current() -> None:
@@ -26,7 +28,7 @@ def test_prices_in_readme_match_table(repository: Path) -> None:
 
 
 def test_prices_change_changes_tables(monkeypatch: pytest.MonkeyPatch) -> None:
-    dearer = {**PRICES, "endpoint": prices.UnitPrice(0.02, "hour", "planted")}
+    dearer = {**PRICES, "endpoint": UnitPrice(0.02, "hour", "planted")}
     monkeypatch.setattr(prices, "PRICES", dearer)
     text = DOCUMENT.read_text()
     assert prices.replace_tables_in_document(text) != text
@@ -56,6 +58,37 @@ def test_prices_transitions_match_hand_calculation() -> None:
     assert prices.count_run_transitions(1) == 8
     assert prices.count_run_transitions(1000) == 46
     assert sum_costs(prices.SWEEPS) == pytest.approx(2976 * 46 * 25e-6)
+
+
+def test_prices_cover_every_embedding_model_of_bedrock(repository: Path) -> None:
+    """And docs/models.md has the same figures."""
+    assert BEDROCK_EMBEDDINGS.keys() == FAMILIES.keys()
+    document = (repository / "docs" / "models.md").read_text()
+    rows = [line.split(" | ") for line in document.splitlines() if line.startswith("| `")]
+    for model, price in BEDROCK_EMBEDDINGS.items():
+        (row,) = (row for row in rows if f"`{model}`" in row[0])
+        assert float(row[4].split(",")[0].rstrip(" |")) == pytest.approx(price.usd * 1e6), model
+        assert f"by Bedrock's `{model}` | {price.usd * 100 * 1e6:.2f} |" in DOCUMENT.read_text()
+
+
+def test_prices_count_endpoints_of_template() -> None:
+    """Those of the network, and one for a model of Bedrock."""
+
+    def count(stack: Template) -> int:
+        endpoints = properties(stack, "EC2::VPCEndpoint").values()
+        return sum(endpoint["VpcEndpointType"] == "Interface" for endpoint in endpoints)
+
+    assert count(template()) == prices.ENDPOINTS
+    assert count(template(**VARIANTS["bedrock"])) == prices.ENDPOINTS + 1
+    assert sum_costs(prices.BEDROCK_ENDPOINT) == pytest.approx(7.30)
+
+
+def test_prices_model_tokens_match_measured_calls(repository: Path) -> None:
+    """103 tokens read and 6.6 written for an event, by Nova Lite: 6.18 and 1.58 a million."""
+    chains = (repository / "docs" / "chains.md").read_text()
+    assert "| tokens in for 1,000 events | 0 | 103,000" in chains
+    assert "| calls for 1,000 events | 0 | 110:" in chains
+    assert sum_costs(prices.FORMED_BY_BEDROCK) == pytest.approx(6.18 + 1.584)
 
 
 def test_prices_have_unit_and_source() -> None:
