@@ -70,7 +70,7 @@ house: $(READY) ## measure the shape of the code: make house BEFORE=<commit> sho
 	@$(PY) -m tests.bench.house $(if $(BEFORE),--before "$(BEFORE)") $(if $(LIST),--list) $(if $(DRAW),--draw $(DRAW))
 
 prices: $(READY) ## write what it costs into docs/cost.md, from infra/prices.py
-	@$(PY) -m infra.prices
+	@$(PY) -m infra.cost_tables
 
 layers: npm $(READY) node_modules ## build the layers and function assets, for arm64 and for this machine
 	@$(PY) layers/build.py $(ARGS)

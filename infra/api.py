@@ -21,6 +21,7 @@ from infra.api_definition import (
     MAX_INTEGRATION_SECONDS,
     build_gateway_definition,
 )
+from infra.firewall import Firewall
 from infra.nag_suppressions import acknowledge_nag_findings
 from infra.settings import Domain, MutualTls, StackSettings
 from strandline.function_specs import FUNCTIONS, FunctionSpec, route_table
@@ -49,7 +50,7 @@ _ACCESS_LOG_FIELDS = {
 _ROLE = "arn:<AWS::Partition>:iam::aws:policy/service-role/AmazonAPIGatewayPushToCloudWatchLogs"
 _NAG_ACKNOWLEDGMENTS = {
     "APIG2": "The functions validate requests and name the field that is wrong.",
-    "APIG3": "The account chooses a firewall (web_acl); it costs.",
+    "APIG3": "The stage chooses a firewall (firewall); it costs.",
     "APIG6": "API Gateway's execution log would show headers, including credentials. The access "
     "log and the functions' logs have every request.",
     f"IAM4[Policy::{_ROLE}]": "The policy that API Gateway's logging needs, by the guide of AWS.",
@@ -85,10 +86,10 @@ class Api(Construct):
         self.url = self._add_custom_domain(settings.domain) if settings.domain else self.rest.url
         CfnOutput(Stack.of(self), "ApiUrl", value=self.url, description="The address of the API")
         stage = self.rest.deployment_stage.stage_arn
-        if settings.web_acl:
-            wafv2.CfnWebACLAssociation(
-                self, "Firewall", resource_arn=stage, web_acl_arn=settings.web_acl
-            )
+        if settings.firewall:
+            own = settings.firewall if isinstance(settings.firewall, str) else None
+            acl = own or Firewall(self, "WebAcl", settings).arn
+            wafv2.CfnWebACLAssociation(self, "Firewall", resource_arn=stage, web_acl_arn=acl)
         CfnOutput(
             Stack.of(self),
             "ApiStage",

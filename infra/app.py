@@ -10,6 +10,7 @@ from infra.assets import load_built_assets, load_own_certificate_bundle
 from infra.load_settings import load_stage_settings
 from infra.settings import SettingsError
 from infra.stack import StrandlineStack
+from infra.validation import find_warning
 
 
 def main() -> int:
@@ -25,6 +26,8 @@ def main() -> int:
     except SettingsError as error:
         sys.stderr.write(f"strandline: {error}\n")
         return 2
+    if warning := find_warning(settings):
+        sys.stderr.write(f"strandline: {settings.stack_name}: {warning}.\n")
     Validations.of(app).add_plugins(AwsSolutionsChecks(app))
     app.synth()
     return 0

@@ -105,8 +105,9 @@ class Monitoring(Construct):
         )
 
     def _create_budget(self, usd: float) -> None:
-        """Notifies at 80 % of actual cost and at 100 % of forecast cost. It counts what has the
-        stack's tag, once that is a cost allocation tag of the account."""
+        """Notifies at 80 % of actual cost and at 100 % of forecast cost, or stands in the console
+        only where nobody is to be notified. It counts what has the stack's tag, once that is a cost
+        allocation tag of the account."""
         alarm_settings = self._settings.alarms
         subscriber = budgets.CfnBudget.SubscriberProperty(
             subscription_type="EMAIL" if alarm_settings.email else "SNS",
@@ -135,8 +136,9 @@ class Monitoring(Construct):
                     subscribers=[subscriber],
                 )
                 for kind, percent in thresholds
-                if subscriber.address
-            ],
+            ]
+            if subscriber.address
+            else None,
         )
 
 

@@ -54,6 +54,9 @@ PRICES: Mapping[str, UnitPrice] = {
     "dashboard": UnitPrice(3.0, "dashboard and month", "seen: factualminds.com, 2026-06"),
     "log": UnitPrice(0.50, "GB of log taken in", "seen: factualminds.com, 2026-06"),
     "out": UnitPrice(0.09, "GB out to the internet", "seen: appropri8, 2025-12"),
+    "web_acl": UnitPrice(5.0, "web ACL of AWS WAF and month", "seen: c3x.dev, 2026"),
+    "web_rule": UnitPrice(1.0, "rule of a web ACL and month", "seen: c3x.dev, 2026"),
+    "web_request": UnitPrice(0.60e-6, "request that a web ACL sees", "seen: c3x.dev, 2026"),
     **BEDROCK_EMBEDDINGS,
     **BEDROCK_CHAT,
 }

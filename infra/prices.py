@@ -1,22 +1,16 @@
-"""The cost of a deployment, computed from prices as data: `make prices` writes the tables of
-docs/cost.md. The unit prices are in infra/price_list.py.
-"""
+"""What a deployment costs, as units at prices: of a month without calls, and of use.
+infra/price_list.py has the unit prices, infra/cost_tables.py writes the tables of docs/cost.md."""
 
-import sys
-import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from infra.price_list import AGENTCORE, AS_OF, BEDROCK_EMBEDDINGS, PRICES
+from infra.price_list import BEDROCK_EMBEDDINGS, PRICES
+from infra.settings import RECALLS_PER_UNIT
 from strandline.function_specs import FUNCTIONS
 from strandline.jobs.runner import Shard, pack_shards_into_items
 
 HOURS = 730.0
 """Hours of a month, as AWS counts them."""
-BEGIN, END = "<!-- prices: written by `make prices` -->", "<!-- end of prices -->"
-DOCUMENT = Path(__file__).parents[1] / "docs" / "cost.md"
-
 
 ENDPOINTS = 2
 """Interface endpoints of `network=endpoints`: SQS and Secrets Manager."""
@@ -84,6 +78,11 @@ IDLE: Sequence[CostItem] = (*PAUSED_COSTS, *FIXED_COSTS)
 PROD_UNITS = 2 * 2
 """Minimum of the stage `prod` in cdk.json: a writer and a reader. A test compares it."""
 PROD: Sequence[CostItem] = (CostItem("acu", PROD_UNITS * HOURS, "two units, twice, all month"),)
+FIREWALL: Sequence[CostItem] = (
+    CostItem("web_acl", 1, "one web ACL"),
+    CostItem("web_rule", 2, "two rules"),
+)
+"""What `firewall` costs in a month. A test counts the rules in the template."""
 KEY: Sequence[CostItem] = (CostItem("key", 1, "one KMS key"),)
 
 MILLION = 1e6
@@ -164,6 +163,29 @@ def count_run_transitions(tenants: int) -> int:
 SWEEPS: Sequence[CostItem] = (
     CostItem("transition", RUNS * count_run_transitions(SWEPT_TENANTS), "eight hours a day"),
 )
+STRANGER_RATE = RECALLS_PER_UNIT * 4
+"""Requests a second that a stage of 4 units takes from all callers."""
+
+
+def _count_strangers_costs(rate: float) -> Sequence[CostItem]:
+    """A day of so many requests a second without a valid key."""
+    requests = rate * 86_400
+    return (
+        CostItem("request", requests, "a call"),
+        CostItem("invocation", requests, ""),
+        CostItem("gb_second", requests * 0.005 * _MEMORY["query"], "5 ms to refuse it"),
+        CostItem("log", requests * 1.5e-6, "1.5 KB of log"),
+    )
+
+
+STRANGERS: Mapping[str, Sequence[CostItem]] = {
+    "": _count_strangers_costs(STRANGER_RATE),
+    ", with `firewall`": (
+        *_count_strangers_costs(STRANGER_RATE / 2),
+        CostItem("web_request", STRANGER_RATE * 86_400, "the firewall's look at all of them"),
+    ),
+}
+"""Behind a firewall one address reaches the functions at a tenant's rate, half of the stage's."""
 RECORDS: Sequence[CostItem] = (CostItem("storage", 0.5, "5 KB each"),)
 AWAKE_COSTS: Sequence[CostItem] = (CostItem("acu", HOURS, "one unit, all month"),)
 METRICS: Sequence[CostItem] = (
@@ -174,133 +196,3 @@ METRICS: Sequence[CostItem] = (
 def sum_costs(items: Sequence[CostItem]) -> float:
     """The cost of all items."""
     return sum(item.total_usd for item in items)
-
-
-def render_cost_tables() -> str:
-    """The generated part of docs/cost.md."""
-    lines = (
-        BEGIN,
-        _wrap_paragraph(
-            f"List prices of us-east-1 as of {AS_OF}, in USD, without free tiers and discounts. "
-            "`infra/price_list.py` holds each price with the page that showed it. No page was at "
-            f"hand for {_count_unverified()} of the {len(PRICES)}; look them up before you rely on "
-            "them."
-        ),
-        "",
-        "| a month without calls, by `network` | network | in all |",
-        "|---|---|---|",
-        *_make_idle_rows(),
-        "",
-        _wrap_paragraph(
-            f"Every row includes {_join_costs(FIXED_COSTS)}. Where the database pauses, it "
-            f"includes {_join_costs(PAUSED_COSTS)}. `prod` includes {_join_costs(PROD)}. With "
-            f"`key` add {_join_costs(KEY)}, with a model of Bedrock "
-            f"{_join_costs(BEDROCK_ENDPOINT)}. A budget counts costs by the stack's tag, once that "
-            "tag is activated as a cost allocation tag of the account."
-        ),
-        "",
-        "| in addition | Strandline | AgentCore Memory |",
-        "|---|---|---|",
-        *_make_usage_rows(),
-        "",
-        _wrap_paragraph(_describe_assumptions()),
-        END,
-    )
-    return "\n".join(lines)
-
-
-def _make_idle_rows() -> list[str]:
-    """The cost of a month without calls."""
-    rows = [
-        f"| {n} | {_format_usd(sum_costs(i))} | {_format_usd(sum_costs([*i, *IDLE]))} |"
-        for n, i in NETWORKS.items()
-    ]
-    two_zones = NETWORKS["`endpoints`, two zones"]
-    prod = (
-        f"| the stage `prod` as it ships, which never pauses | {_format_usd(sum_costs(two_zones))} "
-    )
-    return [*rows, f"{prod}| {_format_usd(sum_costs([*two_zones, *PROD, *FIXED_COSTS]))} |"]
-
-
-def _make_usage_rows() -> list[str]:
-    """The additional cost of use, beside that of AgentCore Memory."""
-    peers = {
-        "a million events": (EVENTS, AGENTCORE["event"].usd * MILLION),
-        "a million recalls": (RECALLS, AGENTCORE["retrieval"].usd * MILLION),
-        "a million recalls by a tool, over MCP": (TOOL_CALLS, AGENTCORE["retrieval"].usd * MILLION),
-        "100,000 long-term memories, a month": (RECORDS, AGENTCORE["record"].usd * 1e5),
-    }
-    rows = [
-        f"| {n} | {_format_usd(sum_costs(i))} | {_format_usd(peer)} |"
-        for n, (i, peer) in peers.items()
-    ]
-    sweeps = (
-        f"| Step Functions, work in {SWEPT_TENANTS:,} tenants every 5 minutes, 8 hours a day, a "
-        f"month | {_format_usd(sum_costs(SWEEPS))} | |"
-    )
-    models = [
-        f"| a million events, vectors by Bedrock's `{model}` | {_format_usd(sum_costs(items))} | |"
-        for model, items in EMBEDDED_BY_BEDROCK.items()
-    ]
-    formed = (
-        "| a million events, topics by Bedrock's `amazon.nova-lite-v1:0` | "
-        f"{_format_usd(sum_costs(FORMED_BY_BEDROCK))} | |"
-    )
-    return [*rows, *models, formed, sweeps]
-
-
-def _describe_assumptions() -> str:
-    return (
-        f"Assumptions for an event: {_join_reasons(EVENTS)}. For a recall: "
-        f"{_join_reasons(RECALLS)}. By a tool: {_join_reasons(TOOL_CALLS)}. A capacity unit "
-        "counts as a quarter of a core, used to three tenths. The times are estimates above what "
-        "one machine showed (an append 1.1 ms, a recall 15.4 ms, see proofs.md; embedding 15 to 20 "
-        "ms of CPU a text), because no account was available to measure in. A batch is one call "
-        "with up to 500 events. By a model of Bedrock, of which none is used by default, "
-        f"an event is {_join_reasons(next(iter(EMBEDDED_BY_BEDROCK.values())))} (a question "
-        f"{TOKENS_OF_QUESTION}; both are estimates), and for topics "
-        f"{_join_reasons(FORMED_BY_BEDROCK)} (110 calls for 1,000 events, chains.md). The price of "
-        "AgentCore Memory includes its models. Not included: payloads in S3, and a database that "
-        f"never pauses because calls never cease: {_format_usd(sum_costs(AWAKE_COSTS))} a month at "
-        "one unit (half a unit, 1 GiB, is too little: logins by IAM alone take 300 to 1,000 MiB). "
-        f"The metrics of a stage in use all month cost about {_format_usd(sum_costs(METRICS))} "
-        f"({METRICS[0].why}). The prices of AgentCore Memory are as third parties quote them "
-        "(0.25 for 1,000 events, 0.75 for 1,000 built-in records and month, 0.50 for 1,000 "
-        "retrievals), not verified."
-    )
-
-
-def _count_unverified() -> int:
-    return sum(price.source == "remembered" for price in PRICES.values())
-
-
-def _wrap_paragraph(words: str) -> str:
-    return textwrap.fill(words, 104, break_long_words=False, break_on_hyphens=False)
-
-
-def replace_tables_in_document(document: str) -> str:
-    """The document with today's tables. Raises ValueError if its markers are missing."""
-    before, begin, rest = document.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not (begin and end):
-        raise ValueError(
-            f"{DOCUMENT.name} has no {BEGIN} … {END}: put both where the tables belong"
-        )
-    return before + render_cost_tables() + after
-
-
-def _format_usd(amount: float) -> str:
-    return f"{amount:,.2f}"
-
-
-def _join_costs(items: Sequence[CostItem]) -> str:
-    return ", ".join(f"{item.why} ({_format_usd(item.total_usd)})" for item in items)
-
-
-def _join_reasons(items: Sequence[CostItem]) -> str:
-    return ", ".join(item.why for item in items if item.why)
-
-
-if __name__ == "__main__":
-    DOCUMENT.write_text(replace_tables_in_document(DOCUMENT.read_text()))
-    sys.stdout.write(f"{DOCUMENT.name} has the prices of {AS_OF}\n")

@@ -195,9 +195,14 @@ class StackSettings(_SettingsModel):
 
     domain: Domain | None = None
     """A custom domain."""
-    web_acl: Arn | None = None
-    """A web ACL of AWS WAF, regional and of the stack's Region, to put in front of the API. AWS
-    charges for the ACL, its rules and each request."""
+    firewall: bool | Arn = False
+    """Web ACL of AWS WAF in front of the API: true creates one that refuses addresses known to AWS
+    for attacks and those over `firewall_rate`; an ARN uses that one, regional and of the stack's
+    Region. AWS charges for the ACL, its rules and each request."""
+    firewall_rate: float | None = Field(default=None, ge=1)
+    """Requests a second that the created firewall accepts from one address, over a minute; when
+    absent, a tenant's default limit. Raise it where one address (a NAT gateway, your own backend)
+    stands for several tenants."""
     cors_origins: list[str] = []
     """Origins whose pages may call the API from a browser; none by default."""
     throttle_rate: float | None = Field(default=None, gt=0)
@@ -281,6 +286,11 @@ class StackSettings(_SettingsModel):
     def request_rate(self) -> float:
         """Requests a second that the API accepts: `throttle_rate`, or what the database serves."""
         return self.throttle_rate or RECALLS_PER_UNIT * self.max_capacity
+
+    @property
+    def firewall_requests_a_second(self) -> float:
+        """Requests a second from one address that a created firewall lets through."""
+        return self.firewall_rate or self.service_settings.tenant_requests_per_minute / 60
 
     @property
     def request_burst(self) -> int:

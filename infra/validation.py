@@ -80,12 +80,6 @@ def _find_engine_version_fault(settings: StackSettings) -> str | None:
     return None
 
 
-def _find_budget_target_fault(settings: StackSettings) -> str | None:
-    if settings.alarms.usd_per_month and not (settings.alarms.email or settings.alarms.topic_arn):
-        return "alarms.usd_per_month notifies nobody: set alarms.email or alarms.topic_arn"
-    return None
-
-
 def _find_profile_models_fault(settings: StackSettings) -> str | None:
     if ":application-inference-profile/" in str(settings.settings.get("llm_model", "")) and not (
         settings.profile_models
@@ -147,6 +141,18 @@ def _find_tenant_throttle_fault(settings: StackSettings) -> str | None:
         return (
             f"throttle_burst is {settings.request_burst}, and the functions of the API may have "
             f"{settings.max_request_instances} instances: lower it, or raise reserved"
+        )
+    return None
+
+
+def _find_firewall_fault(settings: StackSettings) -> str | None:
+    rate = settings.firewall_rate
+    if rate and settings.firewall is not True:
+        return "firewall_rate is of the firewall that the stack creates: set firewall to true"
+    if rate and rate >= settings.request_rate:
+        return (
+            f"firewall_rate: one address may send {rate:g} requests a second, and the API accepts "
+            f"{settings.request_rate:g} from all together: lower it, or raise throttle_rate"
         )
     return None
 
@@ -238,9 +244,16 @@ CHECKS: tuple[_Check, ...] = (
         _find_connection_count_fault,
         _find_tenant_throttle_fault,
     ),
-    _find_budget_target_fault,
+    _find_firewall_fault,
 )
 """Each check returns an error message, or None."""
+
+
+def find_warning(settings: StackSettings) -> str | None:
+    """What somebody who deploys should know, though it can be deployed."""
+    if settings.alarms.usd_per_month and not (settings.alarms.email or settings.alarms.topic_arn):
+        return "the alarms and the budget notify nobody: set alarms.email or alarms.topic_arn"
+    return None
 
 
 def is_secret_setting_name(name: str) -> bool:

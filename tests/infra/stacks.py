@@ -61,7 +61,11 @@ VARIANTS: Mapping[str, dict[str, Any]] = {
         "min_capacity": 2,
     },
     "private": {"private": True, "vpc_endpoint_ids": ["vpce-0123456789abcdef0"]},
-    "mutual TLS": {"domain": MUTUAL_TLS, "cors_origins": ["https://app.example.com"]},
+    "mutual TLS": {
+        "domain": MUTUAL_TLS,
+        "cors_origins": ["https://app.example.com"],
+        "firewall": True,
+    },
     "proxy": {"proxy": True, "min_capacity": 1, "readers": 1, "max_connections": 1000},
     "restored": {"snapshot": "arn:aws:rds:eu-west-1:111122223333:cluster-snapshot:last"},
     "bedrock": {
@@ -88,7 +92,7 @@ SEVERAL: Mapping[str, Any] = {
         "llm_seconds": 5.5,
         "embedding_threads": 2,
     },
-    "web_acl": FIREWALL,
+    "firewall": FIREWALL,
 }
 """Settings that do not touch one another, in one stack: to make each alone takes seconds."""
 LAYER_BYTES = 62 * 2**20

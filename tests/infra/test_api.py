@@ -14,7 +14,7 @@ from openapi_schema_validator import OAS31Validator
 from openapi_spec_validator import OpenAPIV2SpecValidator
 from openapi_spec_validator.validation.exceptions import OpenAPIValidationError
 
-from infra import api_definition
+from infra import api_definition, firewall
 from strandline.config import ServiceSettings, get_settings
 from strandline.errors import Misconfigured, NotFound
 from strandline.function_specs import FUNCTIONS, FunctionSpec, route_table
@@ -324,6 +324,49 @@ def test_api_private_answers_its_endpoints_only() -> None:
     assert rest_api["Parameters"] == {"endpointConfigurationTypes": "PRIVATE"}
     (statement,) = rest_api["Policy"]["Statement"]
     assert statement["Condition"] == {"StringEquals": {"aws:SourceVpce": ["vpce-1"]}}
+
+
+def test_api_firewall_refuses_known_attackers_and_one_address_over_its_rate() -> None:
+    stack_resources = resources(firewall=True, firewall_rate=40)
+    acl = the(stack_resources, "WAFv2::WebACL")
+    assert (acl["Scope"], acl["DefaultAction"]) == ("REGIONAL", {"Allow": {}})
+    reputation, rate = (rule["Statement"] for rule in acl["Rules"])
+    assert len(acl["Rules"]) == firewall.RULES
+    assert reputation["ManagedRuleGroupStatement"] == {
+        "Name": "AWSManagedRulesAmazonIpReputationList",
+        "VendorName": "AWS",
+    }
+    assert acl["Rules"][0]["OverrideAction"] == {"None": {}}, "its own rules block"
+    assert rate["RateBasedStatement"] == {
+        "AggregateKeyType": "IP",
+        "EvaluationWindowSec": 60,
+        "Limit": 2400,
+    }
+    association = the(stack_resources, "WAFv2::WebACLAssociation")
+    assert association["WebACLArn"]["Fn::GetAtt"][1] == "Arn"
+    tenants = the(resources(firewall=True), "WAFv2::WebACL")["Rules"][1]["Statement"]
+    assert tenants["RateBasedStatement"]["Limit"] == 80 * 60, "at 4 units"
+
+
+def test_api_firewall_answers_as_the_service_does() -> None:
+    acl = the(resources(firewall=True, cors_origins=[PAGE]), "WAFv2::WebACL")
+    refusal = acl["Rules"][1]["Action"]["Block"]["CustomResponse"]
+    body = acl["CustomResponseBodies"][refusal["CustomResponseBodyKey"]]
+    error = check_error(body["Content"])
+    assert (refusal["ResponseCode"], body["ContentType"]) == (429, "APPLICATION_JSON")
+    assert error["retryable"]
+    headers = {header["Name"]: header["Value"] for header in refusal["ResponseHeaders"]}
+    assert headers["Retry-After"] == "60"
+    assert headers["Access-Control-Allow-Origin"] == PAGE
+
+
+def test_api_firewall_keeps_no_headers() -> None:
+    """A sample of requests shows them, and with them credentials; so would a log."""
+    stack_resources = resources(firewall=True, cors_origins=[PAGE])
+    acl = the(stack_resources, "WAFv2::WebACL")
+    parts = [acl, *acl["Rules"]]
+    assert [part["VisibilityConfig"]["SampledRequestsEnabled"] for part in parts] == [False] * 3
+    assert not of(stack_resources, "WAFv2::LoggingConfiguration")
 
 
 def test_api_is_throttled_and_logs_no_body_key_or_name() -> None:

@@ -253,6 +253,8 @@ def test_monitoring_budget_covers_resources_with_stack_tag() -> None:
     tag = ["user:strandline:stack$strandline-dev"]
     assert budget["Budget"]["CostFilters"] == {"TagKeyValue": tag}
     assert len(budget["NotificationsWithSubscribers"]) == 2
+    (unheard,) = of("Budgets::Budget", alarms={"usd_per_month": 50})
+    assert "NotificationsWithSubscribers" not in unheard
 
 
 REGIONAL_NAME = {"Fn::Join": ["", ["strandline-dev-", {"Ref": "AWS::Region"}]]}

@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from infra import prices
+from infra import cost_tables, prices
+from infra.cost_tables import DOCUMENT
 from infra.load_settings import build_valid_settings
-from infra.price_list import BEDROCK_EMBEDDINGS, UnitPrice
-from infra.prices import DOCUMENT, IDLE, NETWORKS, PRICES, CostItem, sum_costs
+from infra.price_list import AGENTCORE, BEDROCK_EMBEDDINGS, PRICES, UnitPrice
+from infra.prices import IDLE, NETWORKS, CostItem, sum_costs
 from strandline.embeddings.bedrock_models import FAMILIES
 from tests.infra.alarms import alarms, stats
 from tests.infra.stacks import CONTEXT, VARIANTS, Template, properties, template
@@ -15,14 +16,14 @@ from tests.infra.stacks import CONTEXT, VARIANTS, Template, properties, template
 
 def test_prices_tables_in_docs_are_current() -> None:
     text = DOCUMENT.read_text()
-    assert prices.replace_tables_in_document(text) == text, "make prices"
+    assert cost_tables.replace_tables_in_document(text) == text, "make prices"
     with pytest.raises(ValueError, match="has no"):
-        prices.replace_tables_in_document(text.replace(prices.END, ""))
+        cost_tables.replace_tables_in_document(text.replace(cost_tables.END, ""))
 
 
 def test_prices_in_readme_match_table(repository: Path) -> None:
     readme = (repository / "README.md").read_text()
-    agentcore = prices.AGENTCORE["event"].usd * prices.MILLION
+    agentcore = AGENTCORE["event"].usd * prices.MILLION
     assert f"A million events cost about {sum_costs(prices.EVENTS):.2f} USD" in readme
     assert f"makes that {agentcore:.0f}." in readme
 
@@ -31,7 +32,7 @@ def test_prices_change_changes_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     dearer = {**PRICES, "endpoint": UnitPrice(0.02, "hour", "planted")}
     monkeypatch.setattr(prices, "PRICES", dearer)
     text = DOCUMENT.read_text()
-    assert prices.replace_tables_in_document(text) != text
+    assert cost_tables.replace_tables_in_document(text) != text
 
 
 def test_prices_idle_matches_hand_calculation() -> None:
@@ -51,6 +52,17 @@ def test_prices_prod_matches_shipped_settings() -> None:
     assert (prod.network, prod.endpoint_zones, prod.key) == ("endpoints", 2, False)
     assert prod.min_capacity >= 2, "what AWS recommends with Performance Insights"
     assert sum_costs(prices.PROD) == pytest.approx(350.40)
+
+
+def test_prices_firewall_counts_rules_of_template(repository: Path) -> None:
+    """5 USD and 1 for each rule; 0.60 for each of 13.824 million requests a day, of which one
+    address gets half to the functions."""
+    assert build_valid_settings(CONTEXT["stages"]["prod"]).firewall is True
+    acl = template(**VARIANTS["mutual TLS"])
+    (props,) = properties(acl, "WAFv2::WebACL").values()
+    assert sum_costs(prices.FIREWALL) == pytest.approx(5 + len(props["Rules"]))
+    open_stage, behind = (sum_costs(items) for items in prices.STRANGERS.values())
+    assert behind == pytest.approx(open_stage / 2 + 13.824 * 0.60)
 
 
 def test_prices_transitions_match_hand_calculation() -> None:
@@ -78,8 +90,8 @@ def test_prices_count_endpoints_of_template() -> None:
         endpoints = properties(stack, "EC2::VPCEndpoint").values()
         return sum(endpoint["VpcEndpointType"] == "Interface" for endpoint in endpoints)
 
-    assert count(template()) == prices.ENDPOINTS
-    assert count(template(**VARIANTS["bedrock"])) == prices.ENDPOINTS + 1
+    assert count(template()) == cost_tables.ENDPOINTS
+    assert count(template(**VARIANTS["bedrock"])) == cost_tables.ENDPOINTS + 1
     assert sum_costs(prices.BEDROCK_ENDPOINT) == pytest.approx(7.30)
 
 
@@ -92,7 +104,7 @@ def test_prices_model_tokens_match_measured_calls(repository: Path) -> None:
 
 
 def test_prices_have_unit_and_source() -> None:
-    for price in [*PRICES.values(), *prices.AGENTCORE.values()]:
+    for price in [*PRICES.values(), *AGENTCORE.values()]:
         assert price.usd > 0
         assert price.unit
         assert price.source.startswith(("seen: ", "remembered", "quoted"))

@@ -7,12 +7,13 @@ from typing import Any, get_args
 import pytest
 from pydantic import BaseModel
 
-from infra import prices
+from infra import prices, validation
 from infra.load_settings import build_valid_settings, load_stage_settings
 from infra.settings import SettingsError, StackSettings
 from strandline.function_specs import FUNCTIONS, JOBS
 from strandline.log.schemas_append import MAX_BATCH
 from tests.infra.cdk_context import ROOT, context
+from tests.infra.stacks import FIREWALL
 
 CERTIFICATE = "arn:aws:acm:eu-west-1:111122223333:certificate/c"
 TRUST = {"truststore_uri": "s3://authorities/ca.pem", "truststore_version": "1"}
@@ -82,7 +83,9 @@ REFUSED_SETTINGS: list[tuple[Mapping[str, Any], str]] = [
         "throttle_burst: a tenant may send 800 .* at most",
     ),
     ({"throttle_burst": 500}, "throttle_burst is 500, and .* 230 instances"),
-    ({"alarms": {"usd_per_month": 9}}, "alarms.usd_per_month notifies nobody"),
+    ({"firewall_rate": 20}, "firewall_rate is of the firewall that the stack creates: set firew"),
+    ({"firewall": True, "firewall_rate": 160}, "firewall_rate: one address .* raise throttle_rate"),
+    ({"firewall": "all"}, "firewall"),
     ({"settings": {"llm_seconds": 600}}, "settings.llm_seconds: .*less than or equal to 120"),
     ({"network": "existing"}, "network is existing if and only if vpc"),
     ({"min_capacity": 8}, "min_capacity is over max_capacity"),
@@ -137,6 +140,28 @@ def test_stack_settings_keep_tenant_below_gateway_and_database(stage: str) -> No
     assert largest >= MAX_BATCH, "a batch of the largest size fits at once"
 
 
+def test_stack_settings_warn_of_alarms_that_notify_nobody() -> None:
+    """`prod` has a budget as it ships, and no address yet: it can be deployed."""
+    prod = load_stage_settings(context(stage="prod"))
+    assert prod.alarms.usd_per_month
+    assert "notify nobody: set alarms.email" in (validation.find_warning(prod) or "")
+    told = prod.model_dump(exclude={"alarms"}) | {"alarms": {"email": "ops@example.com"}}
+    assert validation.find_warning(build_valid_settings(told)) is None
+    assert validation.find_warning(load_stage_settings(context())) is None
+
+
+def test_stack_settings_firewall_stops_one_address_before_stage() -> None:
+    """At the rate of a tenant, unless it is set: in `prod` as it ships, where it is on."""
+    dev, prod = load_stage_settings(context()), load_stage_settings(context(stage="prod"))
+    assert (dev.firewall, prod.firewall) == (False, True)
+    for settings in (dev, prod):
+        assert settings.firewall_requests_a_second <= settings.request_rate / 2
+        assert settings.firewall_requests_a_second * 60 >= 10, "AWS WAF takes no less"
+    own = build_valid_settings({"firewall": True, "firewall_rate": 90})
+    assert own.firewall_requests_a_second == 90
+    assert build_valid_settings({"firewall": FIREWALL}).firewall == FIREWALL
+
+
 def test_stack_settings_refusal_hides_secret() -> None:
     with pytest.raises(SettingsError) as error:
         build_valid_settings({"settings": {"llm_api_key": "sk-very-secret"}})
@@ -181,7 +206,8 @@ ALL_SETTINGS: Mapping[str, object] = {
     "vpc_endpoint_ids": ["vpce-0"],
     "min_capacity": 1.5,
     "ca_bundle": "global-bundle.pem",
-    "web_acl": "arn:aws:wafv2:eu-west-1:111122223333:regional/webacl/w/1",
+    "firewall": True,
+    "firewall_rate": 40,
     "throttle_rate": 100,
     "throttle_burst": 150,
     "snapshot": "arn:aws:rds:eu-west-1:111122223333:cluster-snapshot:s",
