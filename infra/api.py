@@ -19,6 +19,7 @@ from constructs import Construct
 from infra.api_definition import (
     BINARY_MEDIA_TYPES,
     MAX_INTEGRATION_SECONDS,
+    MODERN_TLS,
     build_gateway_definition,
 )
 from infra.firewall import Firewall
@@ -80,6 +81,7 @@ class Api(Construct):
         }
         self.rest = self._create_rest_api({r: uris[name] for r, name in table.items()}, key)
         self.rest.node.try_remove_child("Endpoint")  # an output: its address may be disabled
+        self._require_modern_tls()
         for name in uris:
             self._permit_gateway_to_invoke(handlers[name])
         acknowledge_nag_findings(self, _NAG_ACKNOWLEDGMENTS)
@@ -135,6 +137,20 @@ class Api(Construct):
             deploy_options=self._make_stage_options(key),
         )
 
+    def _require_modern_tls(self) -> None:
+        """On the default endpoint. CDK's SpecRestApi has no such properties."""
+        rest = self.rest.node.default_child
+        assert isinstance(rest, apigateway.CfnRestApi)
+        rest.security_policy = self._tls.get("x-amazon-apigateway-security-policy")
+        rest.endpoint_access_mode = self._tls.get("x-amazon-apigateway-endpoint-access-mode")
+
+    @property
+    def _tls(self) -> Mapping[str, str]:
+        """What the definition says about TLS. A private API takes 1.2 and later by itself. With
+        mutual TLS the default endpoint is closed, and its domain may have none of the newer
+        policies, which take precedence over the domain's."""
+        return {} if self._settings.private or self._uses_mutual_tls else MODERN_TLS
+
     def _build_openapi_definition(self, routes: Mapping[str, str]) -> dict[str, Any]:
         settings = self._settings
         endpoint: dict[str, Any] = {"disableExecuteApiEndpoint": self._uses_mutual_tls}
@@ -147,6 +163,7 @@ class Api(Construct):
             routes,
             origins=settings.cors_origins,
             endpoint=endpoint,
+            tls=self._tls,
             policy=policy.to_json() if policy else None,
         )
 

@@ -18,6 +18,14 @@ MAX_INTEGRATION_SECONDS = 29
 BINARY_MEDIA_TYPES = ("*/*",)
 """All: a block in DAG-CBOR is sent as bytes whatever a client accepts, and a request arrives as
 base64, exactly a third longer (see local/proxy_event.py)."""
+MODERN_TLS: Mapping[str, str] = {
+    "x-amazon-apigateway-security-policy": "SecurityPolicy_TLS13_1_2_2021_06",
+    # Needed beside such a policy. STRICT would also compare names in the handshake, which callers
+    # behind a proxy of their own may not send.
+    "x-amazon-apigateway-endpoint-access-mode": "BASIC",
+}
+"""TLS 1.2 and later, where a regional API takes 1.0 by default (API Gateway Developer Guide,
+"Supported security policies")."""
 _RESPONSES = {"200": {"description": "The function's response, whatever its status."}}
 """OpenAPI requires one. A proxy integration ignores it."""
 
@@ -29,10 +37,12 @@ def build_gateway_definition(
     *,
     origins: Sequence[str],
     endpoint: Mapping[str, Any],
+    tls: Mapping[str, str],
     policy: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The whole definition of an API. An import overwrites what the definition does not contain, so
-    `endpoint` (disableExecuteApiEndpoint, vpcEndpointIds) and `policy` are part of it. `routes` has
+    `endpoint` (disableExecuteApiEndpoint, vpcEndpointIds), `tls` (MODERN_TLS, or nothing for API
+    Gateway's default) and `policy` are part of it. `routes` has
     the URI of the integration by route ("GET /path/{id}"), `origins` the permitted ones of CORS."""
     definition = {
         "swagger": "2.0",
@@ -42,6 +52,7 @@ def build_gateway_definition(
         "x-amazon-apigateway-gateway-responses": _build_gateway_responses(origins),
         "x-amazon-apigateway-binary-media-types": [*BINARY_MEDIA_TYPES],
         "x-amazon-apigateway-endpoint-configuration": dict(endpoint),
+        **tls,
     }
     return definition | ({"x-amazon-apigateway-policy": policy} if policy else {})
 

@@ -283,6 +283,23 @@ def test_api_overwriting_import_keeps_template_properties(props: Any) -> None:
     }
 
 
+def test_api_default_endpoint_takes_modern_tls_only() -> None:
+    """In the template and in the definition, which overwrites it; a regional API takes TLS 1.0 by
+    default, a private one does not."""
+    for props, policy in (
+        ({}, "SecurityPolicy_TLS13_1_2_2021_06"),
+        ({"domain": DOMAIN}, "SecurityPolicy_TLS13_1_2_2021_06"),
+        ({"domain": MUTUAL_TLS}, None),
+        (PRIVATE, None),
+    ):
+        rest_api = the(resources(**props), "ApiGateway::RestApi")
+        extension = "x-amazon-apigateway-security-policy"
+        assert (rest_api.get("SecurityPolicy"), rest_api["Body"].get(extension)) == (policy,) * 2
+        extension = "x-amazon-apigateway-endpoint-access-mode"
+        mode = rest_api.get("EndpointAccessMode")
+        assert mode == rest_api["Body"].get(extension) == ("BASIC" if policy else None)
+
+
 def test_api_mutual_tls_closes_default_endpoint() -> None:
     stack_resources = resources(domain=MUTUAL_TLS)
     assert the(stack_resources, "ApiGateway::RestApi")["DisableExecuteApiEndpoint"] is True
