@@ -23,7 +23,8 @@ $(READY): requirements/dev.lock
 	@touch $(LEAN) $(READY)
 
 npm:
-	@command -v npm >/dev/null && command -v node >/dev/null || { echo "strandline: Node.js with npm is not here, which tests and builds of the stack need: install Node.js 22 or later (nodejs.org, brew, apt). make run and make demo do without." >&2; exit 1; }
+	@command -v npm >/dev/null && command -v node >/dev/null || { echo "strandline: Node.js with npm is not here, which tests and builds of the stack need: install Node.js 20 or later (nodejs.org, brew, apt). make run and make demo do without." >&2; exit 1; }
+	@major=$$(node -p 'process.versions.node.split(".")[0]'); [ "$$major" -ge 20 ] || { echo "strandline: Node.js $$major is here, and the CDK needs 20 or later: install it (nodejs.org, brew, apt)." >&2; exit 1; }
 
 run: $(LEAN) ## start the whole service on this machine; Ctrl-C stops it; TLS=1: HTTPS, client certificates
 	@$(CALL) -m strandline.local.run_interruptible strandline.local.run $(if $(TLS),--tls)
