@@ -1,7 +1,7 @@
 # Everything a person or CI does here. `make` lists it.
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help npm run demo key quick test check format examples prove upgrade bench house layers synth smoke scale prices lock clean
+.PHONY: help npm run demo key quick test check format examples prove upgrade bench house layers synth preflight smoke scale prices lock clean
 SHELL := /bin/sh
 # Compiled modules are kept, whatever the environment says: tests start hundreds of processes.
 export PYTHONDONTWRITEBYTECODE :=
@@ -86,6 +86,9 @@ synth: npm $(READY) node_modules ## write the stack's template to cdk.out: make 
 
 scale: $(READY) ## write what a stack serves into docs/scale.md, from infra/capacity_estimate.py
 	@$(PY) -m infra.capacity_estimate
+
+preflight: $(READY) ## ask an account what a stage's deployment would lack: make preflight ARGS="-c stage=prod"
+	@$(PY) -m infra.preflight $(ARGS)
 
 smoke: $(READY) ## check a deployment by twelve calls: make smoke URL=https://... KEY=<the operator's key>
 	@KEY="$(KEY)" $(PY) -m infra.smoke "$(URL)"

@@ -28,6 +28,8 @@ UNZIPPED_LIMIT = 250 * 2**20
 _ARM = lambda_.Architecture.ARM_64
 _PYTHON = lambda_.Runtime.PYTHON_3_13
 _BATCH_SIZE = 10
+_LEAST_PER_QUEUE = 2
+"""The least `max_concurrency` that Lambda accepts for a queue."""
 
 
 _WILDCARDS = {
@@ -186,13 +188,15 @@ class Compute(Construct):
         storage = self._parts.storage
         queue = {"work_queue": storage.work_queue, "job_queue": storage.job_queue}[fn.queue]
         instances = self._settings.reserved_concurrency(fn)
+        # In a trial the queues leave most of the account's instances to requests.
+        trial_limit = _LEAST_PER_QUEUE if self._settings.account_concurrency else None
         self.aliases[fn.name].add_event_source_mapping(
             "QueueEvents",
             event_source_arn=queue.queue_arn,
             batch_size=_BATCH_SIZE,
             report_batch_item_failures=True,
             # More would be throttled by the function's limit, and would count as received.
-            max_concurrency=max(2, instances) if instances else None,
+            max_concurrency=max(_LEAST_PER_QUEUE, instances) if instances else trial_limit,
         )
 
 
@@ -228,7 +232,7 @@ def build_function_environment(
             "administrator_secret": database.master_secret_arn,
             "first_key_secret": storage.first_key.secret_arn,
         }
-    instances = settings.reserved_concurrency(fn)
+    instances = settings.account_concurrency or settings.reserved_concurrency(fn)
     if fn.waits and instances:
         own_limit = settings.service_settings.function_waits
         variables["function_waits"] = str(min(own_limit, instances // 10))

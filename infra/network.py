@@ -11,6 +11,12 @@ from infra.settings import ExistingVpc, StackSettings
 from infra.storage_and_queues import Storage
 
 _HTTPS = ec2.Port.tcp(443)
+_ENDPOINT_NAMES = {
+    "sqs": "Sqs",
+    "secretsmanager": "SecretsManager",
+    "bedrock-runtime": "Bedrock",
+}
+"""Names in the stack; in lower case the prefixes of the services' IAM actions."""
 
 
 class Network(Construct):
@@ -96,18 +102,6 @@ class Network(Construct):
         return vpc
 
     def _add_interface_endpoints(self, settings: StackSettings) -> None:
-        """As few endpoints as possible: each one costs by the hour in each zone."""
-        services = {
-            "Sqs": ec2.InterfaceVpcEndpointAwsService.SQS,
-            "SecretsManager": ec2.InterfaceVpcEndpointAwsService.SECRETS_MANAGER,
-        }
-        service_settings = settings.service_settings
-        if "bedrock" in (
-            service_settings.llm_provider,
-            service_settings.embedding_provider,
-            service_settings.previous_embedding_provider,
-        ):
-            services["Bedrock"] = ec2.InterfaceVpcEndpointAwsService.BEDROCK_RUNTIME
         group = ec2.SecurityGroup(
             self,
             "Endpoints",
@@ -117,10 +111,11 @@ class Network(Construct):
         )
         group.add_ingress_rule(self.functions, _HTTPS, "from the functions")
         zones = self.vpc.select_subnets(subnet_type=ec2.SubnetType.PRIVATE_ISOLATED).subnets
-        for name, service in services.items():
+        for service in settings.endpoint_services:
+            name = _ENDPOINT_NAMES[service]
             endpoint = self.vpc.add_interface_endpoint(
                 name,
-                service=service,
+                service=ec2.InterfaceVpcEndpointAwsService(service),
                 subnets=ec2.SubnetSelection(subnets=zones[: settings.endpoint_zones]),
                 security_groups=[group],
                 open=False,

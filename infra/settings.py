@@ -226,6 +226,9 @@ class StackSettings(_SettingsModel):
     the profile that it was created from, if any."""
     reserved: dict[str, Annotated[int, Field(ge=0)]] = {}
     """Reserved concurrency by function, instead of that of shared/strandline/function_specs.py."""
+    account_concurrency: int | None = Field(default=None, ge=10, le=1000)
+    """For a trial in an account with a low Lambda quota (a new account may have 10): the quota. No
+    function reserves concurrency; all share the quota, which bounds the database's connections."""
 
     alarms: Alarms = Alarms()
     """Thresholds of the alarms and who is notified."""
@@ -280,6 +283,8 @@ class StackSettings(_SettingsModel):
 
     def reserved_concurrency(self, fn: FunctionSpec) -> int:
         """Most concurrent instances of a function; 0: what the account has left."""
+        if self.account_concurrency:
+            return 0
         return self.reserved.get(fn.name, fn.reserved_concurrency)
 
     @property
@@ -301,8 +306,22 @@ class StackSettings(_SettingsModel):
     @property
     def max_request_instances(self) -> int:
         """Instances that may serve requests at once; 0: what the account has left."""
+        if self.account_concurrency:
+            return self.account_concurrency
         reserved = [self.reserved_concurrency(fn) for fn in FUNCTIONS if fn.routes]
         return sum(reserved) if all(reserved) else 0
+
+    @property
+    def endpoint_services(self) -> tuple[str, ...]:
+        """Services of the interface endpoints of `network=endpoints`. As few as possible: each
+        costs by the hour in each zone."""
+        service = self.service_settings
+        providers = (
+            *(service.llm_provider, service.embedding_provider),
+            service.previous_embedding_provider,
+        )
+        models = ("bedrock-runtime",) if "bedrock" in providers else ()
+        return ("sqs", "secretsmanager", *models)
 
     @property
     def can_pause(self) -> bool:

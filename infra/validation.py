@@ -209,6 +209,8 @@ def _find_connection_count_fault(settings: StackSettings) -> str | None:
         for fn in FUNCTIONS
         if fn.needs & {"database", "owner"}
     }
+    if settings.account_concurrency:
+        return _find_trial_fault(settings, uses_llm=uses_llm)
     without_reserve = [name for name, count in connections.items() if count < 1]
     if without_reserve:
         return (
@@ -223,6 +225,22 @@ def _find_connection_count_fault(settings: StackSettings) -> str | None:
             f"over {_MAX_CONNECTION_SHARE:.0%} of the {settings.max_database_connections} that it "
             f"accepts at max_capacity {settings.max_capacity:g}: reserve at most {allowed} "
             "together, or raise max_capacity (or max_connections)"
+        )
+    return None
+
+
+def _find_trial_fault(settings: StackSettings, *, uses_llm: bool) -> str | None:
+    """Without reservations any function may take the whole quota, each instance its connections."""
+    quota = settings.account_concurrency or 0
+    most = max(fn.connections_per_instance for fn in FUNCTIONS) if uses_llm else 1
+    allowed = int(_MAX_CONNECTION_SHARE * settings.max_database_connections)
+    if settings.reserved:
+        return "account_concurrency is of a trial without reservations: leave out one of the two"
+    if quota * most > allowed:
+        return (
+            f"account_concurrency: {quota} instances may hold {quota * most} connections, and "
+            f"functions may hold {allowed} at max_capacity {settings.max_capacity:g}: leave "
+            "account_concurrency out, so that functions reserve theirs, or raise max_capacity"
         )
     return None
 

@@ -19,7 +19,7 @@ FOLDERS = ("infra", "layers")
 """And of the package what these import."""
 PROGRAMS = {
     *("infra/prices.py", "infra/price_list.py", "infra/cost_tables.py"),
-    *("infra/capacity_estimate.py", "infra/smoke.py"),
+    *("infra/capacity_estimate.py", "infra/preflight.py", "infra/smoke.py"),
 }
 """Of them, what the stack does not import."""
 FILES = ("cdk.json", "tests/infra/stacks.py", "tests/infra/synthesis.py")

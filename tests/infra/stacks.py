@@ -60,6 +60,7 @@ VARIANTS: Mapping[str, dict[str, Any]] = {
         "alarms": {"email": "ops@example.com"},
         "min_capacity": 2,
     },
+    "trial": CONTEXT["stages"]["trial"] | {"deletion_protection": True},
     "private": {"private": True, "vpc_endpoint_ids": ["vpce-0123456789abcdef0"]},
     "mutual TLS": {
         "domain": MUTUAL_TLS,

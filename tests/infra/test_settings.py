@@ -95,6 +95,10 @@ REFUSED_SETTINGS: list[tuple[Mapping[str, Any], str]] = [
     (BUSY | {"settings": ASKS}, "may hold 622 connections, over 60% of the 822"),
     ({"reserved": {"query": 0}}, "reserved.query must be 1 or more"),
     ({"reserved": {"other": 1}}, "reserved.other is no function"),
+    ({"account_concurrency": 9}, "account_concurrency: .*greater than or equal to 10"),
+    ({"account_concurrency": 10, "reserved": {"query": 2}}, "trial without reservations: leave"),
+    ({"account_concurrency": 600}, "600 instances may hold 600 connections, .* 493 at max_cap"),
+    ({"account_concurrency": 200, "settings": ASKS}, "200 instances may hold 800 connections"),
     ({"max_capacity": "many", "log_days": 31}, "max_capacity: .*; log_days: "),
     ({"colour": "blue"}, "colour: Extra inputs"),
 ]
@@ -138,6 +142,15 @@ def test_stack_settings_keep_tenant_below_gateway_and_database(stage: str) -> No
     )
     largest = service.tenant_appends_per_minute / 60 * service.tenant_burst_seconds
     assert largest >= MAX_BATCH, "a batch of the largest size fits at once"
+
+
+def test_stack_settings_of_trial_share_quota() -> None:
+    """Nothing is reserved, and requests are refused before they find no instance."""
+    trial = load_stage_settings(context(stage="trial"))
+    assert not any(map(trial.reserved_concurrency, FUNCTIONS))
+    assert trial.request_burst == trial.max_request_instances == trial.account_concurrency == 10
+    service = trial.service_settings
+    assert 0 < service.tenant_requests_per_minute / 60 <= trial.request_burst / 2
 
 
 def test_stack_settings_warn_of_alarms_that_notify_nobody() -> None:
@@ -237,7 +250,10 @@ def as_written(value: object) -> str:
 def test_stack_settings_all_come_from_command_line() -> None:
     """Where everything is text."""
     plain = build_valid_settings({}).model_dump()
-    values = {n: ALL_SETTINGS.get(n, plain[n]) for n in StackSettings.model_fields}
+    trial = load_stage_settings(context(account_concurrency="20"))
+    assert trial.account_concurrency == 20
+    names = StackSettings.model_fields.keys() - {"account_concurrency"}  # or `reserved`
+    values = {n: ALL_SETTINGS.get(n, plain[n]) for n in names}
     settings = load_stage_settings(context(**{n: as_written(v) for n, v in values.items()}))
     assert settings == build_valid_settings(values)
     assert (settings.log_days, settings.key, settings.readers) == (7, True, 0)
@@ -264,7 +280,7 @@ def test_stack_settings_jwt_key_may_lie_in_secret() -> None:
 
 def test_stack_settings_unknown_stage_names_known_ones() -> None:
     with pytest.raises(
-        SettingsError, match=r"stage tset is not in cdk.json \(there are: dev, prod\)"
+        SettingsError, match=r"stage tset is not in cdk.json \(there are: dev, prod, trial\)"
     ):
         load_stage_settings(context(stage="tset"))
 

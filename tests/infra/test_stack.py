@@ -226,6 +226,19 @@ def test_stack_functions_match_table() -> None:
     assert {g.get("RetentionInDays") for g in groups} == {30}
 
 
+def test_stack_of_trial_reserves_nothing() -> None:
+    """An account whose quota is 10 accepts no reservation. The queues leave instances to requests,
+    and of those that wait there is one at most."""
+    stack = template(**VARIANTS["trial"])
+    functions = properties(stack, "Lambda::Function").values()
+    assert [p for p in functions if "ReservedConcurrentExecutions" in p] == []
+    feeds = properties(stack, "Lambda::EventSourceMapping").values()
+    assert [f["ScalingConfig"] for f in feeds] == [{"MaximumConcurrency": 2}] * 2
+    assert only(stack, "ApiGateway::Stage")["MethodSettings"][0]["ThrottlingBurstLimit"] == 10
+    for name in ("query", "mcp"):
+        assert _environment_of(stack, name)["STRANDLINE_FUNCTION_WAITS"] == "1"
+
+
 def test_stack_roles_are_distinct() -> None:
     functions = properties(template(), "Lambda::Function").values()
     roles = [json.dumps(p["Role"]) for p in functions]

@@ -1,0 +1,255 @@
+"""`make preflight ARGS="-c stage=prod"`: what would fail a stage's deployment after minutes or half
+an hour, asked of the account within seconds. It reads and changes nothing."""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from infra.assets import load_own_certificate_bundle
+from infra.load_settings import load_stage_settings
+from infra.settings import SettingsError, StackSettings
+from strandline.function_specs import FUNCTIONS
+
+ROOT = Path(__file__).parents[1]
+UNRESERVED = 100
+"""Executions that Lambda keeps for functions without a reservation (AWS Lambda quotas)."""
+BOOTSTRAP_VERSION = 6
+"""The least version of the CDK's bootstrap stack that its default synthesizer accepts."""
+_VPC_QUOTA = "L-F678F1CE"
+
+
+class Finding(NamedTuple):
+    """What one check found."""
+
+    ok: bool
+    says: str
+    """What is there, or what is missing and the remedy."""
+
+
+@dataclass(frozen=True)
+class Account:
+    """An account and a Region of it."""
+
+    region: str
+    stack_exists: bool
+    """Whether the stage's stack is there: what it has taken is not asked for again."""
+    make_client: Callable[[str], Any]
+
+    def call(self, service: str, operation: str, **parameters: object) -> Any:
+        """What an operation (in snake case) answers."""
+        return getattr(self.make_client(service), operation)(**parameters)
+
+
+type Check = Callable[[StackSettings, Account], Finding]
+
+
+def check_lambda_quota(settings: StackSettings, account: Account) -> Finding:
+    """Concurrent executions, for what the stage reserves and what must stay unreserved."""
+    limit = account.call("lambda", "get_account_settings")["AccountLimit"]
+    quota, free = int(limit["ConcurrentExecutions"]), int(limit["UnreservedConcurrentExecutions"])
+    if settings.account_concurrency:
+        fits = quota <= settings.account_concurrency
+        remedy = f"account_concurrency is {settings.account_concurrency}: set {quota}"
+        return Finding(fits, f"{quota} at once, none reserved" if fits else remedy)
+    reserved = 0 if account.stack_exists else sum(map(settings.reserved_concurrency, FUNCTIONS))
+    if free - reserved >= UNRESERVED:
+        return Finding(True, f"{quota} at once, {free} of them not reserved")
+    return Finding(
+        False,
+        f"{quota} at once, {free} not reserved; the stage reserves {reserved} and {UNRESERVED} "
+        "must stay: aws service-quotas request-service-quota-increase --service-code lambda "
+        "--quota-code L-B99A9384 --desired-value 1000, which may take days; meanwhile try "
+        f"-c stage=trial -c account_concurrency={quota}",
+    )
+
+
+def check_engine(settings: StackSettings, account: Account) -> Finding:
+    """The database's version, which a Region may not offer."""
+    options = account.call(
+        "rds",
+        "describe_orderable_db_instance_options",
+        Engine="aurora-postgresql",
+        DBInstanceClass="db.serverless",
+        EngineVersion=settings.engine_version,
+    )["OrderableDBInstanceOptions"]
+    name = f"Aurora PostgreSQL {settings.engine_version}, serverless"
+    if options:
+        return Finding(True, name)
+    return Finding(False, f"{account.region} does not offer {name}: set engine_version")
+
+
+def check_certificate_authority(settings: StackSettings, account: Account) -> Finding:
+    """A root of the database's certificates for the Region."""
+    try:
+        load_own_certificate_bundle(settings.ca_bundle, account.region)
+    except SettingsError as error:
+        return Finding(False, str(error))
+    return Finding(True, settings.ca_bundle or "what ships has one")
+
+
+def check_log_role(settings: StackSettings, account: Account) -> Finding:
+    """API Gateway's role for logs: the account's one in the Region, which a stack would replace."""
+    role = str(account.call("apigateway", "get_account").get("cloudwatchRoleArn") or "")
+    own = f"/{settings.stack_name}-" in role
+    if settings.gateway_log_role and role and not own:
+        return Finding(
+            False, f"the account has {role}, which would be replaced: set gateway_log_role to false"
+        )
+    if not settings.gateway_log_role and not role:
+        return Finding(False, "the account has none: set gateway_log_role to true")
+    return Finding(True, role or "the stack makes it")
+
+
+def check_bootstrap(settings: StackSettings, account: Account) -> Finding:
+    """The CDK's roles and bucket."""
+    del settings
+    remedy = f"npx cdk bootstrap aws://<account>/{account.region}, by an administrator"
+    try:
+        answer = account.call("ssm", "get_parameter", Name="/cdk-bootstrap/hnb659fds/version")
+    except ClientError as error:
+        if _code(error) != "ParameterNotFound":
+            raise
+        return Finding(False, f"the Region is not bootstrapped: {remedy}")
+    version = int(answer["Parameter"]["Value"])
+    if version < BOOTSTRAP_VERSION:
+        return Finding(False, f"version {version} is too old: {remedy}")
+    return Finding(True, f"version {version}")
+
+
+def check_rds_role(settings: StackSettings, account: Account) -> Finding:
+    """RDS's service-linked role. A first cluster may fail while RDS still makes it."""
+    del settings
+    try:
+        account.call("iam", "get_role", RoleName="AWSServiceRoleForRDS")
+    except ClientError as error:
+        if _code(error) != "NoSuchEntity":
+            raise
+        remedy = "aws iam create-service-linked-role --aws-service-name rds.amazonaws.com"
+        return Finding(False, f"RDS has no service-linked role: {remedy}")
+    return Finding(True, "is there")
+
+
+def check_vpcs(settings: StackSettings, account: Account) -> Finding:
+    """Room for a VPC: a Region has five, one of them its default."""
+    if settings.network == "existing" or account.stack_exists:
+        return Finding(True, "none is added")
+    quota = account.call(
+        "service-quotas", "get_service_quota", ServiceCode="vpc", QuotaCode=_VPC_QUOTA
+    )["Quota"]["Value"]
+    used = len(account.call("ec2", "describe_vpcs")["Vpcs"])
+    if used < quota:
+        return Finding(True, f"{used} of {quota:g}")
+    return Finding(
+        False,
+        f"all {quota:g} are used: delete one, set network to existing, or aws service-quotas "
+        f"request-service-quota-increase --service-code vpc --quota-code {_VPC_QUOTA} "
+        "--desired-value 10",
+    )
+
+
+def check_endpoint_zones(settings: StackSettings, account: Account) -> Finding:
+    """The endpoints' services, in the zones where the stack puts endpoints."""
+    if settings.network != "endpoints":
+        return Finding(True, "no endpoints")
+    names = [f"com.amazonaws.{account.region}.{one}" for one in settings.endpoint_services]
+    zones = account.call(
+        "ec2",
+        "describe_availability_zones",
+        Filters=[{"Name": "zone-type", "Values": ["availability-zone"]}],
+    )["AvailabilityZones"]
+    used = sorted(str(zone["ZoneName"]) for zone in zones)[: settings.endpoint_zones]
+    details = account.call("ec2", "describe_vpc_endpoint_services", ServiceNames=names)
+    offers = {one["ServiceName"]: one["AvailabilityZones"] for one in details["ServiceDetails"]}
+    lacks = [f"{n} in {z}" for n in names for z in used if z not in offers.get(n, ())]
+    if lacks:
+        return Finding(False, f"AWS offers no {', no '.join(lacks)}: use network=existing")
+    return Finding(True, f"{len(names)} services in {', '.join(used)}")
+
+
+CHECKS: Mapping[str, Check] = {
+    "Lambda's quota": check_lambda_quota,
+    "the database's version": check_engine,
+    "its certificate authority": check_certificate_authority,
+    "API Gateway's log role": check_log_role,
+    "the CDK's bootstrap": check_bootstrap,
+    "RDS's role": check_rds_role,
+    "VPCs": check_vpcs,
+    "the VPC's endpoints": check_endpoint_zones,
+}
+
+
+def run_checks(settings: StackSettings, account: Account, report: Callable[[str], object]) -> bool:
+    """Run all checks, and report a line of each. Returns whether none failed. A check that the
+    caller may not ask has not failed; its line names what is not permitted."""
+    failures = 0
+    for name, check in CHECKS.items():
+        try:
+            ok, says = check(settings, account)
+        except ClientError as error:
+            report(f"?       {name}: not asked, {error.operation_name} is {_code(error)}")
+            continue
+        failures += not ok
+        report(f"{'ok     ' if ok else 'FAILED '} {name}: {says}")
+    report(f"{failures} of {len(CHECKS)} checks failed")
+    return not failures
+
+
+def find_account(
+    settings: StackSettings, make_client: Callable[[str], Any], region: str
+) -> Account:
+    """The account, and whether it has the stage's stack."""
+    try:
+        make_client("cloudformation").describe_stacks(StackName=settings.stack_name)
+    except ClientError as error:
+        if _code(error) != "ValidationError":
+            raise
+        return Account(region, False, make_client)
+    return Account(region, True, make_client)
+
+
+def _code(error: ClientError) -> str:
+    response = cast("Mapping[str, Mapping[str, str]]", error.response)
+    return response["Error"].get("Code", "")
+
+
+def _read_context(pairs: Sequence[str]) -> Mapping[str, Any]:
+    """cdk.json's context, and what `-c name=value` sets, as the CDK's command line has it."""
+    context = json.loads((ROOT / "cdk.json").read_text())["context"]
+    return context | {name: value for name, _, value in (pair.partition("=") for pair in pairs)}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Check the account of the environment's credentials. Returns 1 if a check failed."""
+    parser = argparse.ArgumentParser(prog="make preflight", description=__doc__)
+    parser.add_argument("-c", dest="context", action="append", default=[], metavar="NAME=VALUE")
+    pairs: list[str] = parser.parse_args(arguments).context
+    session: Any = cast("Any", boto3).Session()
+    config = Config(connect_timeout=5, read_timeout=20, retries={"total_max_attempts": 3})
+
+    def make_client(service: str) -> Any:
+        return session.client(service, config=config)
+
+    try:
+        settings = load_stage_settings(_read_context(pairs))
+        identity = make_client("sts").get_caller_identity()
+        account = find_account(settings, make_client, session.region_name)
+    except (SettingsError, ClientError, BotoCoreError) as error:
+        sys.stderr.write(f"strandline: {error}\n")
+        return 2
+    sys.stdout.write(
+        f"{settings.stack_name} in {identity['Account']}, {account.region}"
+        f"{', which is there' if account.stack_exists else ''}\n"
+    )
+    return 0 if run_checks(settings, account, lambda line: sys.stdout.write(f"{line}\n")) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,193 @@
+"""What an account lacks is said before a deployment, with its remedy; planted are accounts that
+lack one thing each."""
+
+import functools
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pytest
+from botocore import xform_name
+from botocore.exceptions import ClientError
+from botocore.session import get_session
+from botocore.validate import validate_parameters
+
+from infra import preflight
+from infra.load_settings import build_valid_settings, load_stage_settings
+from infra.preflight import CHECKS, Account, run_checks
+from infra.settings import StackSettings
+from tests.infra.cdk_context import context
+
+REGION = "eu-west-1"
+ROLE = "arn:aws:iam::111122223333:role/"
+type Answer = Mapping[str, Any] | str
+"""Of an operation, or the code of its error."""
+
+
+def zones(*names: str) -> Mapping[str, Any]:
+    return {"AvailabilityZones": [{"ZoneName": name} for name in names]}
+
+
+def services(*names: str, zone: str = "eu-west-1a") -> Mapping[str, Any]:
+    return {
+        "ServiceDetails": [
+            {"ServiceName": f"com.amazonaws.{REGION}.{name}", "AvailabilityZones": [zone]}
+            for name in names
+        ]
+    }
+
+
+def concurrency(quota: int, free: int | None = None) -> Mapping[str, Any]:
+    limit = {"ConcurrentExecutions": quota}
+    return {
+        "AccountLimit": limit | {"UnreservedConcurrentExecutions": quota if free is None else free}
+    }
+
+
+READY: Mapping[str, Answer] = {
+    "get_account_settings": concurrency(1000),
+    "describe_orderable_db_instance_options": {
+        "OrderableDBInstanceOptions": [{"EngineVersion": "18.4"}]
+    },
+    "get_account": {},
+    "get_parameter": {"Parameter": {"Value": "27"}},
+    "get_role": {
+        "Role": {
+            "Path": "/",
+            "RoleName": "AWSServiceRoleForRDS",
+            "RoleId": "AROA123456789012345678",
+            "Arn": f"{ROLE}aws-service-role/rds.amazonaws.com/AWSServiceRoleForRDS",
+            "CreateDate": "2026-01-01T00:00:00Z",
+        }
+    },
+    "get_service_quota": {"Quota": {"Value": 5.0}},
+    "describe_vpcs": {"Vpcs": [{"VpcId": "vpc-0"}]},
+    "describe_availability_zones": zones("eu-west-1b", "eu-west-1a"),
+    "describe_vpc_endpoint_services": services("sqs", "secretsmanager"),
+}
+"""An account into which the stage `dev` can be deployed."""
+
+
+@functools.cache
+def operations(service: str) -> Mapping[str, Any]:
+    """botocore's model of each operation, by its name in Python."""
+    model = get_session().get_service_model(service)
+    return {xform_name(name): model.operation_model(name) for name in model.operation_names}
+
+
+@dataclass(frozen=True)
+class Client:
+    """A client of a service, whose requests and answers are as botocore has them."""
+
+    service: str
+    answers: Mapping[str, Answer]
+
+    def __getattr__(self, operation: str) -> Callable[..., Answer]:
+        model, answer = operations(self.service)[operation], self.answers[operation]
+
+        def call(**parameters: object) -> Answer:
+            validate_parameters(parameters, model.input_shape)
+            if isinstance(answer, str):
+                raise ClientError({"Error": {"Code": answer}}, model.name)
+            validate_parameters(answer, model.output_shape)
+            return answer
+
+        return call
+
+
+def make_account(*, stack_exists: bool = False, **changes: Answer) -> Account:
+    """An account that answers so; `stack_exists` says whether the stage's stack is there."""
+    return Account(REGION, stack_exists, partial(Client, answers=READY | changes))
+
+
+def failures(settings: StackSettings, account: Account) -> list[str]:
+    """The lines of the checks that failed."""
+    lines: list[str] = []
+    succeeded = run_checks(settings, account, lines.append)
+    assert len(lines) == len(CHECKS) + 1
+    result = [line.removeprefix("FAILED  ") for line in lines if line.startswith("FAILED")]
+    assert succeeded is not result
+    assert f"{len(result)} of {len(CHECKS)} checks failed" == lines[-1]
+    return result
+
+
+def test_preflight_finds_nothing_in_ready_account() -> None:
+    assert failures(load_stage_settings(context()), make_account()) == []
+
+
+LACKS: list[tuple[Mapping[str, Any], Mapping[str, Answer], str]] = [
+    ({}, {"get_account_settings": concurrency(10)}, "Lambda's quota: 10 at once.*462|reserves 362"),
+    (
+        {},
+        {"get_account_settings": concurrency(1000, 461)},
+        "461 not reserved; the stage reserves 3",
+    ),
+    (
+        {},
+        {"describe_orderable_db_instance_options": {"OrderableDBInstanceOptions": []}},
+        "the database's version: eu-west-1 does not offer Aurora PostgreSQL 18.4",
+    ),
+    (
+        {},
+        {"get_account": {"cloudwatchRoleArn": f"{ROLE}gateway-logs"}},
+        "would be replaced: set gateway_log_role to false",
+    ),
+    ({"gateway_log_role": False}, {}, "the account has none: set gateway_log_role to true"),
+    ({}, {"get_parameter": "ParameterNotFound"}, "not bootstrapped: npx cdk bootstrap aws://"),
+    ({}, {"get_parameter": {"Parameter": {"Value": "5"}}}, "version 5 is too old: npx cdk boot"),
+    ({}, {"get_role": "NoSuchEntity"}, "aws iam create-service-linked-role --aws-service-name rds"),
+    ({}, {"describe_vpcs": {"Vpcs": [{}] * 5}}, "all 5 are used: delete one, set network to exist"),
+    (
+        {"endpoint_zones": 2},
+        {},
+        "no com.amazonaws.eu-west-1.sqs in eu-west-1b, no .*secretsmanager in eu-west-1b",
+    ),
+    (
+        {"settings": {"llm_provider": "bedrock", "llm_model": "m"}},
+        {},
+        "AWS offers no com.amazonaws.eu-west-1.bedrock-runtime in eu-west-1a: use network=existing",
+    ),
+]
+
+
+@pytest.mark.parametrize(("settings", "changes", "words"), LACKS, ids=[w[:30] for *_, w in LACKS])
+def test_preflight_names_what_is_missing_and_remedy(
+    settings: Mapping[str, Any],
+    changes: Mapping[str, Answer],
+    words: str,
+) -> None:
+    (line,) = failures(build_valid_settings(settings), make_account(**changes))
+    assert re.search(words, line), line
+
+
+def test_preflight_region_without_certificate_authority() -> None:
+    account = make_account()
+    there = Account("ca-west-1", False, account.make_client)
+    finding = preflight.check_certificate_authority(build_valid_settings({}), there)
+    assert not finding.ok
+    assert "global-bundle.pem" in finding.says
+
+
+def test_preflight_counts_nothing_twice_for_stack_that_exists() -> None:
+    """Its reservations, its VPC and its log role are there."""
+    own = {"cloudwatchRoleArn": f"{ROLE}strandline-dev-ApiServiceCloudWatchRole1A2B-x"}
+    full = {"get_account_settings": concurrency(462, 100), "describe_vpcs": {"Vpcs": [{}] * 5}}
+    account = make_account(stack_exists=True, get_account=own, **full)
+    assert failures(build_valid_settings({}), account) == []
+    assert len(failures(build_valid_settings({}), make_account(**full))) == 2
+
+
+def test_preflight_trial_fits_quota_of_new_account() -> None:
+    trial = load_stage_settings(context(stage="trial"))
+    assert failures(trial, make_account(get_account_settings=concurrency(10))) == []
+    (line,) = failures(trial, make_account(get_account_settings=concurrency(50)))
+    assert "account_concurrency is 10: set 50" in line
+
+
+def test_preflight_says_what_it_may_not_ask() -> None:
+    lines: list[str] = []
+    account = make_account(get_role="AccessDenied")
+    assert run_checks(build_valid_settings({}), account, lines.append)
+    assert "?       RDS's role: not asked, GetRole is AccessDenied" in lines
