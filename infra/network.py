@@ -1,5 +1,7 @@
 """The network of the functions and the database, and its egress."""
 
+from ipaddress import IPv4Network
+
 from aws_cdk import Acknowledgment, Stack, Validations
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
@@ -71,16 +73,22 @@ class Network(Construct):
     def _create_vpc(self, settings: StackSettings, storage: Storage) -> ec2.Vpc:
         nat = settings.network == "nat"
         kind = ec2.SubnetType.PRIVATE_WITH_EGRESS if nat else ec2.SubnetType.PRIVATE_ISOLATED
-        subnets = [ec2.SubnetConfiguration(name="private", subnet_type=kind, cidr_mask=20)]
+        prefix = IPv4Network(settings.cidr).prefixlen
+        subnets = [ec2.SubnetConfiguration(name="private", subnet_type=kind, cidr_mask=prefix + 4)]
         if nat:
             public = ec2.SubnetType.PUBLIC
-            subnets.append(ec2.SubnetConfiguration(name="nat", subnet_type=public, cidr_mask=26))
+            subnets.append(
+                ec2.SubnetConfiguration(
+                    name="nat", subnet_type=public, cidr_mask=min(28, prefix + 10)
+                )
+            )
         flow_log = ec2.FlowLogDestination.to_cloud_watch_logs(
             create_log_group(self, "Logs", settings, storage.key, f"/aws/vpc/{settings.stack_name}")
         )
         vpc = ec2.Vpc(
             self,
             "Vpc",
+            ip_addresses=ec2.IpAddresses.cidr(settings.cidr),
             max_azs=2,
             nat_gateways=settings.nat_gateways if nat else 0,
             subnet_configuration=subnets,

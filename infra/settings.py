@@ -4,59 +4,21 @@ import math
 import sys
 from typing import Annotated, Literal, Self
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    StringConstraints,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from infra.setting_types import AddressRange, Arn, LogDays, Name, Scalar
 from strandline.config import ServiceSettings
 from strandline.function_specs import FUNCTIONS, FunctionSpec
 
-type Arn = Annotated[str, StringConstraints(pattern=r"^arn:[\w-]+:")]
-type Name = Annotated[str, StringConstraints(pattern=r"^([a-z][a-z0-9]*(-[a-z0-9]+)*)?$")]
-"""A valid database identifier: no hyphen at the end and no two in a row."""
-type Scalar = str | int | float | bool
 RECALLS_PER_UNIT = 40
 """Recalls a second that a capacity unit serves: a quarter of a core, at 6 ms of CPU each
 (infra/prices.py). Appends cost less."""
 _TENANT_REQUESTS_PER_MINUTE = 6000
 """The service's own default for a tenant (config_quotas.py): a larger stage gives no more."""
-_LOG_RETENTION_DAYS = (
-    1,
-    3,
-    5,
-    7,
-    14,
-    30,
-    60,
-    90,
-    120,
-    150,
-    180,
-    365,
-    400,
-    545,
-    731,
-    1096,
-    1827,
-    3653,
-)
 
 
 class SettingsError(ValueError):
     """The stack cannot be built from these settings. The message names setting and remedy."""
-
-
-def _require_log_retention_days(days: int) -> int:
-    if days not in _LOG_RETENTION_DAYS:
-        raise ValueError(
-            f"CloudWatch keeps logs for one of {', '.join(map(str, _LOG_RETENTION_DAYS))} days"
-        )
-    return days
 
 
 class _SettingsModel(BaseModel):
@@ -150,6 +112,9 @@ class StackSettings(_SettingsModel):
     access through a NAT gateway; `existing`: the VPC that `vpc` names."""
     vpc: ExistingVpc | None = None
     """The VPC for `existing`."""
+    cidr: AddressRange = "10.0.0.0/16"
+    """Addresses of the VPC that the stack creates, from a /16 to a /22. Another range replaces the
+    VPC, so it is fixed with the first deployment."""
     endpoint_zones: int = Field(default=1, ge=1, le=2)
     """In how many of the two zones interface endpoints are. One zone costs half, and the endpoints
     fail with it."""
@@ -235,7 +200,7 @@ class StackSettings(_SettingsModel):
     gateway_log_role: bool = True
     """The stack creates the role with which API Gateway writes logs, and sets it for the whole
     account and Region. false: the account already has one."""
-    log_days: Annotated[int, AfterValidator(_require_log_retention_days)] = 30
+    log_days: LogDays = 30
     """Days that logs are kept."""
     tracing: bool = False
     """X-Ray traces. When off, every log line still has the trace id."""

@@ -69,6 +69,8 @@ def _find_authentication_fault(settings: StackSettings) -> str | None:
 def _find_network_fault(settings: StackSettings) -> str | None:
     if (settings.network == "existing") != (settings.vpc is not None):
         return "network is existing if and only if vpc names the network: set both or neither"
+    if settings.vpc and settings.cidr != StackSettings.model_fields["cidr"].default:
+        return "cidr is of the VPC that the stack creates: leave it out beside vpc"
     if settings.private and not settings.vpc_endpoint_ids:
         return "private needs vpc_endpoint_ids, the execute-api endpoints that may call the API"
     return None

@@ -24,6 +24,7 @@ VARIANTS: Mapping[str, dict[str, Any]] = {
     "as it comes": {},
     "nat": {
         "network": "nat",
+        "cidr": "10.7.0.0/22",
         "settings": {
             "llm_provider": "openai",
             "llm_model": "m",

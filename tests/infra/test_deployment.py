@@ -3,6 +3,7 @@ that two stacks have, a restored database that nobody moves to, a topic that nob
 
 import copy
 import json
+from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,19 @@ def test_deployment_has_no_duplicate_rule(name: str) -> None:
 def test_deployment_stacks_have_proxy_names_of_their_own() -> None:
     one, two = (only(template(**props), "RDS::DBProxy") for props in (VARIANTS["proxy"], SECOND))
     assert (one["DBProxyName"], two["DBProxyName"]) == ("strandline-dev", "second")
+
+
+def test_deployment_vpc_has_range_of_setting() -> None:
+    """The default is the one that stacks have; a small one has room for all subnets."""
+    stack = template()
+    assert only(stack, "EC2::VPC")["CidrBlock"] == "10.0.0.0/16"
+    assert {s["CidrBlock"] for s in of(stack, "EC2::Subnet")} == {"10.0.0.0/20", "10.0.16.0/20"}
+    stack = template(**VARIANTS["nat"])
+    vpc = IPv4Network(only(stack, "EC2::VPC")["CidrBlock"])
+    subnets = [IPv4Network(s["CidrBlock"]) for s in of(stack, "EC2::Subnet")]
+    assert str(vpc) == VARIANTS["nat"]["cidr"]
+    assert len(subnets) == 4
+    assert all(subnet.subnet_of(vpc) and subnet.prefixlen <= 28 for subnet in subnets)
 
 
 # releases ----------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from infra.settings import SettingsError, StackSettings
 from strandline.function_specs import FUNCTIONS, JOBS
 from strandline.log.schemas_append import MAX_BATCH
 from tests.infra.cdk_context import ROOT, context
-from tests.infra.stacks import FIREWALL
+from tests.infra.stacks import FIREWALL, VARIANTS
 
 CERTIFICATE = "arn:aws:acm:eu-west-1:111122223333:certificate/c"
 TRUST = {"truststore_uri": "s3://authorities/ca.pem", "truststore_version": "1"}
@@ -88,6 +88,9 @@ REFUSED_SETTINGS: list[tuple[Mapping[str, Any], str]] = [
     ({"firewall": "all"}, "firewall"),
     ({"settings": {"llm_seconds": 600}}, "settings.llm_seconds: .*less than or equal to 120"),
     ({"network": "existing"}, "network is existing if and only if vpc"),
+    ({"cidr": "10.0.0.0/24"}, "cidr: a VPC has an IPv4 range from a /16 to a /22 here"),
+    ({"cidr": "10.0.0.1/16"}, "cidr: .*has host bits set"),
+    (VARIANTS["existing"] | {"cidr": "10.1.0.0/16"}, "cidr is of the VPC that the stack creates"),
     ({"min_capacity": 8}, "min_capacity is over max_capacity"),
     ({"max_connections": 3000}, "max_connections is at most 2000 where min_capacity"),
     ({"reserved": {"ingest": 900}}, "over 60% of the 822 .* at most 493 together, or raise"),
