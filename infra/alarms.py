@@ -26,6 +26,7 @@ from infra.metrics import (
     sum_metrics,
 )
 from infra.settings import StackSettings
+from strandline.aws.work_queue import MAX_DELAY_SECONDS
 from strandline.function_specs import JOBS
 
 _MIN_ERRORS = 5
@@ -70,12 +71,14 @@ def build_alarms(settings: StackSettings, resources: MonitoredResources) -> list
 
 
 def _queue_alarms(settings: StackSettings, resources: MonitoredResources) -> Iterable[AlarmSpec]:
-    oldest = settings.alarms.unembedded_seconds
+    # SQS counts a message's age from its sending, its delay included.
+    delays = {"work-queue": MAX_DELAY_SECONDS}
     for name, (queue, dead_letters) in resources.queues.items():
         message_count = sqs_maximum_metric(dead_letters, "ApproximateNumberOfMessagesVisible")
         says = f"The {name} has dead letters: messages that failed too often."
         yield AlarmSpec(f"{name}-dead-letters", says, message_count, 1)
         age = sqs_maximum_metric(queue, "ApproximateAgeOfOldestMessage")
+        oldest = settings.alarms.unembedded_seconds + delays.get(name, 0)
         yield AlarmSpec(f"{name}-age", f"A message of the {name} waits too long.", age, oldest)
 
 

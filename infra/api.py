@@ -172,7 +172,7 @@ class Api(Construct):
         log = logs.LogGroup(
             self, "AccessLog", encryption_key=key, removal_policy=RemovalPolicy.DESTROY
         )
-        cast(logs.CfnLogGroup, log.node.default_child).retention_in_days = settings.log_days
+        cast(logs.CfnLogGroup, log.node.default_child).retention_in_days = settings.access_log_days
         return apigateway.StageOptions(
             stage_name=STAGE,
             throttling_rate_limit=settings.request_rate,

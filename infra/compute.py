@@ -27,6 +27,9 @@ UNZIPPED_LIMIT = 250 * 2**20
 """Largest size in bytes of a function's layers and asset together, unzipped (AWS Lambda quotas)."""
 _ARM = lambda_.Architecture.ARM_64
 _PYTHON = lambda_.Runtime.PYTHON_3_13
+# Lambda makes no new version for it, so it must not be in the version's logical id: a change of it
+# alone would ask for a version that is there already, and fail.
+lambda_.Function.classify_version_property("RecursiveLoop", locked=False)
 _BATCH_SIZE = 10
 _LEAST_PER_QUEUE = 2
 """The least `max_concurrency` that Lambda accepts for a queue."""

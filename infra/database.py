@@ -179,9 +179,11 @@ def _make_engine(settings: StackSettings) -> rds.IClusterEngine:
 
 
 def _make_cluster_parameters(settings: StackSettings) -> dict[str, str]:
-    """TLS is required. The log omits DETAIL and statements of errors: they may quote memory."""
+    """TLS is required. The log omits errors of sessions, with their DETAIL and statements: they may
+    quote memory (strandline.local.postgres has the same)."""
     parameters = {
         "rds.force_ssl": "1",
+        "log_min_messages": "log",
         "log_error_verbosity": "terse",
         "log_min_error_statement": "panic",
     }

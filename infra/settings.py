@@ -129,8 +129,8 @@ class StackSettings(_SettingsModel):
     """Version of Aurora PostgreSQL 18. AWS does not raise it by itself: to upgrade, set a later
     minor version and deploy."""
     min_capacity: float = Field(default=0, ge=0, le=256, multiple_of=0.5)
-    """Least number of Aurora capacity units (2 GiB each); 0 lets the database pause. Performance
-    Insights need 2 or more and are off below."""
+    """Least number of Aurora capacity units (2 GiB each); 0 lets the database pause. CloudWatch
+    Database Insights need 2 or more and are off below."""
     max_capacity: float = Field(default=4, ge=1, le=256, multiple_of=0.5)
     """Largest number of Aurora capacity units."""
     pause_minutes: int = Field(default=5, ge=5, le=1440)
@@ -141,7 +141,7 @@ class StackSettings(_SettingsModel):
     """Largest number of database connections; when absent, Aurora's rule for `max_capacity`."""
     proxy: bool = False
     """RDS Proxy between the functions and the database. It keeps connections open, so the database
-    never pauses."""
+    never pauses. AWS's list of versions for RDS Proxy says whether it takes `engine_version`."""
     ca_bundle: str | None = None
     """File of the database's certificate authorities (PEM), instead of those that ship: AWS's
     global-bundle.pem, for a Region for which no root ships. The path is relative to the
@@ -201,7 +201,9 @@ class StackSettings(_SettingsModel):
     """The stack creates the role with which API Gateway writes logs, and sets it for the whole
     account and Region. false: the account already has one."""
     log_days: LogDays = 30
-    """Days that logs are kept."""
+    """Days that logs are kept, but the API's access log."""
+    access_log_days: LogDays = 30
+    """Days that the API's access log is kept, which alone holds callers' addresses."""
     tracing: bool = False
     """X-Ray traces. When off, every log line still has the trace id."""
     tags: dict[str, str] = {}

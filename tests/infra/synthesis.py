@@ -117,6 +117,22 @@ def findings_of_planted() -> tuple[str, ...]:
         return findings_of(built_stack, Path(name))
 
 
+def id_of_version(recursive_loop: str) -> str:
+    """The logical id of the version of a function whose recursive loops are so."""
+    stack_ = cdk.Stack(cdk.App(analytics_reporting=False), "Stack")
+    function = lambda_.Function(
+        stack_,
+        "Function",
+        runtime=lambda_.Runtime.PYTHON_3_13,
+        handler="index.f",
+        code=lambda_.Code.from_inline("nothing"),
+        recursive_loop=lambda_.RecursiveLoop[recursive_loop],
+    )
+    assert function.current_version
+    (name,) = cdk.assertions.Template.from_stack(stack_).find_resources("AWS::Lambda::Version")
+    return name
+
+
 def make_api(settings: Mapping[str, Any], functions: Sequence[FunctionSpec]) -> str:
     """The resources of an API in front of these functions, as JSON."""
     cdk_stack = cdk.Stack(cdk.App(analytics_reporting=False), "Stack")

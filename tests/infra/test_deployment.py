@@ -233,7 +233,9 @@ def test_deployment_log_groups_have_retention() -> None:
     """The proxy would, and every function."""
     stack = template(**SECOND)
     groups = of(stack, "Logs::LogGroup")
-    assert {g["RetentionInDays"] for g in groups} == {90}
+    access = {n: g for n, g in properties(stack, "Logs::LogGroup").items() if "AccessLog" in n}
+    assert [g["RetentionInDays"] for g in access.values()] == [30], "it holds addresses"
+    assert {g["RetentionInDays"] for g in groups if g not in access.values()} == {90}
     names = [json.dumps(g.get("LogGroupName", "")) for g in groups]
     assert any("/aws/rds/proxy/second" in n for n in names)
     groups_of = [p["LoggingConfig"]["LogGroup"] for p in of(stack, "Lambda::Function")]

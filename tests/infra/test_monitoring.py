@@ -227,6 +227,13 @@ def test_monitoring_alarms_cover_required_signals() -> None:
     )
 
 
+def test_monitoring_queue_age_allows_for_delayed_messages() -> None:
+    """A message that is delayed by a quarter of an hour, the most that SQS allows, is that old when
+    it is first received."""
+    thresholds = {n: alarms()[n]["Threshold"] for n in ("work-queue-age", "job-queue-age")}
+    assert thresholds == {"work-queue-age": 900 + 900, "job-queue-age": 900}
+
+
 def test_monitoring_slow_alarm_ignores_few_calls() -> None:
     slow = alarms()["slow"]
     assert slow["ExtendedStatistic"] == "p95"

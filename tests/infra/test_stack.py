@@ -13,6 +13,7 @@ import pytest
 
 from strandline.function_specs import DAILY_SWEEP_SCHEDULE, FUNCTIONS
 from strandline.local.aws import LocalAws, make_local_client
+from strandline.local.postgres import LOG_REDACTION
 from strandline.local.state_machine import PREFIX, StateMachine
 from tests.infra import security_findings
 from tests.infra.stacks import (
@@ -298,12 +299,24 @@ def test_stack_declares_worker_messages_to_itself() -> None:
     assert declared == {"strandline-dev-worker": "Allow"}
 
 
+def test_stack_recursion_alone_makes_no_version() -> None:
+    """Lambda makes none for it: a version by another name would already be there."""
+    names = [synthesize("id_of_version", loop) for loop in ("ALLOW", "TERMINATE")]
+    assert names[0] == names[1]
+
+
 def test_stack_database_stays_at_set_version() -> None:
     """Else a restore asks for an older version than its snapshot's, and fails."""
     stack = template()
     assert only(stack, "RDS::DBCluster")["EngineVersion"] == "18.4"
     for props in properties(stack, "RDS::DBInstance").values():
         assert props["AutoMinorVersionUpgrade"] is False
+
+
+def test_stack_database_log_is_as_silent_as_local_one() -> None:
+    """Which is shown to hold no value of an error (tests/strandline/local/test_postgres.py)."""
+    parameters = only(template(), "RDS::DBClusterParameterGroup")["Parameters"]
+    assert parameters.items() >= LOG_REDACTION.items()
 
 
 def test_stack_payload_versions_last_as_long_as_backups() -> None:

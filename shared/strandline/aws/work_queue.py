@@ -12,7 +12,8 @@ from strandline.errors import Unavailable
 from strandline.observability import logger, make_trace_header
 
 _BATCH_SIZE = 10  # the most that SQS accepts in a call; several workers share a large batch
-_MAX_DELAY_SECONDS = 900  # the longest that SQS delays a message
+MAX_DELAY_SECONDS = 900
+"""The longest that SQS delays a message."""
 _TRIES = 2  # each waits half a second for an answer: one second in all
 _MAX_UNSENT = 10  # messages; the daily sweep finds the work of those that are dropped
 _RETURN_SECONDS = (5, 30, 120)
@@ -62,7 +63,7 @@ class WorkQueue:
             return
         entries = [
             _make_message_entry(tenant, [str(scope)])
-            | {"DelaySeconds": min(_MAX_DELAY_SECONDS, math.ceil(seconds) + 1 if seconds else 0)}
+            | {"DelaySeconds": min(MAX_DELAY_SECONDS, math.ceil(seconds) + 1 if seconds else 0)}
             for scope, seconds in delays.items()
         ]
         self._send_entries(entries)

@@ -36,9 +36,14 @@ SOCKET_PATH_BYTES = 103
 # After a crash the server syncs its files before it replays: with syncfs one call per disk, not one
 # per file.
 SYNC_SETTINGS = {"recovery_init_sync_method": "syncfs"} if sys.platform == "linux" else {}
-# An error's detail quotes its row, and a statement its values. That is memory, which must not be in
-# a log.
-LOG_REDACTION = {"log_error_verbosity": "terse", "log_min_error_statement": "panic"}
+# An error's detail quotes its row, a statement its values, and some errors' own message a value
+# (`invalid input syntax for type uuid: "..."`). That is memory, which must not be in a log: no
+# error of a session is. The service logs its kind.
+LOG_REDACTION = {
+    "log_min_messages": "log",
+    "log_error_verbosity": "terse",
+    "log_min_error_statement": "panic",
+}
 SETTINGS = (
     {"max_connections": "100", "timezone": "UTC", "log_timezone": "UTC"}
     | LOG_REDACTION

@@ -1,5 +1,6 @@
 """The embedded Postgres: real servers, real signals, real crashes."""
 
+import contextlib
 import os
 import shutil
 import signal
@@ -259,3 +260,27 @@ def test_postgres_unreachable_binaries_are_copied_once(
     process = subprocess.run([programs / "initdb", "--version"], capture_output=True, check=True)
     assert process.stdout.startswith(b"initdb (PostgreSQL) 18.")
     assert all(p.stat().st_mode & 0o022 == 0 for p in programs.iterdir())
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "select 'told-in-confidence'::uuid",  # in the error's own message
+        "do $$ begin raise exception 'x' using detail = 'told-in-confidence'; end $$",
+        'select 1 / 0 as "told-in-confidence"',  # in the statement
+        "do $$ begin raise warning 'told-in-confidence'; end $$",
+    ],
+)
+def test_local_postgres_log_shows_no_value_of_an_error(
+    server: EmbeddedPostgres, statement: str
+) -> None:
+    log = server.directory / "postgres.log"
+    before = log.stat().st_size
+    with psycopg.connect(server.dsn("postgres"), autocommit=True) as connection:
+        with contextlib.suppress(psycopg.Error):
+            connection.execute(statement.encode())
+        # What the server says of itself is still there.
+        connection.execute("do $$ begin raise log 'said later'; end $$")
+    said = log.read_bytes()[before:].decode()
+    assert "said later" in said
+    assert "told-in-confidence" not in said

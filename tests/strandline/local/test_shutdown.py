@@ -557,9 +557,7 @@ def test_local_make_without_python_says_so_first(target: str, tmp_path: Path) ->
     assert "Python 3.13 is not here: install it" in output
 
 
-def _without(
-    tmp_path: Path, programs: list[str], *arguments: str, is_refused: bool = True
-) -> str:
+def _without(tmp_path: Path, programs: list[str], *arguments: str, is_refused: bool = True) -> str:
     """What make says where no other program is there."""
     for name in [*programs, "make"]:
         (tmp_path / name).symlink_to(str(shutil.which(name)))
