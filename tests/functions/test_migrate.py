@@ -5,6 +5,7 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import timedelta
 from typing import Any
 
 import boto3  # pyright: ignore[reportMissingTypeStubs]
@@ -217,6 +218,29 @@ def test_migrate_keeps_first_key_revoked_until_asked(
     deploy()
     assert len(stage.rows(FIRST)) == 2
     assert rights_of(stage, secrets.read_secret(first_key)) == {"operator"}
+
+
+def test_migrate_renews_first_key_before_it_ends(stage: ScratchDatabase, first_key: str) -> None:
+    """With an overlap: whoever copied the earlier one has until its end."""
+    deploy()
+    before = secrets.read_secret(first_key)
+    ((left,),) = stage.rows("select expires_at - now() from api_keys where tenant_id = 'ops'")
+    assert timedelta(days=364) < left <= timedelta(days=365)
+    for days, keys in ((91, 1), (89, 2)):
+        stage.rows(
+            "update api_keys set expires_at = now() + %s where tenant_id = 'ops'",
+            timedelta(days=days),
+        )
+        deploy()
+        assert len(stage.rows(FIRST)) == keys
+    after = secrets.read_secret(first_key)
+    assert after != before
+    assert [rights_of(stage, token) for token in (before, after)] == [{"operator"}] * 2
+    stage.rows("update api_keys set expires_at = now() where tenant_id = 'ops'")
+    deploy()
+    assert rights_of(stage, secrets.read_secret(first_key)) == {"operator"}, "ended while at rest"
+    deploy()
+    assert len(stage.rows(FIRST)) == 3
 
 
 def test_migrate_keeps_key_of_other_deployment_secret(

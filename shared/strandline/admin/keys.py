@@ -81,6 +81,7 @@ def store_key_with_token(
     *,
     rights: Sequence[str],
     label: str,
+    expires_at: datetime | None,
 ) -> bool:
     """Store a key whose token already exists, in the tenant of `access`, and the tenant if it is
     new. Returns False if the key was already stored: then it stays as it is, revoked or not."""
@@ -88,7 +89,7 @@ def store_key_with_token(
         store_tenants_and_keys.insert_tenant(access)
         if store_tenants_and_keys.get_key(access, key_token.key_id) is not None:
             return False
-        new_key = _insert_key(access, key_token, None, rights, label, None)
+        new_key = _insert_key(access, key_token, None, rights, label, expires_at)
         store_audit.add_audit_entry(
             access, audit_context, {"key_id": new_key.key_id}, _make_audit_details(new_key.key)
         )

@@ -14,13 +14,12 @@ from uuid import uuid4
 import psycopg
 from psycopg.conninfo import make_conninfo
 
-from strandline.admin.keys import store_key_with_token
-from strandline.auth.api_keys import generate_token, verify_token
+from strandline.admin.first_key import ensure_first_key
 from strandline.auth.authenticator import Authenticator
 from strandline.aws import client_factory, secrets
 from strandline.config import PREFIX, ServiceSettings
 from strandline.db.connection import AuthMode, Connection, connect
-from strandline.db.database import Caller, Database, TenantDb
+from strandline.db.database import Database
 from strandline.db.migrate import (
     list_newer_applied_migrations,
     list_pending_migrations,
@@ -33,17 +32,11 @@ from strandline.errors import (
     LoginRefused,
     MigrationFailed,
     Misconfigured,
-    Unauthorized,
     Unavailable,
 )
 from strandline.llm.factory import require_provider_settings
 from strandline.observability import logger, make_trace_header
-from strandline.tenants.store_audit import AuditContext
 
-OPERATOR_TENANT = "ops"
-"""The tenant of the first key. It stores no memory."""
-_KEY_LOCK = 7_265_310_482_119_848  # any constant: its holder makes the first key
-_API_KEY_PREFIX = "strandline_"
 _RETRY_PAUSES = (1.0, 5.0, 10.0, 20.0)
 """Pauses between attempts to connect, in seconds: a paused Aurora needs a while to resume. The last
 one is repeated until the deadline."""
@@ -62,8 +55,8 @@ class ReleaseProgress(NamedTuple):
 
 
 def prepare_release(env: Mapping[str, str], deadline: float) -> ReleaseProgress:
-    """Bring the database that `env` names to this release, and make the operator's first key if it
-    is missing. Starts nothing after `deadline`, in time.monotonic() seconds.
+    """Bring the database that `env` names to this release, and make or renew the operator's first
+    key. Starts nothing after `deadline`, in time.monotonic() seconds.
 
     Raises Misconfigured, Unavailable or MigrationFailed: then traffic must not move.
     """
@@ -83,7 +76,7 @@ def prepare_release(env: Mapping[str, str], deadline: float) -> ReleaseProgress:
             owner.execute("set idle_in_transaction_session_timeout = '60s'")
             applied_names, pending_names = _migrate_schema(owner, deadline)
             if secret := env.get(PREFIX + "FIRST_KEY_SECRET"):
-                _ensure_operator_key(owner, secret, _require_setting(env, "KEY_SECRET"))
+                ensure_first_key(owner, secret, _require_setting(env, "KEY_SECRET"))
     if pending_names:
         _request_migration_run(env)
     logger.info("release finished", extra={"applied": applied_names, "pending": pending_names})
@@ -145,36 +138,6 @@ def _connect_with_retries(url: str, auth: AuthMode, deadline: float) -> Connecti
                     raise
             time.sleep(_RETRY_PAUSES[min(attempt, len(_RETRY_PAUSES) - 1)])
     raise AssertionError("counting ends with an answer")
-
-
-def _ensure_operator_key(owner: Connection, secret: str, key_secret: str) -> None:
-    """Make a key with the right `operator`, unless `secret` already contains one.
-
-    The token is written to the secret before the key is stored in the database. If that fails, or
-    its result is lost, no key exists without its token, and the next run completes it. A revoked
-    key stays revoked.
-    """
-    owner.execute("select pg_advisory_lock(%s)", (_KEY_LOCK,))
-    try:
-        token = secrets.read_secret(secret) or ""
-        if not token.startswith(_API_KEY_PREFIX):
-            token = generate_token(key_secret).token
-            secrets.write_secret(secret, token)
-        try:
-            key_token = verify_token(key_secret, token)
-        except Unauthorized:
-            logger.warning("the operator's first key was created with another deployment secret")
-            return
-        access, audit_context = (
-            TenantDb(lambda: owner, Caller(OPERATOR_TENANT, ())),
-            AuditContext("deployment"),
-        )
-        if store_key_with_token(
-            access, key_token, audit_context, rights=("operator",), label="the deployment's first"
-        ):
-            logger.info("first operator key created", extra={"key_id": key_token.key_id})
-    finally:
-        owner.execute("select pg_advisory_unlock(%s)", (_KEY_LOCK,))
 
 
 def _request_migration_run(env: Mapping[str, str]) -> None:
