@@ -8,6 +8,7 @@ from aws_cdk import aws_budgets as budgets
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_cloudwatch_actions as actions
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sns_subscriptions as subscriptions
 from constructs import Construct
@@ -24,12 +25,21 @@ from infra.metrics import (
     sqs_maximum_metric,
 )
 from infra.settings import StackSettings
+from strandline.function_specs import FUNCTIONS
 
 RUNBOOK = "docs/runbook.md"
 _AT_LEAST = cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD
 _BELOW = cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD
 _BREACHING = cloudwatch.TreatMissingData.BREACHING
 _NOT_BREACHING = cloudwatch.TreatMissingData.NOT_BREACHING
+
+
+_TENANT_QUERY = """filter message in ["request", "job"] and ispresent(tenant)
+| filter not ispresent(ToolCalls)
+| stats count(*) as lines, sum(DurationMilliseconds) / 1000 as seconds,
+  sum(EventsAppended) as events by tenant, function
+| sort seconds desc"""
+"""What each tenant took of each function. A call of a tool has a second line, for its operation."""
 
 
 class Monitoring(Construct):
@@ -43,6 +53,7 @@ class Monitoring(Construct):
         self._topic = self._find_or_create_alarm_topic()
         alarms = [self._create_alarm(alarm) for alarm in build_alarms(settings, resources)]
         self._create_dashboard(resources, alarms)
+        self._create_tenant_query(resources)
         if settings.alarms.usd_per_month:
             self._create_budget(settings.alarms.usd_per_month)
 
@@ -102,6 +113,20 @@ class Monitoring(Construct):
             "Dashboard",
             dashboard_name=self._make_name_with_region,
             widgets=[[cast(cloudwatch.IWidget, status_widget)], *rows],
+        )
+
+    def _create_tenant_query(self, resources: MonitoredResources) -> None:
+        """A saved query of Logs Insights. It costs nothing until somebody runs it."""
+        logs.CfnQueryDefinition(
+            self,
+            "TenantQuery",
+            name=f"{self._settings.stack_name}/tenants",
+            query_string=_TENANT_QUERY,
+            log_group_names=[
+                f"/aws/lambda/{resources.prefix}{fn.name}"
+                for fn in FUNCTIONS
+                if "database" in fn.needs
+            ],
         )
 
     def _create_budget(self, usd: float) -> None:

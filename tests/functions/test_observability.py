@@ -132,6 +132,8 @@ def test_observability_trace_spans_request_queue_and_job(
     assert (embedding["scopes"], embedding["events"]) == ([scope], 1)
     (job,) = lines.of("job")
     assert (job["job"], job["EventsEmbedded"], job["WorkFailures"]) == ("work_message", 1, 0)
+    (request,) = lines.of("request")
+    assert request["tenant"] == job["tenant"] == "acme", "whose time it was"
 
 
 def test_observability_trace_breaks_without_message_id(
@@ -145,6 +147,23 @@ def test_observability_trace_breaks_without_message_id(
     monkeypatch.setattr(work_queue, "make_trace_header", str)
     assert follow(gateway, queue, lines, monkeypatch)[0] == ["request"]
     assert len(words.embedded_texts) == 1
+
+
+def test_observability_lines_name_tenant_and_no_dimension_does(
+    gateway: Gateway, lines: Lines
+) -> None:
+    """A request without a valid credential is nobody's."""
+    assert gateway.call("POST", PATH, user_message("Out."), key=gateway.key()).status == 201
+    assert gateway.call("POST", PATH, user_message("Out."), key="made up").status == 401
+    gateway.run_job("sweeper", "acme")
+    tenants = [line.get("tenant") for line in lines.of("request")]
+    assert tenants == ["acme", None]
+    assert {line["tenant"] for line in lines.of("job")} == {"acme"}
+    for line in [*lines.of("request"), *lines.of("job")]:
+        directives = line["_aws"]["CloudWatchMetrics"]
+        assert "tenant" not in [
+            name for d in directives for names in d["Dimensions"] for name in names
+        ]
 
 
 def test_observability_sweep_has_own_trace_and_scope(

@@ -12,8 +12,9 @@ import pytest
 
 from strandline.config import get_settings
 from strandline.erasure import eraser
+from strandline.function_specs import FUNCTIONS
 from strandline.local.lambda_context import LambdaContext
-from strandline.observability import METRIC_NAMESPACE, logger
+from strandline.observability import METRIC_NAMESPACE, METRICS, logger
 from tests import support
 from tests.infra.alarms import PREFIX, alarms, of, stats
 from tests.model_server import ModelServer, error, serving
@@ -266,6 +267,16 @@ def test_monitoring_budget_covers_resources_with_stack_tag() -> None:
 
 REGIONAL_NAME = {"Fn::Join": ["", ["strandline-dev-", {"Ref": "AWS::Region"}]]}
 """Dashboards and budgets are the account's: a stack of this name in another Region has others."""
+
+
+def test_monitoring_query_sums_each_tenants_time() -> None:
+    """Over the groups of all functions whose lines name a tenant."""
+    (query,) = of("Logs::QueryDefinition")
+    assert query["Name"] == "strandline-dev/tenants"
+    groups = {f"/aws/lambda/{PREFIX}{fn.name}" for fn in FUNCTIONS if "database" in fn.needs}
+    assert set(query["LogGroupNames"]) == groups
+    names = set(re.findall(r"\b(?:[A-Z]\w+)\b", query["QueryString"]))
+    assert names == {"DurationMilliseconds", "EventsAppended", "ToolCalls"} <= set(METRICS)
 
 
 def test_monitoring_dashboard_is_of_this_stack() -> None:

@@ -73,7 +73,7 @@ def _run_shards(
     for position, shard in enumerate(shards):
         if time.monotonic() > deadline:
             raise ShardFailed(f"{job.name}: {len(shards) - position} shards were not begun in time")
-        tally = JobMetrics()
+        tally = JobMetrics(tenant=shard.tenant)
         shard_deadline = runner.compute_shard_deadline(deadline, len(shards) - position - 1)
         try:
             with job_log_context(tally, context.function_name, job.name, ensure_trace_id(None)):

@@ -85,7 +85,7 @@ def _handle_scope_message(
     message alone: SQS delivers it again, and moves it to the dead-letter queue in the end. A
     dependency that is unreachable may be back in seconds, so such messages return early."""
     body = _parse_message_body(record)
-    job = replace(worker, tally=JobMetrics())
+    job = replace(worker, tally=JobMetrics(tenant=str(body.get("tenant", ""))))
     with job_log_context(
         job.tally, context.function_name, "work_message", ensure_trace_id(str(body.get("trace")))
     ):

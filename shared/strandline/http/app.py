@@ -133,7 +133,9 @@ def _log_request(
         "status_class": f"{status // 100}xx",
     }
     metrics = {"Requests": 1, "DurationMilliseconds": milliseconds, **request.metrics}
-    ids = {"status": status, "request_id": request.id}
+    ids: dict[str, object] = {"status": status, "request_id": request.id}
+    if request.is_authenticated:
+        ids["tenant"] = request.principal.tenant
     logger.info("request", extra=ids | make_emf_fields(dimensions, metrics))
 
 

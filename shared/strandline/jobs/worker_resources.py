@@ -77,6 +77,8 @@ _OUT_OF_TIME = "out_of_time"
 class JobMetrics:
     """Counts and times of a job's work, for its metrics."""
 
+    tenant: str = ""
+    """Whose work it is, for the log alone; "" for work of nobody's."""
     embedded_events: int = 0
     embedding_ms: list[float] = field(default_factory=list[float])
     """Milliseconds of each call to the embedding model."""
@@ -232,4 +234,6 @@ def job_log_context(tally: JobMetrics, function: str, kind: str, trace: str) -> 
             swept_seconds = [due.erasure_seconds for due in tally.due_work]
             if erasure_seconds := [*swept_seconds, *tally.erasure_seconds]:
                 metrics["OldestErasureSeconds"] = round(max(erasure_seconds), 1)
-            logger.info("job", extra=make_emf_fields({"function": function, "job": kind}, metrics))
+            whose = {"tenant": tally.tenant} if tally.tenant else {}
+            dimensions = {"function": function, "job": kind}
+            logger.info("job", extra=whose | make_emf_fields(dimensions, metrics))
