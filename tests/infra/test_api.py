@@ -387,7 +387,7 @@ def test_api_firewall_keeps_no_headers() -> None:
 
 
 def test_api_is_throttled_and_logs_no_body_key_or_name() -> None:
-    stack_resources = resources(throttle_rate=7, throttle_burst=9, log_days=90)
+    stack_resources = resources(throttle_rate=7, throttle_burst=9, access_log_days=90)
     stage = the(stack_resources, "ApiGateway::Stage")
     (everything,) = stage["MethodSettings"]
     assert (everything["ThrottlingRateLimit"], everything["ThrottlingBurstLimit"]) == (7, 9)

@@ -90,8 +90,8 @@ def test_prices_count_endpoints_of_template() -> None:
         endpoints = properties(stack, "EC2::VPCEndpoint").values()
         return sum(endpoint["VpcEndpointType"] == "Interface" for endpoint in endpoints)
 
-    assert count(template()) == cost_tables.ENDPOINTS
-    assert count(template(**VARIANTS["bedrock"])) == cost_tables.ENDPOINTS + 1
+    assert count(template()) == prices.ENDPOINTS
+    assert count(template(**VARIANTS["bedrock"])) == prices.ENDPOINTS + 1
     assert sum_costs(prices.BEDROCK_ENDPOINT) == pytest.approx(7.30)
 
 
