@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import botocore
+import botocore.session
+import botocore.validate
 import pytest
-from botocore import xform_name
 from botocore.exceptions import ClientError
-from botocore.session import get_session
-from botocore.validate import validate_parameters
 
 from infra import preflight
 from infra.load_settings import build_valid_settings, load_stage_settings
@@ -20,6 +20,10 @@ from infra.preflight import CHECKS, Account, run_checks
 from infra.settings import StackSettings
 from tests.infra.cdk_context import context
 
+NAMES: Any = botocore
+SESSIONS: Any = botocore.session
+SHAPES: Any = botocore.validate
+"""Their functions have no types."""
 REGION = "eu-west-1"
 ROLE = "arn:aws:iam::111122223333:role/"
 type Answer = Mapping[str, Any] | str
@@ -73,8 +77,8 @@ READY: Mapping[str, Answer] = {
 @functools.cache
 def operations(service: str) -> Mapping[str, Any]:
     """botocore's model of each operation, by its name in Python."""
-    model = get_session().get_service_model(service)
-    return {xform_name(name): model.operation_model(name) for name in model.operation_names}
+    model = SESSIONS.get_session().get_service_model(service)
+    return {NAMES.xform_name(name): model.operation_model(name) for name in model.operation_names}
 
 
 @dataclass(frozen=True)
@@ -88,18 +92,21 @@ class Client:
         model, answer = operations(self.service)[operation], self.answers[operation]
 
         def call(**parameters: object) -> Answer:
-            validate_parameters(parameters, model.input_shape)
+            SHAPES.validate_parameters(parameters, model.input_shape)
             if isinstance(answer, str):
                 raise ClientError({"Error": {"Code": answer}}, model.name)
-            validate_parameters(answer, model.output_shape)
+            SHAPES.validate_parameters(answer, model.output_shape)
             return answer
 
         return call
 
 
-def make_account(*, stack_exists: bool = False, **changes: Answer) -> Account:
+def make_account(
+    changes: Mapping[str, Answer] | None = None, *, stack_exists: bool = False
+) -> Account:
     """An account that answers so; `stack_exists` says whether the stage's stack is there."""
-    return Account(REGION, stack_exists, partial(Client, answers=READY | changes))
+    answers = {**READY, **(changes or {})}
+    return Account(REGION, stack_exists, partial(Client, answers=answers))
 
 
 def failures(settings: StackSettings, account: Account) -> list[str]:
@@ -158,7 +165,7 @@ def test_preflight_names_what_is_missing_and_remedy(
     changes: Mapping[str, Answer],
     words: str,
 ) -> None:
-    (line,) = failures(build_valid_settings(settings), make_account(**changes))
+    (line,) = failures(build_valid_settings(settings), make_account(changes))
     assert re.search(words, line), line
 
 
@@ -173,21 +180,24 @@ def test_preflight_region_without_certificate_authority() -> None:
 def test_preflight_counts_nothing_twice_for_stack_that_exists() -> None:
     """Its reservations, its VPC and its log role are there."""
     own = {"cloudwatchRoleArn": f"{ROLE}strandline-dev-ApiServiceCloudWatchRole1A2B-x"}
-    full = {"get_account_settings": concurrency(462, 100), "describe_vpcs": {"Vpcs": [{}] * 5}}
-    account = make_account(stack_exists=True, get_account=own, **full)
+    full: Mapping[str, Answer] = {
+        "get_account_settings": concurrency(462, 100),
+        "describe_vpcs": {"Vpcs": [{}] * 5},
+    }
+    account = make_account({**full, "get_account": own}, stack_exists=True)
     assert failures(build_valid_settings({}), account) == []
-    assert len(failures(build_valid_settings({}), make_account(**full))) == 2
+    assert len(failures(build_valid_settings({}), make_account(full))) == 2
 
 
 def test_preflight_trial_fits_quota_of_new_account() -> None:
     trial = load_stage_settings(context(stage="trial"))
-    assert failures(trial, make_account(get_account_settings=concurrency(10))) == []
-    (line,) = failures(trial, make_account(get_account_settings=concurrency(50)))
+    assert failures(trial, make_account({"get_account_settings": concurrency(10)})) == []
+    (line,) = failures(trial, make_account({"get_account_settings": concurrency(50)}))
     assert "account_concurrency is 10: set 50" in line
 
 
 def test_preflight_says_what_it_may_not_ask() -> None:
     lines: list[str] = []
-    account = make_account(get_role="AccessDenied")
+    account = make_account({"get_role": "AccessDenied"})
     assert run_checks(build_valid_settings({}), account, lines.append)
     assert "?       RDS's role: not asked, GetRole is AccessDenied" in lines
