@@ -343,7 +343,7 @@ def test_api_private_answers_its_endpoints_only() -> None:
     assert statement["Condition"] == {"StringEquals": {"aws:SourceVpce": ["vpce-1"]}}
 
 
-def test_api_firewall_refuses_known_attackers_and_one_address_over_its_rate() -> None:
+def test_api_firewall_refuses_attackers_and_busy_addresses() -> None:
     stack_resources = resources(firewall=True, firewall_rate=40)
     acl = the(stack_resources, "WAFv2::WebACL")
     assert (acl["Scope"], acl["DefaultAction"]) == ("REGIONAL", {"Allow": {}})

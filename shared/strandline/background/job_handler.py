@@ -73,10 +73,11 @@ def _run_shards(
     for position, shard in enumerate(shards):
         if time.monotonic() > deadline:
             raise ShardFailed(f"{job.name}: {len(shards) - position} shards were not begun in time")
-        tally = JobMetrics(tenant=shard.tenant)
+        tally = JobMetrics()
         shard_deadline = runner.compute_shard_deadline(deadline, len(shards) - position - 1)
         try:
-            with job_log_context(tally, context.function_name, job.name, ensure_trace_id(None)):
+            function, trace = context.function_name, ensure_trace_id(None)
+            with job_log_context(tally, function, job.name, trace, shard.tenant):
                 runner.run_shard(tools, job, run, shard, resources.clock(), shard_deadline, tally)
         except ShardFailed as error:
             if len(shards) == 1:

@@ -85,10 +85,9 @@ def _handle_scope_message(
     message alone: SQS delivers it again, and moves it to the dead-letter queue in the end. A
     dependency that is unreachable may be back in seconds, so such messages return early."""
     body = _parse_message_body(record)
-    job = replace(worker, tally=JobMetrics(tenant=str(body.get("tenant", ""))))
-    with job_log_context(
-        job.tally, context.function_name, "work_message", ensure_trace_id(str(body.get("trace")))
-    ):
+    job = replace(worker, tally=JobMetrics())
+    trace, tenant = ensure_trace_id(str(body.get("trace"))), str(body.get("tenant", ""))
+    with job_log_context(job.tally, context.function_name, "work_message", trace, tenant):
         try:
             reason = _fold_scopes_and_answer_turns(resources, job, body, outage)
         except Unavailable as error:

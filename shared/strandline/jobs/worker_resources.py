@@ -77,8 +77,6 @@ _OUT_OF_TIME = "out_of_time"
 class JobMetrics:
     """Counts and times of a job's work, for its metrics."""
 
-    tenant: str = ""
-    """Whose work it is, for the log alone; "" for work of nobody's."""
     embedded_events: int = 0
     embedding_ms: list[float] = field(default_factory=list[float])
     """Milliseconds of each call to the embedding model."""
@@ -203,8 +201,11 @@ def describe_error(error: Exception) -> str:
 
 
 @contextmanager
-def job_log_context(tally: JobMetrics, function: str, kind: str, trace: str) -> Generator[None]:
-    """Log a job's lines with one trace id; the last line holds its metrics."""
+def job_log_context(
+    tally: JobMetrics, function: str, kind: str, trace: str, tenant: str
+) -> Generator[None]:
+    """Log a job's lines with one trace id; the last line holds its metrics, and names the tenant
+    whose work it was, if there is one."""
     start = time.monotonic()
     with trace_context(trace):
         try:
@@ -234,6 +235,6 @@ def job_log_context(tally: JobMetrics, function: str, kind: str, trace: str) -> 
             swept_seconds = [due.erasure_seconds for due in tally.due_work]
             if erasure_seconds := [*swept_seconds, *tally.erasure_seconds]:
                 metrics["OldestErasureSeconds"] = round(max(erasure_seconds), 1)
-            whose = {"tenant": tally.tenant} if tally.tenant else {}
+            whose = {"tenant": tenant} if tenant else {}
             dimensions = {"function": function, "job": kind}
             logger.info("job", extra=whose | make_emf_fields(dimensions, metrics))
