@@ -1,7 +1,7 @@
 # Everything a person or CI does here. `make` lists it.
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help npm run demo key quick test check format examples prove upgrade bench house layers synth preflight smoke scale prices lock clean
+.PHONY: help npm run demo key quick test adapters check format examples prove upgrade bench house layers synth preflight smoke scale prices lock clean
 SHELL := /bin/sh
 # Compiled modules are kept, whatever the environment says: tests start hundreds of processes.
 export PYTHONDONTWRITEBYTECODE :=
@@ -10,6 +10,7 @@ PY := PYTHONPATH=shared:. $(VENV)/bin/python
 CALL := PYTHONPATH=shared:. sh layers/call.sh $(VENV)/bin/python
 LEAN := $(VENV)/.ready-run
 READY := $(VENV)/.ready-dev
+ADAPTERS := $(VENV)/adapters/.ready
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' Makefile
@@ -21,6 +22,11 @@ $(LEAN): requirements/run.lock
 $(READY): requirements/dev.lock
 	@sh layers/venv.sh $(VENV) requirements/dev.lock
 	@touch $(LEAN) $(READY)
+
+$(ADAPTERS): requirements/adapters.lock $(READY)
+	@sh layers/venv.sh $(VENV)/adapters requirements/adapters.lock
+	@sh layers/link_frameworks.sh $(VENV)
+	@touch $(ADAPTERS)
 
 npm:
 	@command -v npm >/dev/null && command -v node >/dev/null || { echo "strandline: Node.js with npm is not here, which tests and builds of the stack need: install Node.js 20 or later (nodejs.org, brew, apt). make run and make demo do without." >&2; exit 1; }
@@ -41,7 +47,10 @@ quick: $(READY) ## run the tests that need no database and no other program, in 
 test: npm $(READY) node_modules ## run the tests in four processes, and of the proofs a sample
 	@$(PY) -m pytest -m "not source" -n 4 --dist worksteal --durations=10 --durations-min=5
 
-check: $(READY) ## format, lint, imports, types, conventions
+adapters: $(ADAPTERS) ## test the adapters with their frameworks, in an environment of their own, beside a service
+	@PYTHONPATH=shared:. $(VENV)/adapters/bin/python -m pytest -q --confcutdir=tests/strandline/adapters tests/strandline/adapters $(ARGS)
+
+check: $(READY) $(ADAPTERS) ## format, lint, imports, types, conventions
 	@$(PY) -m ruff format --check .
 	@$(PY) -m ruff check .
 	@PYTHONPATH=shared:. $(VENV)/bin/lint-imports --no-cache

@@ -151,13 +151,16 @@ def _inputs(name: Layer) -> list[Path]:
     return [*locks, *certificates.source_files(ROOT)] if name == "deps" else locks
 
 
+_NOT_DEPLOYED = ("adapters", "client", "commands", "local")
+"""The client with what stands on it, and what runs on one machine only."""
+
+
 def _package_files() -> Iterable[Path]:
-    """The package strandline without what no function imports: `local`, which runs on one machine
-    only, the client, and the command line."""
+    """The package strandline without what no function imports."""
     package = ROOT / "shared" / "strandline"
     for path in package.rglob("*"):
         within = path.relative_to(package).parts
-        if within[0] not in ("local", "client", "commands") and "__pycache__" not in within:
+        if within[0] not in _NOT_DEPLOYED and "__pycache__" not in within:
             yield path
 
 

@@ -17,6 +17,7 @@ resolve $within --extra functions --extra graph -o requirements/graph.lock
 resolve $within --extra functions --group pyproject.toml:infra -o requirements/infra.lock
 left_out=$("$venv/bin/python" -c 'import layers.contents as c; print(*sorted(c.NEVER_INSTALLED))')
 resolve $within --extra all $(printf -- '--no-emit-package %s ' $left_out) -o requirements/run.lock
-# In an environment of its own: it needs an older boto3.
+# In environments of their own: the adapters' frameworks need an older mcp, checkov an older boto3.
+compile --python-version 3.13 --constraints requirements/client.lock --group pyproject.toml:adapters pyproject.toml -o requirements/adapters.lock
 printf 'checkov==3.3.30\n' | "$venv/bin/uv" pip compile --quiet --generate-hashes --universal --python-version 3.13 \
     --no-header --no-annotate --no-emit-index-url - -o requirements/checkov.lock

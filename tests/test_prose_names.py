@@ -18,7 +18,7 @@ FOLDERS = [
     *(ROOT / "shared" / "strandline", ROOT / "infra", ROOT / "functions", ROOT / "events"),
     ROOT / "layers",
 ]
-DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 SETTINGS_FILES = [ROOT / name for name in ("Makefile", "pyproject.toml", "cdk.json")]
 WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 COMPOUND = re.compile(r"\b[A-Z][a-z0-9]+(?:[A-Z][a-z0-9]+)+\b|\b_?[a-z][a-z0-9]*(?:_[a-z0-9]+)+\b")
@@ -49,7 +49,7 @@ FOREIGN = {
     *("backend_xmin", "default_transaction_read_only", "initdb", "psql", "ts_rank_cd", "xip_list"),
     *("sun_path", "tcp_user_timeout", "mmdebstrap"),
     # other products, papers, formats and libraries
-    *("MemTree", "LoCoMo", "im_start", "lc_messages", "BaseRouter", "current_event"),
+    *("LangGraph", "MemTree", "LoCoMo", "im_start", "lc_messages", "BaseRouter", "current_event"),
     *("nbf", "jku", "x5c", "x5u", "mem0/memory/main.py", "telemetry.py", "thread/client.py"),
     *("add_messages", "create_event", "get_last_k_turns", "retrieve_memory_records", "group_id"),
     *("CreateSession", "GetContext", "SearchMemory", "StoreInteraction", "source_agent"),
@@ -60,7 +60,7 @@ FOREIGN = {
 """Names of others, and what stands for a name."""
 OTHERS = re.compile(r"memos_\w+|\w+_(?:total|latency_seconds|distribution)|pg_\w+|[0-9a-f]{7}")
 """Metrics of Athena, which docs/metrics.md translates, Postgres's catalogue, and commits."""
-CAPITALS = {"CIDv1", "Manager", "MiB", "Region", "Unicode"}
+CAPITALS = {"CIDv1", "KiB", "Manager", "MiB", "Region", "Unicode"}
 """Capitalised words of a sentence about errors that are no classes."""
 
 

@@ -27,6 +27,7 @@ from strandline.recall.relevance import (
     rank_candidates,
 )
 from strandline.recall.store import CandidateRow
+from strandline.recall.store_field_revisions import list_replaced_revisions
 from strandline.recall.topic_breadth import NO_TOPICS, TopicEvents, find_topic_events
 
 
@@ -118,7 +119,8 @@ def search(
     exclude: Collection[UUID] = (),
     needs_breadth: bool = False,
 ) -> SearchResult:
-    """Find and score the visible events that may answer a question, in `scopes` or everywhere.
+    """Find and score the visible events that may answer a question, in `scopes` or everywhere,
+    without statements of a field's value that a later one, within the filters' `until`, replaced.
     `exclude` omits events, such as the question itself if it is stored. `needs_breadth` adds the
     events of the topics of the best ones. Without a query vector within `vector_timeout` seconds,
     it searches by words alone and reports this in `degraded`. `min_known` is the deployment's
@@ -136,6 +138,18 @@ def search(
         exclude=exclude,
         needs_breadth=needs_breadth,
     )
+
+
+def _leave_out(
+    access: TenantDb,
+    rows: Sequence[CandidateRow],
+    exclude: Collection[UUID],
+    filters: Mapping[str, Any],
+) -> list[CandidateRow]:
+    """The candidates but for those to exclude and for values of fields that hold no longer."""
+    statement_ids = [row.event_id for row in rows if row.is_statement]
+    replaced_ids = list_replaced_revisions(access, statement_ids, filters.get("until"))
+    return [row for row in rows if row.event_id not in exclude and row.event_id not in replaced_ids]
 
 
 def search_with_vector(
@@ -165,7 +179,7 @@ def search_with_vector(
         scopes=scopes,
     )
     head, words, in_view, samples = found.head, found.words, found.events_in_view, found.samples
-    rows = [row for row in found.result.rows if row.event_id not in exclude]
+    rows = _leave_out(access, found.result.rows, exclude, filters)
     calibration = read_calibration(access, space, question, head)
     parsed = parse_names_and_dates(question, (head and head.today) or now.date())
     searched_count = store.count_filter_matches(rows) if filters and vector else None

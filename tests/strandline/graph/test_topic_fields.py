@@ -341,3 +341,34 @@ def test_topic_category_is_free_text(gateway: Gateway, key: str) -> None:
     (node,) = gateway.call("POST", "/api/v1/graph/nodes", body, key=key).body["nodes"]
     read = get(gateway, key, f"/api/v1/graph/nodes/{node['id']}")
     assert read["properties"] == {"category": "boat", "description": "A cutter."}
+
+
+def test_topic_field_replaced_value_is_not_recalled(
+    gateway: Gateway, key: str, petrel: str
+) -> None:
+    berth = path_of(petrel, "berth")
+    first = store(gateway, key, berth, "pier A, number fourteen")
+    question = {"query": "Which berth has the Petrel?", "participants": [ADA]}
+
+    def ask(**more: Any) -> tuple[list[str], str]:
+        body = {**question, "min_relevance": 0, **more}
+        hits = gateway.call("POST", "/api/v1/recall", body, key=key).body["hits"]
+        block = gateway.call("POST", "/api/v1/context", {**question, **more}, key=key).body
+        return [hit["text"] for hit in hits if "berth" in hit["text"]], block["text"]
+
+    old, new = "The Petrel, berth: pier A, number fourteen.", "The Petrel, berth: pier B."
+    assert ask()[0] == [old]
+    tomorrow = datetime.now(UTC) + timedelta(days=1)
+    store(gateway, key, berth, "pier C", valid_from=tomorrow.isoformat())
+    assert old in ask()[0], "it holds until then"
+    store(gateway, key, berth, "pier B")
+    texts, block = ask()
+    assert old not in texts
+    assert new in texts
+    assert old not in block
+    assert new in block
+    texts, block = ask(as_of=first["recorded_at"])
+    assert texts == [old]
+    assert old in block
+    listed = gateway.call("GET", "/memories/list", key=key, query={"participants": ADA})
+    assert old in [event["content"] for event in listed.body["events"]], "the log keeps it"

@@ -1,0 +1,60 @@
+"""Procedures of several requests, written once for both clients. Unlike a verb's, a procedure here
+is told of an error where it yielded the request, and may catch it."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from strandline.client.request_building import Call
+from strandline.client.verb_declarations import Steps
+
+if TYPE_CHECKING:
+    from strandline.client.clients import AsyncStrandline, Strandline
+
+T = TypeVar("T")
+
+
+def ask(call: Call[T]) -> Steps[T]:
+    """One request of a procedure: `answer = yield from ask(call)`. Raises ServiceError."""
+    return (yield call)
+
+
+def run_steps(client: Strandline, steps: Steps[T]) -> T:
+    """The result of a procedure, by a blocking client. Raises what the procedure does not catch."""
+    with contextlib.closing(steps):
+        try:
+            step = next(steps)
+            while True:
+                try:
+                    answer: Any = client.perform(_require_call(step))
+                except Exception as error:
+                    step = steps.throw(error)
+                else:
+                    step = steps.send(answer)
+        except StopIteration as end:
+            return end.value
+
+
+async def run_steps_async(client: AsyncStrandline, steps: Steps[T]) -> T:
+    """The result of a procedure, by an asynchronous client. Raises what the procedure does not
+    catch."""
+    with contextlib.closing(steps):
+        try:
+            step = next(steps)
+            while True:
+                try:
+                    answer: Any = await client.perform(_require_call(step))
+                except Exception as error:
+                    step = steps.throw(error)
+                else:
+                    step = steps.send(answer)
+        except StopIteration as end:
+            return end.value
+
+
+def _require_call(step: object) -> Call[Any]:
+    """Procedures here neither pause nor block."""
+    if not isinstance(step, Call):
+        raise TypeError(f"a procedure of an adapter yields requests alone, not {step!r}")
+    return cast("Call[Any]", step)

@@ -1,0 +1,49 @@
+"""The pages of the adapters: their programs run as they stand."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.strandline.adapters.conftest import ROOT, Service, Users
+
+PAGES = sorted(path for path in (ROOT / "docs/adapters").glob("*.md") if path.stem != "README")
+SAYS = {"langgraph": ["Noted.", "The buoy goes out on Friday."]}
+"""What each program prints."""
+
+
+def read_program(page: Path) -> str:
+    """The first block of Python of a page."""
+    blocks = re.findall(r"^```python\n(.*?)^```", page.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    program: str = blocks[0]
+    return program
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_adapter_page_has_program_that_runs(page: Path, service: Service, users: Users) -> None:
+    program = read_program(page)
+    assert len(program.splitlines()) <= 30
+    mine, count = re.subn(r"\balice\b", users.alice, program)
+    assert count, "the program has a user"
+    output = subprocess.run(
+        [sys.executable, "-W", "error::ResourceWarning", "-c", mine],
+        env={
+            "PYTHONPATH": str(ROOT / "shared"),
+            "PATH": "/usr/bin:/bin",
+            "STRANDLINE_URL": service.url,
+            "STRANDLINE_API_KEY": service.key,
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert output.returncode == 0, output.stderr
+    assert output.stdout.splitlines() == SAYS[page.stem]
+
+
+def test_adapter_pages_are_in_index() -> None:
+    index = (ROOT / "docs/adapters/README.md").read_text("utf-8")
+    assert set(re.findall(r"^\| \[[^]]+\]\(([\w-]+)\.md\)", index, re.MULTILINE)) == set(SAYS)
+    assert {page.stem for page in PAGES} == set(SAYS)
