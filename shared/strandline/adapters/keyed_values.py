@@ -9,22 +9,21 @@ right, else a revision without a value (a tombstone) ends it.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import logging
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 from uuid import UUID
 
 from strandline.adapters.step_runners import ask
 from strandline.adapters.value_names import (
     decode_field,
-    decode_topic,
     encode_field,
     encode_topic,
     is_key_in_value,
 )
+from strandline.adapters.value_topics import NOBODY, Namespace, ValueTopics, choose_role
 from strandline.client import answers
 from strandline.client.erasures import ErasureVerbs
 from strandline.client.errors import (
@@ -37,20 +36,14 @@ from strandline.client.errors import (
 from strandline.client.graph import GraphReadVerbs
 from strandline.client.graph_statements import GraphWriteVerbs
 from strandline.client.memory import MemoryVerbs
-from strandline.client.request_building import VerbGroup
 from strandline.client.verb_declarations import Steps
 
 logger = logging.getLogger(__name__)
 
-_NOBODY = VerbGroup()
 _PAGE = 500
 """Fields, or revisions of one field, that a request reads."""
-_LISTED_NAMESPACES = 50
-"""Topics that one search gives; where there are more, all topics in view are listed."""
 _MOST_SCORED = 100
 _MAX_QUERY_CHARS = 8000
-
-Namespace = tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -78,9 +71,7 @@ class KeyedValues:
 
     def __init__(self, kind: str) -> None:
         self._kind = kind
-        self._topic_ids: dict[tuple[tuple[str, ...], Namespace], list[str]] = {}
-        """The topics of a namespace by participants and namespace, the own one alone where it is
-        known."""
+        self._topics = ValueTopics(kind)
         self._has_told_of_tombstones = False
 
     def read_value(
@@ -125,15 +116,15 @@ class KeyedValues:
         if is_key_in_value(field) and value is not None:
             value = {"key": key, "value": value}
         kind = self._kind if is_scored else f"{self._kind}-unscored"
-        for find_topics in (self._find_topics, self._create_topic):
+        for find_topics in (self._topics.find_topics, self._topics.create_topic):
             for topic in (yield from find_topics(participants, namespace)):
                 call = GraphWriteVerbs.set_field.call(
-                    _NOBODY,
+                    NOBODY,
                     topic,
                     field,
                     value,
                     participants=participants,
-                    role=_choose_role(participants),
+                    role=choose_role(participants),
                     field_type=kind,
                     idempotency_key=idempotency_key,
                 )
@@ -145,7 +136,7 @@ class KeyedValues:
                     if error.field == "value":
                         raise ValueError(f"{'/'.join(namespace)}, {key}: {error}") from error
                     raise
-                self._topic_ids[tuple(participants), namespace] = [topic]
+                self._topics.set_own_topic(participants, namespace, topic)
                 return stored
         raise NotFoundError(f"The topic of {'/'.join(namespace)} is gone as soon as it is made.")
 
@@ -181,7 +172,7 @@ class KeyedValues:
                 ids.append(tombstone.event_id)
             if ids:
                 with contextlib.suppress(GoneError, NotFoundError):  # another one erased them
-                    yield from ask(ErasureVerbs.erase.call(_NOBODY, event_ids=ids))
+                    yield from ask(ErasureVerbs.erase.call(NOBODY, event_ids=ids))
             if is_last or not ids:
                 return
 
@@ -198,7 +189,7 @@ class KeyedValues:
     ) -> Steps[list[KeyedValue]]:
         """What the keys of all namespaces below a prefix hold, the newest first."""
         values: list[KeyedValue] = []
-        for namespace, topic in (yield from self._list_topics(participants, prefix)):
+        for namespace, topic in (yield from self._topics.list_topics(participants, prefix)):
             after: str | None = None
             while True:
                 page = yield from self._read_fields(participants, topic, after, _PAGE)
@@ -214,7 +205,7 @@ class KeyedValues:
     ) -> Steps[list[Namespace]]:
         """The namespaces below a prefix in which a key holds a value, in order."""
         found: list[Namespace] = []
-        for namespace, topic in (yield from self._list_topics(participants, prefix)):
+        for namespace, topic in (yield from self._topics.list_topics(participants, prefix)):
             after: str | None = None
             while True:
                 page = yield from self._read_fields(participants, topic, after, _PAGE)
@@ -237,7 +228,7 @@ class KeyedValues:
             revise["topic"] = encode_topic(self._kind, *namespaces)
         found = yield from ask(
             MemoryVerbs.recall.call(
-                _NOBODY,
+                NOBODY,
                 query[:_MAX_QUERY_CHARS],
                 participants=participants,
                 type="statement",
@@ -249,86 +240,15 @@ class KeyedValues:
         )
         return {hit.event_id: hit.relevance or 0.0 for hit in found.hits}
 
-    # Topics ---------------------------------------------------------------------------------------
-
-    def _find_topics(self, participants: Sequence[str], namespace: Namespace) -> Steps[list[str]]:
-        """The topics of a namespace, of all scopes in view; of the own one alone where it is
-        known."""
-        known = self._topic_ids.get((tuple(participants), namespace))
-        if known:
-            return known
-        name = encode_topic(self._kind, namespace)
-        for node in (yield from self._search_topics(participants, name)):
-            if node.name == name:
-                self._topic_ids[tuple(participants), namespace] = list(node.members)
-                return list(node.members)
-        return []
-
-    def _create_topic(self, participants: Sequence[str], namespace: Namespace) -> Steps[list[str]]:
-        """State the topic of a namespace. All who do it at once state it once."""
-        name = encode_topic(self._kind, namespace)
-        digest = hashlib.sha256("\n".join([*participants, name]).encode()).hexdigest()
-        for key in (f"namespace-{digest[:32]}", None):
-            call = GraphWriteVerbs.add.call(
-                _NOBODY,
-                [{"type": "topic", "name": name}],
-                participants=participants,
-                role=_choose_role(participants),
-                idempotency_key=key,
-            )
-            with contextlib.suppress(GoneError):  # it was erased, and so is stated anew
-                return [(yield from ask(call)).nodes[0].id]
-        return []
-
-    def _list_topics(
-        self, participants: Sequence[str], prefix: Namespace
-    ) -> Steps[list[tuple[Namespace, str]]]:
-        """The namespaces below a prefix, each with a topic of it."""
-        start = encode_topic(self._kind, prefix)
-        found: list[tuple[Namespace, str]] = []
-        for node in (yield from self._search_topics(participants, start)):
-            namespace = decode_topic(self._kind, node.name)
-            if namespace is not None and namespace[: len(prefix)] == prefix:
-                found.append((namespace, node.id))
-        return found
-
-    def _search_topics(
-        self, participants: Sequence[str], part: str
-    ) -> Steps[Sequence[answers.NodeOut]]:
-        """The topics whose names contain a text."""
-        found = yield from ask(
-            GraphReadVerbs.search.call(
-                _NOBODY,
-                part,
-                participants=participants,
-                mode="exact",
-                types=["topic"],
-                limit=_LISTED_NAMESPACES,
-            )
-        )
-        if "cut_by_limit" not in found.degraded:
-            return found.nodes
-        nodes: list[answers.NodeOut] = []
-        cursor: str | None = None
-        while True:
-            call = GraphReadVerbs.nodes.call(
-                _NOBODY, participants=participants, type="topic", page_size=100, cursor=cursor
-            )
-            page = yield from ask(call)
-            nodes += [node for node in page.nodes if part in node.name]
-            cursor = page.next_cursor
-            if cursor is None:
-                return nodes
-
     # Fields ---------------------------------------------------------------------------------------
 
     def _read_history(
         self, participants: Sequence[str], namespace: Namespace, key: str, limit: int
     ) -> Steps[answers.FieldHistory | None]:
         """A key with its newest revisions; None if nothing was ever put under it."""
-        for topic in (yield from self._find_topics(participants, namespace))[:1]:
+        for topic in (yield from self._topics.find_topics(participants, namespace))[:1]:
             call = GraphReadVerbs.field.call(
-                _NOBODY, topic, encode_field(key), participants=participants, limit=limit
+                NOBODY, topic, encode_field(key), participants=participants, limit=limit
             )
             with contextlib.suppress(NotFoundError):
                 return (yield from ask(call))
@@ -338,7 +258,7 @@ class KeyedValues:
         self, participants: Sequence[str], topic: str, after: str | None, limit: int
     ) -> Steps[answers.TopicFields | None]:
         call = GraphReadVerbs.fields.call(
-            _NOBODY, topic, participants=participants, limit=limit, after_field=after
+            NOBODY, topic, participants=participants, limit=limit, after_field=after
         )
         with contextlib.suppress(NotFoundError):  # it was erased since it was listed
             return (yield from ask(call))
@@ -360,8 +280,3 @@ class KeyedValues:
             revision=current.revision,
             is_scored=state.field_type == self._kind,
         )
-
-
-def _choose_role(participants: Sequence[str]) -> Literal["agent"] | None:
-    """What an agent takes part in is the agent's word, which is trusted less than a user's."""
-    return "agent" if any(name.startswith("agent:") for name in participants) else None

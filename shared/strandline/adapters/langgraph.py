@@ -28,9 +28,10 @@ from langgraph.store.base import (
 )
 
 from strandline.adapters.client_pairs import ClientPair, choose_participants, require_user
-from strandline.adapters.keyed_values import KeyedValue, KeyedValues, Namespace
+from strandline.adapters.keyed_values import KeyedValue, KeyedValues
 from strandline.adapters.step_runners import run_steps, run_steps_async
 from strandline.adapters.value_filters import matches_filter
+from strandline.adapters.value_topics import Namespace
 from strandline.client.clients import AsyncStrandline, Strandline
 from strandline.client.verb_declarations import Steps
 

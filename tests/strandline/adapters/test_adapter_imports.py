@@ -12,7 +12,14 @@ FRAMEWORKS = {
     "langgraph": {"langgraph", "langchain_core"},
 }
 """The packages of frameworks that an adapter may import."""
-NEUTRAL = ("client_pairs", "keyed_values", "step_runners", "value_filters", "value_names")
+NEUTRAL = (
+    "client_pairs",
+    "keyed_values",
+    "step_runners",
+    "value_filters",
+    "value_names",
+    "value_topics",
+)
 ALL = set[str]().union(*FRAMEWORKS.values(), ("strands", "agents", "openai", "mcp", "boto3"))
 
 
