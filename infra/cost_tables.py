@@ -23,10 +23,9 @@ from infra.prices import (
     PROD,
     RECALLS,
     RECORDS,
+    RUN_COSTS,
     STRANGER_RATE,
     STRANGERS,
-    SWEEPS,
-    SWEPT_TENANTS,
     TOKENS_OF_QUESTION,
     TOOL_CALLS,
     CostItem,
@@ -96,10 +95,12 @@ def _make_usage_rows() -> list[str]:
         f"| {n} | {_format_usd(sum_costs(i))} | {_format_usd(peer)} |"
         for n, (i, peer) in peers.items()
     ]
-    sweeps = (
-        f"| Step Functions, work in {SWEPT_TENANTS:,} tenants every 5 minutes, 8 hours a day, a "
-        f"month | {_format_usd(sum_costs(SWEEPS))} | |"
-    )
+    runs = [
+        "| Step Functions at most: every job at its least spacing, 8 hours a day, a month, with "
+        f"work in {tenants:,} tenant{'s' if tenants > 1 else ''} each time "
+        f"| {_format_usd(sum_costs(items))} | |"
+        for tenants, items in RUN_COSTS.items()
+    ]
     models = [
         f"| a million events, vectors by Bedrock's `{model}` | {_format_usd(sum_costs(items))} | |"
         for model, items in EMBEDDED_BY_BEDROCK.items()
@@ -113,7 +114,7 @@ def _make_usage_rows() -> list[str]:
         f"| {_format_usd(sum_costs(items))} | |"
         for how, items in STRANGERS.items()
     ]
-    return [*rows, *models, formed, sweeps, *strangers]
+    return [*rows, *models, formed, *runs, *strangers]
 
 
 def _describe_assumptions() -> str:
@@ -127,7 +128,10 @@ def _describe_assumptions() -> str:
         f"an event is {_join_reasons(next(iter(EMBEDDED_BY_BEDROCK.values())))} (a question "
         f"{TOKENS_OF_QUESTION}; both are estimates), and for topics "
         f"{_join_reasons(FORMED_BY_BEDROCK)} (110 calls for 1,000 events, chains.md). The price of "
-        "AgentCore Memory includes its models. Not included: payloads in S3, and a database that "
+        "AgentCore Memory includes its models. Not included: payloads in S3, data through "
+        f"endpoints ({PRICES['endpoint_gb'].usd:g} a GB) and NAT ({PRICES['nat_gb'].usd:g}), "
+        f"backups beyond the size of the database ({PRICES['backup'].usd:g} a GB and month), logs "
+        "of runs, and a database that "
         f"never pauses because calls never cease: {_format_usd(sum_costs(AWAKE_COSTS))} a month at "
         "one unit (half a unit, 1 GiB, is too little: logins by IAM alone take 300 to 1,000 MiB). "
         f"The metrics of a stage in use all month cost about {_format_usd(sum_costs(METRICS))} "

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from infra.price_list import BEDROCK_EMBEDDINGS, PRICES
 from infra.settings import RECALLS_PER_UNIT
-from strandline.function_specs import FUNCTIONS
+from strandline.function_specs import FUNCTIONS, JOBS
 from strandline.jobs.runner import Shard, pack_shards_into_items
 
 HOURS = 730.0
@@ -18,6 +18,11 @@ SECRETS = 3
 """Secrets of the settings, the first key and the master user."""
 ALARM_METRICS = 27
 """Metrics that alarms use without a language model. A test counts them in the template."""
+SWEEP_METRICS = 9
+"""Metrics that a sweep prints, the only use of a stage at rest. A test counts them in its lines."""
+USE_METRICS = 85
+"""Those of a stage whose agents append, recall, ask contexts and use a tool, with the worker and
+all jobs behind them. A test counts them in the functions' lines."""
 S3_METRICS = 16
 """Request metrics of a bucket (S3 User Guide, "Amazon S3 request metrics in CloudWatch"), billed as
 custom metrics in the hours that have requests."""
@@ -68,8 +73,9 @@ FIXED_COSTS: Sequence[CostItem] = (
     CostItem("dashboard", 1, "one dashboard"),
     CostItem(
         "metric",
-        (21 + S3_METRICS) * 31 / HOURS,
-        f"{21 + S3_METRICS} metrics in the hour of each sweep, {S3_METRICS} of them S3's",
+        (SWEEP_METRICS + S3_METRICS) * 31 / HOURS,
+        f"{SWEEP_METRICS + S3_METRICS} metrics in the hour of each sweep, "
+        f"{S3_METRICS} of them S3's",
     ),
     CostItem("message", POLLS, "Lambda's waiting for messages of two queues"),
 )
@@ -149,9 +155,12 @@ FORMED_BY_BEDROCK: Sequence[CostItem] = (
     CostItem("amazon.nova-lite-v1:0 in", CHAT_TOKENS_OF_EVENT * MILLION, "103 tokens read"),
     CostItem("amazon.nova-lite-v1:0 out", CHAT_ANSWER_TOKENS_OF_EVENT * MILLION, "6.6 written"),
 )
-SWEPT_TENANTS = 1000
-RUNS = 8 * 12 * 31
-"""Sweeps in a month of eight busy hours a day, every five minutes."""
+BUSY_MINUTES = 31 * 8 * 60
+"""Minutes of a month of eight busy hours a day."""
+RUNS: Mapping[str, float] = {
+    job.name: BUSY_MINUTES / (job.min_spacing.total_seconds() / 60) for job in JOBS
+}
+"""By job the most runs in these: one at the end of each of its least spacings."""
 
 
 def count_run_transitions(tenants: int) -> int:
@@ -160,9 +169,14 @@ def count_run_transitions(tenants: int) -> int:
     return 6 + 2 * len(pack_shards_into_items([Shard("", number) for number in range(tenants)]))
 
 
-SWEEPS: Sequence[CostItem] = (
-    CostItem("transition", RUNS * count_run_transitions(SWEPT_TENANTS), "eight hours a day"),
-)
+RUN_COSTS: Mapping[int, Sequence[CostItem]] = {
+    tenants: [
+        CostItem("transition", runs * count_run_transitions(tenants), name)
+        for name, runs in RUNS.items()
+    ]
+    for tenants in (1, 1000)
+}
+"""By the number of tenants in which each run of a job has work."""
 STRANGER_RATE = RECALLS_PER_UNIT * 4
 """Requests a second that a stage of 4 units takes from all callers."""
 
@@ -189,7 +203,11 @@ STRANGERS: Mapping[str, Sequence[CostItem]] = {
 RECORDS: Sequence[CostItem] = (CostItem("storage", 0.5, "5 KB each"),)
 AWAKE_COSTS: Sequence[CostItem] = (CostItem("acu", HOURS, "one unit, all month"),)
 METRICS: Sequence[CostItem] = (
-    CostItem("metric", 62 + S3_METRICS, f"{62 + S3_METRICS} metrics, {S3_METRICS} of them S3's"),
+    CostItem(
+        "metric",
+        USE_METRICS + S3_METRICS,
+        f"{USE_METRICS + S3_METRICS} metrics, {S3_METRICS} of them S3's",
+    ),
 )
 
 

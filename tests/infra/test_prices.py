@@ -10,6 +10,7 @@ from infra.load_settings import build_valid_settings
 from infra.price_list import AGENTCORE, BEDROCK_EMBEDDINGS, PRICES, UnitPrice
 from infra.prices import IDLE, NETWORKS, CostItem, sum_costs
 from strandline.embeddings.bedrock_models import FAMILIES
+from strandline.function_specs import JOBS
 from tests.infra.alarms import alarms, stats
 from tests.infra.stacks import CONTEXT, VARIANTS, Template, properties, template
 
@@ -37,9 +38,9 @@ def test_prices_change_changes_tables(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_prices_idle_matches_hand_calculation() -> None:
     """Without a network: 10 GB at 0.10, 3.1 unit-hours at 0.12, 3 secrets at 0.40, 27 alarms at
-    0.10, a dashboard, 37 metrics for 31 of 730 hours, and 1,314,000 calls of SQS at 0.40 a
+    0.10, a dashboard, 25 metrics for 31 of 730 hours, and 1,314,000 calls of SQS at 0.40 a
     million."""
-    expected = 1.00 + 0.372 + 1.20 + 2.70 + 3.00 + 0.4714 + 0.5256
+    expected = 1.00 + 0.372 + 1.20 + 2.70 + 3.00 + 0.3185 + 0.5256
     assert sum_costs(IDLE) == pytest.approx(expected, abs=1e-3)
     one, two, nat, existing = (sum_costs(items) for items in NETWORKS.values())
     assert (one, two) == (pytest.approx(14.60), pytest.approx(29.20))
@@ -66,10 +67,16 @@ def test_prices_firewall_counts_rules_of_template(repository: Path) -> None:
 
 
 def test_prices_transitions_match_hand_calculation() -> None:
-    """1,000 tenants are 20 items of 50: 6 + 40 transitions, 2,976 runs, at 25 a million."""
+    """1,000 tenants are 20 items of 50: 6 + 40 transitions, at 25 a million. In 14,880 minutes the
+    sweeper and the builder run 2,976 times, the archiver and the analytics 248, the promoter and
+    the eraser 14,880."""
     assert prices.count_run_transitions(1) == 8
     assert prices.count_run_transitions(1000) == 46
-    assert sum_costs(prices.SWEEPS) == pytest.approx(2976 * 46 * 25e-6)
+    assert prices.RUNS.keys() == {job.name for job in JOBS}
+    runs = 2 * 2976 + 2 * 248 + 2 * 14_880
+    for tenants, transitions in ((1, 8), (1000, 46)):
+        costs = sum_costs(prices.RUN_COSTS[tenants])
+        assert costs == pytest.approx(runs * transitions * 25e-6)
 
 
 def test_prices_cover_every_embedding_model_of_bedrock(repository: Path) -> None:
