@@ -1,4 +1,4 @@
-"""The stack's monitoring, as it is synthesized."""
+"""The stack's monitoring, as it is synthesized, and the metrics that functions print for it."""
 
 import functools
 import json
@@ -8,6 +8,8 @@ from typing import Any
 from tests.infra.kept_templates import keep
 
 PREFIX = "strandline-dev-"
+type Watching = tuple[str, frozenset[tuple[str, str]]]
+"""A metric of ours, and its dimensions."""
 
 
 @functools.cache
@@ -36,3 +38,14 @@ def stats(alarm: dict[str, Any]) -> list[dict[str, Any]]:
     """The metrics that an alarm looks at."""
     queries = [q["MetricStat"] for q in alarm.get("Metrics", ()) if "MetricStat" in q]
     return [query["Metric"] for query in queries] or [alarm]
+
+
+def emitted_metrics(output: str) -> set[Watching]:
+    """Every metric in these lines, as CloudWatch would know it."""
+    results: set[Watching] = set()
+    for line in map(json.loads, output.splitlines()):
+        for directive in line.get("_aws", {}).get("CloudWatchMetrics", ()):
+            for names in directive["Dimensions"]:
+                at = frozenset((n, PREFIX + line[n] if n == "function" else line[n]) for n in names)
+                results |= {(metric["Name"], at) for metric in directive["Metrics"]}
+    return results

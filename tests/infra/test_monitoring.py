@@ -1,7 +1,6 @@
 """Every alarm watches what is printed, and has its line in the runbook; every line its alarm."""
 
 import io
-import json
 import re
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
@@ -16,13 +15,11 @@ from strandline.function_specs import FUNCTIONS
 from strandline.local.lambda_context import LambdaContext
 from strandline.observability import METRIC_NAMESPACE, METRICS, logger
 from tests import support
-from tests.infra.alarms import PREFIX, alarms, of, stats
+from tests.infra.alarms import PREFIX, Watching, alarms, emitted_metrics, of, stats
 from tests.model_server import ModelServer, error, serving
 from tests.strandline.llm.model_path import deliver, talk
 from tests.support import Gateway, Tell
 
-type Watching = tuple[str, frozenset[tuple[str, str]]]
-"""A metric of ours, and its dimensions."""
 MODEL: Mapping[str, object] = {"settings": {"llm_provider": "bedrock", "llm_model": "m.v1:0"}}
 RUNBOOK = "docs/runbook.md"
 
@@ -68,17 +65,6 @@ def log_output(provider: ModelServer, gateway: Gateway) -> Iterator[io.StringIO]
     before = handler.setStream(stream)
     yield stream
     handler.setStream(before)
-
-
-def emitted_metrics(output: str) -> set[Watching]:
-    """Every metric in these lines, as CloudWatch would know it."""
-    results: set[Watching] = set()
-    for line in map(json.loads, output.splitlines()):
-        for directive in line.get("_aws", {}).get("CloudWatchMetrics", ()):
-            for names in directive["Dimensions"]:
-                at = frozenset((n, PREFIX + line[n] if n == "function" else line[n]) for n in names)
-                results |= {(metric["Name"], at) for metric in directive["Metrics"]}
-    return results
 
 
 def give_up_a_vacuum(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import pytest
 from infra import prices
 from strandline.function_specs import JOBS
 from strandline.observability import logger
-from tests.infra.test_monitoring import emitted_metrics
+from tests.infra.alarms import emitted_metrics
 from tests.mcp_calls import call_tool
 from tests.strandline.llm.model_path import deliver, talk
 from tests.support import Gateway, Tell, user_message
