@@ -20,6 +20,7 @@ from infra.metrics import (
     aws_metric,
     function_service_metric,
     job_metric,
+    lambda_metric,
     max_metrics,
     rds_metric,
     sqs_maximum_metric,
@@ -27,10 +28,11 @@ from infra.metrics import (
 )
 from infra.settings import StackSettings
 from strandline.aws.work_queue import MAX_DELAY_SECONDS
-from strandline.function_specs import JOBS
+from strandline.function_specs import FUNCTIONS, JOBS
 
 _MIN_ERRORS = 5
-"""Fewer 5xx answers in five minutes raise no alarm: a resuming database causes a few 503."""
+"""Fewer 5xx answers, or requests that Lambda refuses, in five minutes raise no alarm: a resuming
+database causes a few 503."""
 _SHARD_ATTEMPTS = 3
 """How often a shard of a job is tried. So many failures mean that one shard finally failed."""
 _SWEEP_HOURS = 26
@@ -62,7 +64,8 @@ def build_alarms(settings: StackSettings, resources: MonitoredResources) -> list
         *_backlog_alarms(settings, resources),
         *_job_alarms(settings, resources),
     ]
-    alarms += [*_api_alarms(settings, resources), *_database_alarms(settings, resources)]
+    alarms += [*_api_alarms(settings, resources), *_function_alarms(resources)]
+    alarms += _database_alarms(settings, resources)
     return (
         [*alarms, *_model_alarms(settings, resources)]
         if settings.service_settings.llm_provider != "none"
@@ -160,6 +163,12 @@ def _api_alarms(settings: StackSettings, resources: MonitoredResources) -> Itera
     yield AlarmSpec(
         "slow", says, latency, alarm_settings.p95_milliseconds, periods=3, few_samples=False
     )
+
+
+def _function_alarms(resources: MonitoredResources) -> Iterable[AlarmSpec]:
+    throttles = [lambda_metric(resources, "Throttles", fn.name) for fn in FUNCTIONS if fn.routes]
+    says = "Lambda refuses requests, because all instances of a function are busy."
+    yield AlarmSpec("throttles", says, sum_metrics(throttles), _MIN_ERRORS)
 
 
 def _database_alarms(settings: StackSettings, resources: MonitoredResources) -> Iterable[AlarmSpec]:

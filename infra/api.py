@@ -79,7 +79,10 @@ class Api(Construct):
             name: self._make_integration_uri(handlers[name])
             for name in dict.fromkeys(table.values())
         }
-        self.rest = self._create_rest_api({r: uris[name] for r, name in table.items()}, key)
+        self.rest = self._create_rest_api(
+            {r: uris[name] for r, name in table.items()},
+            self._make_stage_options(table, functions, key),
+        )
         self.rest.node.try_remove_child("Endpoint")  # an output: its address may be disabled
         self._require_modern_tls()
         for name in uris:
@@ -105,7 +108,7 @@ class Api(Construct):
         return {"ApiName": self._settings.stack_name, "Stage": STAGE}
 
     def _create_rest_api(
-        self, routes: Mapping[str, str], key: kms.IKey | None
+        self, routes: Mapping[str, str], stage: apigateway.StageOptions
     ) -> apigateway.SpecRestApi:
         """The API of these routes (with the URI of each integration), its deployment and its stage.
         The deployment's logical id has a hash of the whole definition: what changes is deployed."""
@@ -134,7 +137,7 @@ class Api(Construct):
             cloud_watch_role_removal_policy=RemovalPolicy.RETAIN
             if settings.gateway_log_role
             else None,
-            deploy_options=self._make_stage_options(key),
+            deploy_options=stage,
         )
 
     def _require_modern_tls(self) -> None:
@@ -167,7 +170,9 @@ class Api(Construct):
             policy=policy.to_json() if policy else None,
         )
 
-    def _make_stage_options(self, key: kms.IKey | None) -> apigateway.StageOptions:
+    def _make_stage_options(
+        self, table: Mapping[str, str], functions: Sequence[FunctionSpec], key: kms.IKey | None
+    ) -> apigateway.StageOptions:
         settings = self._settings
         log = logs.LogGroup(
             self, "AccessLog", encryption_key=key, removal_policy=RemovalPolicy.DESTROY
@@ -177,12 +182,34 @@ class Api(Construct):
             stage_name=STAGE,
             throttling_rate_limit=settings.request_rate,
             throttling_burst_limit=settings.request_burst,
+            method_options=self._make_method_throttles(table, functions),
             tracing_enabled=settings.tracing,
             data_trace_enabled=False,
             logging_level=apigateway.MethodLoggingLevel.OFF,  # it would show headers
             access_log_destination=apigateway.LogGroupLogDestination(log),
             access_log_format=apigateway.AccessLogFormat.custom(json.dumps(_ACCESS_LOG_FIELDS)),
         )
+
+    def _make_method_throttles(
+        self, table: Mapping[str, str], functions: Sequence[FunctionSpec]
+    ) -> dict[str, apigateway.MethodDeploymentOptions]:
+        """Lower throttles for the methods of functions with fewer instances than requests are
+        accepted at once: Lambda would refuse the others. API Gateway throttles a stage or a method,
+        so several methods of such a function together may still exceed it."""
+        settings = self._settings
+        instances = {fn.name: settings.reserved_concurrency(fn) for fn in functions}
+        return {
+            f"{path}/{method}": apigateway.MethodDeploymentOptions(
+                throttling_rate_limit=settings.request_rate,
+                throttling_burst_limit=instances[name],
+                data_trace_enabled=False,
+                logging_level=apigateway.MethodLoggingLevel.OFF,
+            )
+            for (method, _, path), name in sorted(
+                (route.partition(" "), name) for route, name in table.items()
+            )
+            if 0 < instances[name] < settings.request_burst
+        }
 
     @property
     def _uses_mutual_tls(self) -> bool:

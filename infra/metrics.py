@@ -79,6 +79,11 @@ def api_metric(resources: MonitoredResources, name: str, statistic: str) -> clou
     return aws_metric("AWS/ApiGateway", name, resources.api, statistic)
 
 
+def lambda_metric(resources: MonitoredResources, name: str, function: str) -> cloudwatch.Metric:
+    """The sum of a metric that Lambda keeps of a function."""
+    return aws_metric("AWS/Lambda", name, {"FunctionName": resources.prefix + function})
+
+
 def rds_metric(resources: MonitoredResources, name: str, statistic: str) -> cloudwatch.Metric:
     """A metric of the database."""
     cluster = {"DBClusterIdentifier": resources.cluster.cluster_identifier}

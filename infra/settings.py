@@ -175,8 +175,9 @@ class StackSettings(_SettingsModel):
     unit of `max_capacity`, which is what the database serves. A tenant's default limit is half of
     it, and 100 at most."""
     throttle_burst: int | None = Field(default=None, gt=0)
-    """Requests that it accepts at once; when absent, those of a second, and no more than there are
-    instances to serve them. A tenant may send those of a second at once, at most half of this."""
+    """Requests that it accepts at once; when absent, those of a second, and no more than one
+    function has instances to serve them. Methods of a function with fewer instances accept as many
+    as these. A tenant may send those of a second at once, at most half of this."""
 
     settings: dict[str, Scalar] = {}
     """The service's settings that are not secret, by their names in lower case without STRANDLINE_,
@@ -272,11 +273,12 @@ class StackSettings(_SettingsModel):
 
     @property
     def max_request_instances(self) -> int:
-        """Instances that may serve requests at once; 0: what the account has left."""
+        """Instances of the function with routes that may have most, or all that the account has; 0:
+        what it has left."""
         if self.account_concurrency:
             return self.account_concurrency
         reserved = [self.reserved_concurrency(fn) for fn in FUNCTIONS if fn.routes]
-        return sum(reserved) if all(reserved) else 0
+        return max(reserved) if all(reserved) else 0
 
     @property
     def endpoint_services(self) -> tuple[str, ...]:

@@ -12,10 +12,11 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import httpx2
 
@@ -27,11 +28,26 @@ from strandline.client.errors import (
     ServiceError,
     StateConflictError,
 )
+from strandline.client.request_building import Call
 from strandline.client.retries import Retry
 
 TENANT, OTHER = "smoke", "smoke-other"
-_WAKING = Retry(seconds=90)
-"""A 503 or a 429 is repeated for so long: a paused database needs some 15 seconds."""
+
+
+class WakingRetry(Retry):
+    """Repeats every call whose answer is retryable, since what smoke writes may be written
+    twice."""
+
+    def choose_pause_seconds(
+        self, call: Call[Any], error: ServiceError, attempt: int, elapsed: float
+    ) -> float | None:
+        """Seconds until the next attempt; None: there is none."""
+        return super().choose_pause_seconds(replace(call, once=False), error, attempt, elapsed)
+
+
+_WAKING = WakingRetry(seconds=90)
+"""A paused database needs some 15 seconds, and a function that was idle for weeks about a
+minute."""
 _CALL_SECONDS = 30.0
 _JOB_SECONDS = 300.0
 _POLL_SECONDS = 3.0

@@ -141,8 +141,8 @@ def _find_tenant_throttle_fault(settings: StackSettings) -> str | None:
         )
     if 0 < settings.max_request_instances < settings.request_burst:
         return (
-            f"throttle_burst is {settings.request_burst}, and the functions of the API may have "
-            f"{settings.max_request_instances} instances: lower it, or raise reserved"
+            f"throttle_burst is {settings.request_burst}, and no function of the API may have more "
+            f"than {settings.max_request_instances} instances: lower it, or raise reserved"
         )
     return None
 

@@ -151,7 +151,8 @@ class LoginRefused(Unavailable):
 
 
 class OutcomeUnknown(Unavailable):
-    """The connection broke while the request was being stored. Try again with the same key."""
+    """The connection broke while the request was being stored, so it may be done. With the same key
+    it can be sent again."""
 
     code = "outcome_unknown"
 

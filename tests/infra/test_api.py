@@ -224,6 +224,15 @@ def test_api_template_answers_match_error_document() -> None:
         assert "$" not in template.replace(REQUEST_ID, ""), "what a caller sent would be JSON"
 
 
+@pytest.mark.parametrize("kind", ["INTEGRATION_FAILURE", "INTEGRATION_TIMEOUT", "DEFAULT_5XX"])
+def test_api_answer_to_refused_request_can_be_repeated(kind: str) -> None:
+    """What a request gets that Lambda throttles; and a function may have done its work."""
+    error = check_error(RESPONSES[kind].make_json_body("3b9c"))
+    assert error["retryable"] is True
+    assert int(RESPONSES[kind].retry_after_header["Retry-After"]) > 0
+    assert "under its Idempotency-Key; a write without one may be done" in error["message"]
+
+
 def test_api_template_answers_are_readable_with_origin() -> None:
     x_amazon_apigateway_gateway_responses = definition(resources(cors_origins=[PAGE]))[
         "x-amazon-apigateway-gateway-responses"
@@ -389,7 +398,7 @@ def test_api_firewall_keeps_no_headers() -> None:
 def test_api_is_throttled_and_logs_no_body_key_or_name() -> None:
     stack_resources = resources(throttle_rate=7, throttle_burst=9, access_log_days=90)
     stage = the(stack_resources, "ApiGateway::Stage")
-    (everything,) = stage["MethodSettings"]
+    (everything,) = [one for one in stage["MethodSettings"] if one["ResourcePath"] == "/*"]
     assert (everything["ThrottlingRateLimit"], everything["ThrottlingBurstLimit"]) == (7, 9)
     assert everything["DataTraceEnabled"] is False
     assert everything["LoggingLevel"] == "OFF"
@@ -397,6 +406,24 @@ def test_api_is_throttled_and_logs_no_body_key_or_name() -> None:
     assert not {v for v in log_lines if v.startswith(("$context.path", "$context.authorizer"))}
     assert not {v for v in log_lines if "apiKey" in v or "clientCert" in v or "$input" in v}
     assert the(stack_resources, "Logs::LogGroup")["RetentionInDays"] == 90
+
+
+def test_api_method_accepts_no_more_than_its_function_has_instances() -> None:
+    """Of what comes at once: Lambda would refuse the others."""
+    stage = the(resources(), "ApiGateway::Stage")
+    bursts = {
+        f"{one['HttpMethod']} {one['ResourcePath'].replace('~1', '/')}": one
+        for one in stage["MethodSettings"]
+    }
+    everything = bursts.pop("* /*")
+    instances = {fn.name: fn.reserved_concurrency for fn in FUNCTIONS}
+    for route, function in route_table().items():
+        method, _, path = route.partition(" ")
+        own = bursts.pop(f"{method} /{path}", everything)
+        assert own["ThrottlingBurstLimit"] <= instances[function], route
+        assert own["ThrottlingRateLimit"] == everything["ThrottlingRateLimit"]
+        assert own["DataTraceEnabled"] is False
+    assert not bursts, "methods that nobody has"
 
 
 # a base path -------------------------------------------------------------------------------------

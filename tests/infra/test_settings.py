@@ -80,9 +80,9 @@ REFUSED_SETTINGS: list[tuple[Mapping[str, Any], str]] = [
     ({"throttle_rate": 40, "settings": {"tenant_requests_per_minute": 6000}}, "throttle_rate: a"),
     (
         {"settings": {"tenant_burst_seconds": 10}},
-        "throttle_burst: a tenant may send 800 .* at most",
+        "throttle_burst: a tenant may send 500 .* at most",
     ),
-    ({"throttle_burst": 500}, "throttle_burst is 500, and .* 230 instances"),
+    ({"throttle_burst": 500}, "throttle_burst is 500, and .* 100 instances"),
     ({"firewall_rate": 20}, "firewall_rate is of the firewall that the stack creates: set firew"),
     ({"firewall": True, "firewall_rate": 160}, "firewall_rate: one address .* raise throttle_rate"),
     ({"firewall": "all"}, "firewall"),
@@ -136,7 +136,7 @@ def test_stack_settings_keep_tenant_below_gateway_and_database(stage: str) -> No
     rate = service.tenant_requests_per_minute / 60
     assert 0 < rate <= settings.request_rate / 2
     assert rate * service.tenant_burst_seconds <= settings.request_burst / 2
-    assert settings.request_burst <= settings.max_request_instances == 230
+    assert settings.request_burst <= settings.max_request_instances == 100
     recall_seconds = prices.CPU_OF_RECALL / prices.CORES_PER_UNIT
     assert (
         settings.request_rate

@@ -9,10 +9,11 @@ import httpx2
 import pytest
 
 from infra import smoke
-from infra.smoke import CHECKS, SmokeRun, run_checks
+from infra.smoke import CHECKS, SmokeRun, WakingRetry, run_checks
 from strandline.admin.keys import make_key
 from strandline.client.retries import Retry
 from strandline.db.database import Caller, Database
+from strandline.http import gateway_generated_responses
 from strandline.local.runtime import make_connection_file_path, run_local_service
 from tests.strandline.local.programs import migrated_directory
 
@@ -176,3 +177,32 @@ def test_smoke_names_failing_check(tape: Tape, fault: Fault, name: str) -> None:
     assert not run_checks(again, lines.append)
     assert faults
     assert any(line.startswith(f"FAILED  {name}") for line in lines), lines
+
+
+def test_smoke_repeats_what_lambda_refuses(tape: Tape) -> None:
+    """Functions that were idle for weeks refuse at first, a key that is created as well."""
+    rest, refused = iter(tape.calls), set[str]()
+    refusal = gateway_generated_responses.FUNCTION_FAILED.make_json_body("r-1")
+
+    def replay(request: httpx2.Request) -> httpx2.Response:
+        place = f"{request.method} {request.url.path}"
+        if request.headers.get("X-API-Key") and place not in refused:
+            refused.add(place)
+            return httpx2.Response(500, text=refusal)
+        return next(
+            copy_response(answer)
+            for method, url, answer in rest
+            if (method, url) == (request.method, str(request.url))
+        )
+
+    lines: list[str] = []
+    again = SmokeRun(
+        tape.url,
+        tape.key,
+        httpx2.MockTransport(replay),
+        retry=WakingRetry(seconds=60, base=0),
+        wait=lambda _seconds: None,
+        run=RUN,
+    )
+    assert run_checks(again, lines.append), lines
+    assert "POST /api/v1/admin/tenants/smoke/keys" in refused

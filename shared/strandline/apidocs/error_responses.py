@@ -23,13 +23,15 @@ from strandline.http.routes_and_responses import Route
 JSON = "application/json"
 _GATEWAY_ERRORS = {
     429: ("TooManyRequests", "More requests than the deployment accepts now."),
-    500: ("InternalError", "`internal_error`: something failed on our side."),
-    502: ("BadGateway", "The function returned no usable answer. From the gateway."),
-    504: (
-        "GatewayTimeout",
-        "No answer within 29 seconds. From the gateway; the request may be tried again.",
+    500: (
+        "InternalError",
+        "`internal_error`: something failed on our side. From the gateway, `retryable`: the"
+        " function could not take the request.",
     ),
+    502: ("BadGateway", "The function returned no usable answer. From the gateway."),
+    504: ("GatewayTimeout", "No answer within 29 seconds. From the gateway."),
 }
+_MAY_BE_RETRYABLE = (429, 500, 502, 503, 504)
 ERROR_HEADERS = {
     "Retry-After": {
         "description": "Seconds after which the request may be tried again.",
@@ -104,7 +106,7 @@ def describe_errors(routes: Mapping[str, Route]) -> dict[str, Any]:
             "description": descriptions[status],
             "content": {JSON: {"schema": {"$ref": "#/components/schemas/Error"}}},
         }
-        names = {401: ["WWW-Authenticate"], **{n: ["Retry-After"] for n in (429, 503, 504)}}
+        names = {401: ["WWW-Authenticate"], **{n: ["Retry-After"] for n in _MAY_BE_RETRYABLE}}
         if status in names:
             response["headers"] = {name: ERROR_HEADERS[name] for name in names[status]}
         responses[choose_response_name(status)] = response

@@ -56,9 +56,9 @@ def choose_final_error(first: ServiceError, last: ServiceError) -> ServiceError:
 
 def may_repeat_call(call: Call[Any], error: ServiceError) -> bool:
     """Whether the same request may succeed later, and does nothing a second time."""
-    if not error.retryable:
-        return False
-    return not call.once or was_surely_not_done(error)
+    if isinstance(error, OutcomeUnknownError):  # the service knows less of the call
+        return not call.once
+    return error.retryable and (not call.once or was_surely_not_done(error))
 
 
 def was_surely_not_done(error: ServiceError) -> bool:

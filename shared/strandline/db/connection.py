@@ -24,7 +24,11 @@ type Connection = psycopg.Connection[Any]
 type AuthMode = Literal["password", "iam"]
 """How a role authenticates: by the password in its URL, or by an IAM token."""
 _CONNECT_TIMEOUT_SECONDS = 20
-"""A paused Aurora needs up to 15 s to resume; a request has 25 s."""
+"""A request has 25 s."""
+_WAKING_SECONDS = 15.0
+"""A paused Aurora needs so long to resume. One that does not answer for longer is away."""
+_AWAY_SECONDS = 5.0
+"""While the database is away, how long a process waits for it, and how long it does not try."""
 _UNACKNOWLEDGED_MS = 5000
 """How long a connected peer may leave what was sent without acknowledgement, in ms."""
 _TOKEN_SECONDS = 600
@@ -97,7 +101,38 @@ def _sign_token(url: str, signer: Signer, period: int) -> str:
     return signer.sign_database_token(host, port, str(conninfo.get("user", "")), datetime.now(UTC))
 
 
-def connect_restricted(url: str, auth: AuthMode, deadline: float | None) -> Connection:
+class RestrictedConnector:
+    """Opens the connections of one process as the service's own role. While the database is away, a
+    process waits for it half of the time at most: otherwise a request would hold each instance of a
+    function, and Lambda would refuse all others. Thread-safe."""
+
+    def __init__(self, url: str, auth: AuthMode) -> None:
+        self._url = url
+        self._auth: AuthMode = auth
+        self._away_until: float | None = None
+        """When the database may be tried again; None: it is not known to be away."""
+
+    def connect(self, deadline: float | None) -> Connection:
+        """Open a connection. Raises Unavailable, at once where the database was away just now, or
+        Misconfigured."""
+        began_at, away_until = time.monotonic(), self._away_until
+        if away_until is not None:
+            if began_at < away_until:
+                raise Unavailable("The database was unreachable just now. Try again.")
+            limit = began_at + _AWAY_SECONDS
+            deadline = limit if deadline is None else min(deadline, limit)
+        try:
+            connection = _connect_and_check_role(self._url, self._auth, deadline)
+        except Unavailable:
+            waited = time.monotonic() - began_at
+            if away_until is not None or waited > _WAKING_SECONDS:
+                self._away_until = time.monotonic() + min(waited, _AWAY_SECONDS)
+            raise
+        self._away_until = None
+        return connection
+
+
+def _connect_and_check_role(url: str, auth: AuthMode, deadline: float | None) -> Connection:
     """Open the service's own connection and check that its role has no more privileges than it
     needs."""
     seconds_left = _CONNECT_TIMEOUT_SECONDS if deadline is None else deadline - time.monotonic()

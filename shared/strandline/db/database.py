@@ -19,7 +19,7 @@ from strandline.db.connection import (
     AuthMode,
     CachedConnection,
     Connection,
-    connect_restricted,
+    RestrictedConnector,
     translate_errors,
 )
 from strandline.db.pipeline import RowQuery, Statement, parse_rows, run_pipeline
@@ -282,9 +282,8 @@ class Database:
     ) -> None:
         """Without `sealing_secret`, other processes cannot read the cursors that this one
         issues."""
-        self._url = url
+        self._connector = RestrictedConnector(url, auth)
         self._sealer = Sealer(sealing_secret)
-        self._auth: AuthMode = auth
         self._local = threading.local()
         self._connections: list[tuple[threading.Thread, Connection]] = []
         self._lock = threading.Lock()
@@ -304,9 +303,7 @@ class Database:
         if live is None or not live.is_usable():
             if live is not None:
                 live.connection.close()
-            live = self._local.live = CachedConnection(
-                connect_restricted(self._url, self._auth, deadline)
-            )
+            live = self._local.live = CachedConnection(self._connector.connect(deadline))
             self._add_connection(live.connection)
         live.used_at = time.monotonic()
         return live.connection

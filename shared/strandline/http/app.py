@@ -21,6 +21,7 @@ from strandline.errors import (
     Invalid,
     Malformed,
     NotFound,
+    OutcomeUnknown,
     QuotaExceeded,
     StrandlineError,
     TooLarge,
@@ -31,7 +32,12 @@ from strandline.errors import (
 )
 from strandline.http import gateway_generated_responses
 from strandline.http.request import Request
-from strandline.http.routes_and_responses import Response, Route, json_response
+from strandline.http.routes_and_responses import (
+    Response,
+    Route,
+    json_response,
+    may_be_repeated,
+)
 from strandline.observability import logger, make_emf_fields, trace_context
 from strandline.resources import Resources
 from strandline.schemas import NoBody, NoQuery
@@ -84,10 +90,10 @@ def serve(
         except StrandlineError as error:
             if isinstance(error, QuotaExceeded):
                 request.metrics["QuotaRejections"] = 1
-            result = _make_error_response(error, request)
+            result = _make_error_response(error, request, routes)
         except Exception as error:
             result = _make_error_response(
-                _log_and_hide_unexpected_error(error, request.id), request
+                _log_and_hide_unexpected_error(error, request.id), request, routes
             )
         result = _encode_large_body_as_base64(result)
         _add_cors_headers(result, origins, request)
@@ -206,7 +212,11 @@ def error_body(error: StrandlineError, request_id: str) -> dict[str, object]:
     }
 
 
-def _make_error_response(error: StrandlineError, request: Request) -> Response:
+def _make_error_response(
+    error: StrandlineError, request: Request, routes: Mapping[str, Route]
+) -> Response:
+    if isinstance(error, OutcomeUnknown):
+        error.retryable = may_be_repeated(request, routes.get(request.operation))
     can_retry = error.retryable or isinstance(error, QuotaExceeded)
     headers = {"Retry-After": str(error.retry_after)} if can_retry else {}
     if isinstance(error, Unauthorized):

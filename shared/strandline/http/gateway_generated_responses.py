@@ -5,6 +5,11 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+_REPEAT = (
+    " Send a read again, or a write under its Idempotency-Key; a write without one may be done"
+    " already."
+)
+"""Ends what may come after a function has done its work: the gateway cannot tell."""
 REQUEST_ID = "$context.requestId"
 """A request's id, in the syntax of API Gateway's templates."""
 PREFLIGHT_HEADERS: Mapping[str, str] = {
@@ -67,10 +72,16 @@ MALFORMED_REQUEST = GatewayResponse(
     "malformed_request",
     "The gateway refused the request: it is malformed, or there is no such method and path.",
 )
-TIMEOUT = GatewayResponse("timeout", "The function did not answer in time.", 504, retry_after=2)
-FUNCTION_FAILED = GatewayResponse(
-    "internal_error", "The function failed, or returned no usable answer."
+TIMEOUT = GatewayResponse(
+    "timeout", f"The function did not answer in time.{_REPEAT}", 504, retry_after=2
 )
+FUNCTION_FAILED = GatewayResponse(
+    "internal_error",
+    f"The function failed, or could not take the request.{_REPEAT}",
+    retry_after=5,
+)
+"""It also answers what Lambda refuses, because all instances of the function are busy or it is not
+active yet, unless that is an INTEGRATION_FAILURE: AWS's guide does not say which."""
 _FORBIDDEN = GatewayResponse(
     "forbidden", "This deployment refuses requests from your address.", 403
 )
@@ -96,7 +107,7 @@ RESPONSES: Mapping[str, GatewayResponse] = {
     "QUOTA_EXCEEDED": _TOO_MANY_REQUESTS,
     "INTEGRATION_TIMEOUT": TIMEOUT,
     "INTEGRATION_FAILURE": GatewayResponse(
-        "unavailable", "The function could not be reached. Try again.", 504, retry_after=2
+        "unavailable", f"The function could not be reached.{_REPEAT}", 504, retry_after=5
     ),
     "DEFAULT_4XX": MALFORMED_REQUEST,
     "DEFAULT_5XX": FUNCTION_FAILED,

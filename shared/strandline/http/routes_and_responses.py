@@ -57,6 +57,25 @@ class Route:
     """Headers of its answers, by name with a description; all but Content-Type."""
 
 
+def may_be_repeated(request: Request, route: Route | None) -> bool:
+    """Whether a request that may be done already may be sent again: it changes nothing, or nothing
+    more the second time. A POST that writes needs a key."""
+    is_post = request.operation.startswith("POST ")
+    if route is None or not is_post or route.right in (None, "issued", "read"):
+        return True
+    if route.headers is None or "idempotency_key" not in route.headers.model_fields:
+        return False
+    if "idempotency-key" in request.headers:
+        return True
+    try:
+        body: Any = request.parse_json()
+    except StrandlineError:
+        return False
+    items: Any = body.get("events", [body]) if isinstance(body, dict) else []
+    keys = [isinstance(item, dict) and item.get("source_event_key") for item in items]
+    return bool(keys) and all(keys)
+
+
 def _dump_json_as_utf8(body: Mapping[str, Any]) -> str:
     """JSON in UTF-8: an escaped emoji would be three times as long, and an answer has a limit. A
     lone surrogate stays escaped."""

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, get_args, get_type_hints
 
+import httpx2
 import pytest
 from pydantic import BaseModel
 
@@ -25,6 +26,7 @@ from strandline.http import gateway_generated_responses
 from strandline.http.app import STATUS
 from strandline.http.routes_and_responses import AnswerMediaType
 from tests.contract import HANDLERS, document, operations
+from tests.strandline.client.scripted_transport import RECEIPT, Script
 
 type AnyVerb = Verb[..., Any] | Pages[..., Any]
 
@@ -262,6 +264,20 @@ def test_client_has_exception_for_every_error_code() -> None:
         assert kind.code == code
         words = "".join(part.title() for part in re.split("_", code))
         assert kind.__name__.removesuffix("Error").lower() in f"gateway{words}".lower()
+
+
+@pytest.mark.parametrize("kind", ["INTEGRATION_FAILURE", "INTEGRATION_TIMEOUT", "DEFAULT_5XX"])
+def test_client_repeats_request_that_lambda_refused(kind: str) -> None:
+    """Under its key; one that would be done twice, not."""
+    answer = gateway_generated_responses.RESPONSES[kind]
+    refused = httpx2.Response(answer.status or 500, text=answer.make_json_body("r-1"))
+    script = Script(refused, httpx2.Response(201, json=RECEIPT))
+    assert script.client().add("x", user="alice").seq == 1
+    assert len({request.headers["Idempotency-Key"] for request in script.requests}) == 1
+    unsafe = Script(refused)
+    with pytest.raises(errors.ServiceError):
+        unsafe.client().admin.create_key("acme")
+    assert len(unsafe.requests) == 1
 
 
 def test_client_sends_null_only_if_schema_allows() -> None:

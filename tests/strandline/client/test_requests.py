@@ -159,6 +159,7 @@ def test_client_encodes_participants_and_json_values() -> None:
     [
         [error_response(503, "unavailable", retryable=True)] * 3,
         [error_response(503, "outcome_unknown", retryable=True)],
+        [error_response(500, "internal_error", retryable=True)],
         [
             error_response(429, "throttled", retryable=True),
             error_response(504, "timeout", retryable=True),
@@ -184,6 +185,15 @@ def test_client_retries_append_with_same_key(script: Sequence[Answer]) -> None:
         assert len({request.content for request in service.requests}) == 1
 
 
+def test_client_retries_unknown_outcome_of_call_it_knows() -> None:
+    """The service, which sees no key, says that it is not retryable."""
+    unsure = error_response(503, "outcome_unknown", retryable=False)
+    script = Script(unsure, error_response(403, "forbidden"))
+    with pytest.raises(errors.ForbiddenError):
+        script.client().begin_session(session_id="s", user="alice")
+    assert len(script.requests) == 2
+
+
 def test_client_gives_each_append_its_own_key() -> None:
     script = Script(stored_response())
     client = script.client()
@@ -206,11 +216,20 @@ def make_key(client: Strandline) -> Any:
         (lambda: httpx2.ReadTimeout("late"), 1),
         (lambda: error_response(503, "outcome_unknown", retryable=True), 1),
         (lambda: error_response(504, "timeout", retryable=True), 1),
+        (lambda: error_response(500, "internal_error", retryable=True), 1),
         (lambda: httpx2.ConnectError("away"), 2),
         (lambda: error_response(503, "unavailable", retryable=True), 2),
         (lambda: error_response(429, "throttled", retryable=True), 2),
     ],
-    ids=["late", "outcome unknown", "gateway", "away", "unavailable", "throttled"],
+    ids=[
+        "late",
+        "outcome unknown",
+        "gateway",
+        "refused by Lambda",
+        "away",
+        "unavailable",
+        "throttled",
+    ],
 )
 def test_client_retries_unsafe_request_only_if_not_done(
     failure: Callable[[], Answer], attempts: int

@@ -7,11 +7,13 @@ import threading
 import time
 from collections.abc import Generator
 from contextlib import ExitStack, closing, contextmanager
+from typing import Any
 
 import pytest
 from psycopg.conninfo import make_conninfo
 
 from strandline.admin import prepare_release
+from strandline.db import connection as db_connection
 from strandline.db.connection import connect
 from strandline.errors import LoginRefused, Unavailable
 from tests.support import ScratchDatabase
@@ -166,3 +168,42 @@ def test_connection_of_release_waits_until_deadline(
             prepare_release.prepare_release(
                 {"STRANDLINE_OWNER_DATABASE_URL": url}, time.monotonic() + 30
             )
+
+
+def test_connection_to_absent_database_is_waited_for_half_of_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Once it took longer than one needs to wake up: the requests of a stage whose database is away
+    would hold all instances of its functions."""
+    now, waits, is_away = [1000.0], list[float](), [True]
+
+    def wait(url: str, auth: str, deadline: float | None) -> Any:
+        del url, auth
+        if not is_away:
+            return "connection"
+        seconds = 20.0 if deadline is None else min(20.0, deadline - now[0])
+        waits.append(seconds)
+        now[0] += seconds
+        raise Unavailable
+
+    monkeypatch.setattr(db_connection, "_connect_and_check_role", wait)
+    monkeypatch.setattr(db_connection.time, "monotonic", lambda: now[0])
+    connector = db_connection.RestrictedConnector("url", "iam")
+
+    def ask(seconds: float) -> float:
+        """How long it is held."""
+        began_at = now[0]
+        with pytest.raises(Unavailable):
+            connector.connect(began_at + seconds)
+        return now[0] - began_at
+
+    assert [ask(6), ask(25)] == [6, 20], "it may wake up"
+    for _ in range(3):
+        assert ask(25) == 0
+        now[0] += 5
+        assert ask(25) == 5
+    now[0] += 5
+    is_away.clear()
+    assert connector.connect(None) == "connection"
+    is_away.append(True)
+    assert ask(25) == 20

@@ -11,7 +11,8 @@ from psycopg import sql
 from strandline.background import archiver
 from strandline.config import get_settings
 from strandline.db import connection as db_connection
-from strandline.errors import Unavailable
+from strandline.db.database import Database
+from strandline.errors import OutcomeUnknown, Unavailable
 from strandline.jobs import runner
 from strandline.llm.tasks import LlmTasks
 from tests.support import APP, Gateway, ScratchDatabase, user_message
@@ -114,3 +115,42 @@ def test_connection_lost_in_shard_fails_job(
     gateway.run_job("archiver", "acme")  # which raises all but ShardFailed
     assert scratch_db.rows("select state, reason from jobs") == [("failed", reason)]
     assert outage == [0]
+
+
+EVENT = user_message("The buoy is out.")
+KEYED = {**EVENT, "source_event_key": "k"}
+SAFE: tuple[tuple[str, str, object, bool, bool], ...] = (
+    ("POST", "/api/v1/events", EVENT, False, False),
+    ("POST", "/api/v1/events", EVENT, True, True),
+    ("POST", "/api/v1/events", KEYED, False, True),
+    ("POST", "/api/v1/events/batch", {"events": [KEYED, EVENT]}, False, False),
+    ("POST", "/api/v1/events/batch", {"events": [KEYED, KEYED]}, False, True),
+    ("POST", "/api/v1/sonas", {"name": "Pilot"}, True, False),  # which takes no key
+    ("POST", "/api/v1/recall", {"query": "buoy"}, False, True),
+    ("DELETE", "/api/v1/sessions/s", None, False, True),
+)
+
+
+@pytest.mark.parametrize(("method", "path", "body", "has_key", "may_be_repeated"), SAFE)
+def test_connection_lost_while_storing_is_retryable_under_key(
+    gateway: Gateway,
+    monkeypatch: pytest.MonkeyPatch,
+    method: str,
+    path: str,
+    body: object,
+    has_key: bool,
+    may_be_repeated: bool,
+) -> None:
+    """The write may be done, and without a key it would be done again."""
+
+    def unsure(*_: object, **__: object) -> Any:
+        raise OutcomeUnknown
+
+    key = gateway.key(user="user:alice")
+    gateway.call("GET", "/api/v1/usage", key=key)  # its credential and quota are known from here on
+    monkeypatch.setattr(Database, "connect_as", unsure)
+    headers = {"Idempotency-Key": "k"} if has_key else {}
+    reply = gateway.call(method, path, body, key=key, headers=headers)
+    assert (reply.status, reply.error["code"]) == (503, "outcome_unknown")
+    assert reply.error["retryable"] is may_be_repeated
+    assert ("Retry-After" in reply.headers) is may_be_repeated
