@@ -412,14 +412,13 @@ def test_api_method_accepts_no_more_than_its_function_has_instances() -> None:
     """Of what comes at once: Lambda would refuse the others."""
     stage = the(resources(), "ApiGateway::Stage")
     bursts = {
-        f"{one['HttpMethod']} {one['ResourcePath'].replace('~1', '/')}": one
+        f"{one['HttpMethod']} {one['ResourcePath'].replace('/~1', '/').replace('~1', '/')}": one
         for one in stage["MethodSettings"]
     }
     everything = bursts.pop("* /*")
     instances = {fn.name: fn.reserved_concurrency for fn in FUNCTIONS}
     for route, function in route_table().items():
-        method, _, path = route.partition(" ")
-        own = bursts.pop(f"{method} /{path}", everything)
+        own = bursts.pop(route, everything)
         assert own["ThrottlingBurstLimit"] <= instances[function], route
         assert own["ThrottlingRateLimit"] == everything["ThrottlingRateLimit"]
         assert own["DataTraceEnabled"] is False

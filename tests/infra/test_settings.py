@@ -225,7 +225,7 @@ ALL_SETTINGS: Mapping[str, object] = {
     "firewall": True,
     "firewall_rate": 40,
     "throttle_rate": 100,
-    "throttle_burst": 150,
+    "throttle_burst": 90,
     "snapshot": "arn:aws:rds:eu-west-1:111122223333:cluster-snapshot:s",
     "key": True,
     "proxy": True,
