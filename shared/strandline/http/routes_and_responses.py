@@ -68,12 +68,11 @@ def may_be_repeated(request: Request, route: Route | None) -> bool:
     if "idempotency-key" in request.headers:
         return True
     try:
-        body: Any = request.parse_json()
-    except StrandlineError:
+        body = request.parse_json()
+        items: list[Any] = body.get("events", [body])
+        return bool(items) and all(item.get("source_event_key") for item in items)
+    except (StrandlineError, AttributeError):  # no such body
         return False
-    items: Any = body.get("events", [body]) if isinstance(body, dict) else []
-    keys = [isinstance(item, dict) and item.get("source_event_key") for item in items]
-    return bool(keys) and all(keys)
 
 
 def _dump_json_as_utf8(body: Mapping[str, Any]) -> str:
