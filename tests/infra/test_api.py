@@ -408,7 +408,7 @@ def test_api_is_throttled_and_logs_no_body_key_or_name() -> None:
     assert the(stack_resources, "Logs::LogGroup")["RetentionInDays"] == 90
 
 
-def test_api_method_accepts_no_more_than_its_function_has_instances() -> None:
+def test_api_method_throttle_fits_its_function() -> None:
     """Of what comes at once: Lambda would refuse the others."""
     stage = the(resources(), "ApiGateway::Stage")
     bursts = {

@@ -170,7 +170,7 @@ def test_connection_of_release_waits_until_deadline(
             )
 
 
-def test_connection_to_absent_database_is_waited_for_half_of_time(
+def test_connection_to_absent_database_holds_half_of_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Once it took longer than one needs to wake up: the requests of a stage whose database is away
