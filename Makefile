@@ -1,7 +1,7 @@
 # Everything a person or CI does here. `make` lists it.
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help npm run demo key quick test adapters check format examples prove upgrade bench house layers synth preflight smoke scale prices lock clean
+.PHONY: help npm run demo key quick test adapters check format examples prove upgrade bench house layers synth preflight first-key teardown smoke scale prices lock clean
 SHELL := /bin/sh
 # Compiled modules are kept, whatever the environment says: tests start hundreds of processes.
 export PYTHONDONTWRITEBYTECODE :=
@@ -98,6 +98,12 @@ scale: $(READY) ## write what a stack serves into docs/scale.md, from infra/capa
 
 preflight: $(READY) ## ask an account what a stage's deployment would lack: make preflight ARGS="-c stage=prod"
 	@$(PY) -m infra.preflight $(ARGS)
+
+first-key: $(READY) ## after a deployment: make a tenant's first key: make first-key ARGS="--tenant acme"
+	@$(PY) -m infra.first_key $(ARGS)
+
+teardown: $(READY) ## list what a deleted stack left: make teardown STACK=strandline-dev; DELETE=1: delete it for good
+	@$(PY) -m infra.teardown "$(STACK)" $(if $(DELETE),--delete)
 
 smoke: $(READY) ## check a deployment by twelve calls: make smoke URL=https://... KEY=<the operator's key>
 	@KEY="$(KEY)" $(PY) -m infra.smoke "$(URL)"

@@ -12,6 +12,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
+from aws_cdk import aws_route53 as route53
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_wafv2 as wafv2
 from constructs import Construct
@@ -287,9 +288,27 @@ class Api(Construct):
             stage=self.rest.deployment_stage,
         )
         target = name.domain_name_alias_domain_name
+        if domain.hosted_zone_id:
+            self._create_dns_record(domain, domain.hosted_zone_id, name)
         description = f"The target for a CNAME or alias record of {domain.name}"
         CfnOutput(Stack.of(self), "DomainTarget", value=target, description=description)
         return f"https://{domain.name}/{domain.base_path}".rstrip("/") + "/"
+
+    def _create_dns_record(
+        self, domain: Domain, hosted_zone_id: str, name: apigateway.DomainName
+    ) -> None:
+        """An alias of API Gateway's address, which works at a zone's apex too."""
+        route53.CfnRecordSet(
+            self,
+            "Record",
+            hosted_zone_id=hosted_zone_id,
+            name=f"{domain.name}.",
+            type="A",
+            alias_target=route53.CfnRecordSet.AliasTargetProperty(
+                dns_name=name.domain_name_alias_domain_name,
+                hosted_zone_id=name.domain_name_alias_hosted_zone_id,
+            ),
+        )
 
     def _make_mutual_tls_config(self, tls: MutualTls) -> apigateway.MTLSConfig:
         bucket, _, key = tls.truststore_uri.removeprefix("s3://").partition("/")

@@ -55,7 +55,8 @@ class MutualTls(_SettingsModel):
 
 
 class Domain(_SettingsModel):
-    """A custom domain; its DNS record is made elsewhere, for the output DomainTarget."""
+    """A custom domain. Its DNS record is made in `hosted_zone_id`, or elsewhere for the output
+    DomainTarget."""
 
     name: str = Field(pattern=r"^[a-z0-9.-]+\.[a-z]{2,}$")
     """The host name."""
@@ -64,6 +65,8 @@ class Domain(_SettingsModel):
     ownership_certificate_arn: Arn | None = None
     """Needed with mutual TLS when the certificate was imported or comes from a private authority: a
     public ACM certificate for the same name, which proves ownership."""
+    hosted_zone_id: str | None = Field(default=None, pattern="^Z[A-Z0-9]+$")
+    """The zone of Route 53, in this account, in which the stack makes the name's record."""
     base_path: str = Field(default="", pattern=r"^[\w-]*$")
     """The first path segment under the domain; it is removed before the service sees the path."""
     mutual_tls: MutualTls | None = None

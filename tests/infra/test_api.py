@@ -330,6 +330,18 @@ def test_api_own_certificate_needs_ownership_certificate() -> None:
     assert "OwnershipVerificationCertificateArn" not in name
 
 
+def test_api_domain_has_record_in_its_zone() -> None:
+    zone = "Z0123456789ABCDEFGHIJ"
+    stack_resources = resources(domain={**DOMAIN, "hosted_zone_id": zone})
+    record = the(stack_resources, "Route53::RecordSet")
+    assert (record["Name"], record["Type"]) == ("memory.example.com.", "A")
+    assert record["HostedZoneId"] == zone
+    target = record["AliasTarget"]
+    assert target["DNSName"]["Fn::GetAtt"][1] == "RegionalDomainName"
+    assert target["HostedZoneId"]["Fn::GetAtt"][1] == "RegionalHostedZoneId"
+    assert not of(resources(domain=DOMAIN), "Route53::RecordSet"), "it may be made elsewhere"
+
+
 def test_api_leaves_account_log_role_alone() -> None:
     assert of(resources(), "ApiGateway::Account")
     stack_resources = resources(gateway_log_role=False)

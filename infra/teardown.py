@@ -1,0 +1,147 @@
+"""`make teardown STACK=strandline-dev`: lists what a deleted stack left in the account, by the tag
+that every resource of a stack has. With DELETE=1 it deletes all of it, for good: payloads,
+settings, backups."""
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, cast
+
+import boto3
+from botocore.exceptions import BotoCoreError, ClientError
+
+type MakeClient = Callable[[str], Any]
+KEY_DAYS = 30
+"""Days until a key is gone, in which its deletion can be cancelled."""
+
+
+def _empty_and_delete_bucket(make_client: MakeClient, name: str) -> None:
+    s3 = make_client("s3")
+    for page in s3.get_paginator("list_object_versions").paginate(Bucket=name):
+        entries = [*page.get("Versions", ()), *page.get("DeleteMarkers", ())]
+        objects = [{"Key": one["Key"], "VersionId": one["VersionId"]} for one in entries]
+        if objects:
+            failed = s3.delete_objects(Bucket=name, Delete={"Objects": objects}).get("Errors")
+            if failed:
+                raise RuntimeError(f"{failed[0]['Code']}: {len(failed)} objects stay in {name}")
+    s3.delete_bucket(Bucket=name)
+
+
+def _delete_secret(make_client: MakeClient, arn: str) -> None:
+    make_client("secretsmanager").delete_secret(SecretId=arn)  # after 30 days, as AWS has it
+
+
+def _delete_snapshot(make_client: MakeClient, name: str) -> None:
+    make_client("rds").delete_db_cluster_snapshot(DBClusterSnapshotIdentifier=name)
+
+
+def _delete_key(make_client: MakeClient, key_id: str) -> None:
+    make_client("kms").schedule_key_deletion(KeyId=key_id, PendingWindowInDays=KEY_DAYS)
+
+
+def _delete_log_group(make_client: MakeClient, name: str) -> None:
+    make_client("logs").delete_log_group(logGroupName=name)
+
+
+_REMOVERS: Mapping[str, Callable[[MakeClient, str], None]] = {
+    "rds:cluster-snapshot": _delete_snapshot,
+    "s3": _empty_and_delete_bucket,
+    "secretsmanager:secret": _delete_secret,
+    "logs:log-group": _delete_log_group,
+    # Last: it encrypts what is above.
+    "kms:key": _delete_key,
+}
+"""What may stay, by the kind in its ARN, in the order in which it is deleted."""
+
+
+def find_left_behind(make_client: MakeClient, stack: str) -> Sequence[tuple[str, str, str]]:
+    """What has the stack's tag: kind, name as its service takes it, and ARN. A key that is to be
+    deleted already is left out."""
+    pages = make_client("resourcegroupstaggingapi").get_paginator("get_resources")
+    tag = {"Key": "strandline:stack", "Values": [stack]}
+    arns = [
+        str(one["ResourceARN"])
+        for page in pages.paginate(TagFilters=[tag])
+        for one in page["ResourceTagMappingList"]
+    ]
+    found = [(*_split_arn(arn), arn) for arn in arns]
+    order = [*_REMOVERS]
+    return sorted(
+        (one for one in found if one[0] in order and not _is_ending(make_client, *one[:2])),
+        key=lambda one: (order.index(one[0]), one[2]),
+    )
+
+
+def delete_left_behind(
+    make_client: MakeClient, found: Sequence[tuple[str, str, str]]
+) -> Iterator[str]:
+    """Delete each; gives a line of each, also of one that stays."""
+    for kind, name, arn in found:
+        try:
+            _REMOVERS[kind](make_client, name)
+        except (ClientError, RuntimeError) as error:
+            yield f"FAILED  {arn}: {error}"
+        else:
+            yield f"gone    {arn}"
+
+
+def stack_exists(make_client: MakeClient, stack: str) -> bool:
+    """Whether CloudFormation has the stack."""
+    try:
+        make_client("cloudformation").describe_stacks(StackName=stack)
+    except ClientError as error:
+        response = cast("Mapping[str, Mapping[str, str]]", error.response)
+        if response["Error"].get("Code") != "ValidationError":
+            raise
+        return False
+    return True
+
+
+def _split_arn(arn: str) -> tuple[str, str]:
+    """The kind of a resource, and the name by which its service knows it."""
+    _, _, service, _, _, resource = arn.split(":", 5)
+    if service == "s3":
+        return "s3", resource
+    kind, _, name = resource.replace("/", ":", 1).partition(":")
+    name = resource.partition(":")[2] if service in ("rds", "logs") else name
+    return f"{service}:{kind}", arn if service == "secretsmanager" else name
+
+
+def _is_ending(make_client: MakeClient, kind: str, name: str) -> bool:
+    if kind != "kms:key":
+        return False
+    state = make_client("kms").describe_key(KeyId=name)["KeyMetadata"]["KeyState"]
+    return state == "PendingDeletion"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """List what is left, or delete it. Returns 1 if something could not be deleted, 2 if the stack
+    is still there."""
+    parser = argparse.ArgumentParser(prog="make teardown", description=__doc__)
+    parser.add_argument("stack", help="the name of the deleted stack")
+    parser.add_argument("--delete", action="store_true", help="delete all that is listed, for good")
+    options = parser.parse_args(arguments)
+    session: Any = cast("Any", boto3).Session()
+
+    def make_client(service: str) -> Any:
+        return session.client(service)
+
+    try:
+        if stack_exists(make_client, options.stack):
+            sys.stderr.write(f"strandline: {options.stack} is there: npx cdk destroy it first\n")
+            return 2
+        found = find_left_behind(make_client, options.stack)
+        if not options.delete:
+            sys.stdout.writelines(f"left    {arn}\n" for *_, arn in found)
+            sys.stdout.write(f"{len(found)} left; DELETE=1 deletes them for good\n")
+            return 0
+        lines = [*delete_left_behind(make_client, found)]
+    except (ClientError, BotoCoreError) as error:
+        sys.stderr.write(f"strandline: {error}\n")
+        return 1
+    sys.stdout.writelines(f"{line}\n" for line in lines)
+    return int(any(line.startswith("FAILED") for line in lines))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,111 @@
+"""The example of a pipeline: whom its role trusts, what it may, and that it calls what there is."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from infra import preflight
+from tests.infra.stacks import CONTEXT, ROOT, properties, template
+
+CI = ROOT / ".ci"
+
+
+def load(name: str) -> dict[str, Any]:
+    return yaml.safe_load((CI / name).read_text())
+
+
+def role() -> dict[str, Any]:
+    return load("deploy-role.yaml")["Resources"]["Role"]["Properties"]
+
+
+def test_pipeline_role_trusts_one_environment_of_one_repository() -> None:
+    """Not every branch of it, and no other repository on GitHub."""
+    (statement,) = role()["AssumeRolePolicyDocument"]["Statement"]
+    issuer = "token.actions.githubusercontent.com"
+    assert statement["Condition"] == {
+        "StringEquals": {
+            f"{issuer}:aud": "sts.amazonaws.com",
+            f"{issuer}:sub": {"Fn::Sub": "repo:${Repository}:environment:${Stage}"},
+        }
+    }
+    assert statement["Action"] == "sts:AssumeRoleWithWebIdentity"
+
+
+def test_pipeline_role_changes_nothing_but_through_the_cdks_roles() -> None:
+    statements = {s["Sid"]: s for s in role()["Policies"][0]["PolicyDocument"]["Statement"]}
+    reads = statements.pop("Preflight")["Action"]
+    assert [a for a in reads if not re.search(r":(Get|Describe|GET)", a)] == []
+    assert {s["Action"] for s in statements.values()} == {
+        "sts:AssumeRole",
+        "secretsmanager:GetSecretValue",
+    }
+    assert ":role/cdk-hnb659fds-*" in statements["CdkRoles"]["Resource"]["Fn::Sub"]
+
+
+def test_pipeline_role_reads_operators_key_only() -> None:
+    """By the beginning of its name, which CloudFormation makes of the logical id, and its tag."""
+    statements = role()["Policies"][0]["PolicyDocument"]["Statement"]
+    (reads,) = (s for s in statements if s["Sid"] == "OperatorsKeyForSmoke")
+    beginning = reads["Resource"]["Fn::Sub"].rpartition(":secret:")[2].rstrip("*")
+    secrets = properties(template(), "SecretsManager::Secret")
+    assert [name for name in secrets if name.startswith(beginning)] == [
+        template()["Outputs"]["FirstKeySecret"]["Value"]["Ref"]
+    ]
+    (tag,) = reads["Condition"]["StringEquals"]
+    assert tag == "aws:ResourceTag/strandline:stack"
+
+
+def test_pipeline_role_permits_every_call_of_preflight() -> None:
+    statements = role()["Policies"][0]["PolicyDocument"]["Statement"]
+    (allowed,) = (set(s["Action"]) for s in statements if s["Sid"] == "Preflight")
+    source = Path(preflight.__file__).read_text()
+    calls = set(re.findall(r'account\.call\(\s*"([\w-]+)",\s*"(\w+)"', source))
+    assert len(calls) >= 8
+    needed = {f"{service.replace('-', '')}:{_camel(name)}" for service, name in calls}
+    needed = needed - {"apigateway:GetAccount"} | {"apigateway:GET"}
+    assert needed | {"cloudformation:DescribeStacks"} == allowed
+
+
+def _camel(name: str) -> str:
+    words = {"db": "DB"}
+    return "".join(words.get(word, word.capitalize()) for word in name.split("_"))
+
+
+def test_pipeline_prod_waits_for_smoke_of_dev() -> None:
+    jobs = load("deploy.yml")["jobs"]
+    assert (jobs["dev"]["needs"], jobs["prod"]["needs"]) == ("check", "dev")
+    assert [jobs[stage]["with"]["stage"] for stage in ("dev", "prod")] == ["dev", "prod"]
+    assert {"dev", "prod"} <= CONTEXT["stages"].keys()
+    for stage in ("dev", "prod"):
+        assert jobs[stage]["permissions"]["id-token"] == "write"
+    steps = load("deploy-stage.yml")["jobs"]["deploy"]["steps"]
+    commands = [step["run"] for step in steps if "run" in step and "if" not in step]
+    order = [re.search(r"make (\w+)|cdk (\w+)", command) for command in commands]
+    assert [m and (m[1] or m[2]) for m in order] == ["preflight", "synth", "deploy", "smoke"]
+    assert not [step for step in steps if step.get("continue-on-error")]
+
+
+def test_pipeline_calls_what_there_is() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    for name in ("deploy.yml", "deploy-stage.yml"):
+        text = (CI / name).read_text()
+        for target in re.findall(r"\bmake (\w[\w-]*)", text):
+            assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+    outputs = re.findall(r"\(output (\w+)\)", (CI / "deploy-stage.yml").read_text())
+    assert set(outputs) == {"FirstKeySecret", "ApiUrl"} <= template()["Outputs"].keys()
+    assert json.loads((ROOT / "cdk.json").read_text())["outputsFile"] in text
+
+
+@pytest.mark.proof
+def test_pipeline_role_passes_cfn_lint() -> None:
+    lint = Path(sys.executable).with_name("cfn-lint")
+    process = subprocess.run(
+        [lint, "--", CI / "deploy-role.yaml"], capture_output=True, text=True, check=False
+    )
+    assert (process.stdout + process.stderr, process.returncode) == ("", 0)
