@@ -37,7 +37,7 @@ def test_pipeline_role_trusts_one_environment_of_one_repository() -> None:
     assert statement["Action"] == "sts:AssumeRoleWithWebIdentity"
 
 
-def test_pipeline_role_changes_nothing_but_through_the_cdks_roles() -> None:
+def test_pipeline_role_changes_things_by_cdk_roles_only() -> None:
     statements = {s["Sid"]: s for s in role()["Policies"][0]["PolicyDocument"]["Statement"]}
     reads = statements.pop("Preflight")["Action"]
     assert [a for a in reads if not re.search(r":(Get|Describe|GET)", a)] == []
