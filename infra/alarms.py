@@ -2,7 +2,7 @@
 
 Missing data raises no alarm, because an idle stage sends none. If a stage is idle that should not
 be, messages stay in its queues, whose metrics SQS sends itself. The missing daily sweep is the one
-case in which missing data is an alarm.
+case in which missing data is an alarm. What sweeps alone measure stays as the last one found it.
 """
 
 from collections.abc import Iterable
@@ -21,7 +21,6 @@ from infra.metrics import (
     function_service_metric,
     job_metric,
     lambda_metric,
-    max_metrics,
     rds_metric,
     sqs_maximum_metric,
     sum_metrics,
@@ -38,6 +37,9 @@ _SHARD_ATTEMPTS = 3
 _SWEEP_HOURS = 26
 """Hours without a successful run before the alarm: a day, and two for the daily sweep itself."""
 
+_OLD_TRANSACTIONS = 1_000_000_000
+"""Autovacuum freezes rows from 200 million transactions on; at two billion writes stop."""
+
 
 @dataclass(frozen=True)
 class AlarmSpec:
@@ -53,8 +55,8 @@ class AlarmSpec:
     """Number of consecutive periods."""
     expects_data: bool = False
     """The data should arrive regularly: less is an alarm, and missing data count as zero."""
-    few_samples: bool = True
-    """For a percentile: whether few values are enough to evaluate it."""
+    is_measured_by_sweeps: bool = False
+    """Between two sweeps there is no data, and the alarm stays as it is."""
 
 
 def build_alarms(settings: StackSettings, resources: MonitoredResources) -> list[AlarmSpec]:
@@ -86,25 +88,37 @@ def _queue_alarms(settings: StackSettings, resources: MonitoredResources) -> Ite
 
 
 def _backlog_alarms(settings: StackSettings, resources: MonitoredResources) -> Iterable[AlarmSpec]:
-    alarm_settings, says = settings.alarms, "Sweeps find events that are not"
-    yield AlarmSpec(
-        "unembedded",
-        f"{says} embedded yet.",
-        job_metric(resources, "OldestUnembeddedSeconds", "sweeper", "Maximum"),
-        alarm_settings.unembedded_seconds,
+    """Alarms of what each plan of a sweep measures in the whole stage."""
+    limits, says = settings.alarms, "Sweeps find events that are not"
+    rows = (
+        (
+            "unembedded",
+            f"{says} embedded yet.",
+            "OldestUnembeddedSeconds",
+            limits.unembedded_seconds,
+        ),
+        (
+            "stuck-scopes",
+            "The work of a scope was postponed five times in a row.",
+            "ScopesStuck",
+            1,
+        ),
+        (
+            "unfolded",
+            f"{says} folded into chains yet.",
+            "OldestUnfoldedSeconds",
+            limits.unfolded_seconds,
+        ),
+        (
+            "late-erasures",
+            "Erasures are not complete.",
+            "OldestErasureSeconds",
+            limits.erasure_seconds,
+        ),
     )
-    yield AlarmSpec(
-        "stuck-scopes",
-        "The work of a scope was postponed five times in a row.",
-        job_metric(resources, "ScopesStuck", "sweeper", "Maximum"),
-        1,
-    )
-    yield AlarmSpec(
-        "unfolded",
-        f"{says} folded into chains yet.",
-        job_metric(resources, "OldestUnfoldedSeconds", "sweeper", "Maximum"),
-        alarm_settings.unfolded_seconds,
-    )
+    for name, description, metric, threshold in rows:
+        gauge = job_metric(resources, metric, "sweeper", "Maximum")
+        yield AlarmSpec(name, description, gauge, threshold, is_measured_by_sweeps=True)
 
 
 def _job_alarms(settings: StackSettings, resources: MonitoredResources) -> Iterable[AlarmSpec]:
@@ -116,15 +130,24 @@ def _job_alarms(settings: StackSettings, resources: MonitoredResources) -> Itera
         "failed-runs", "Runs of a job failed.", sum_metrics(runs), settings.alarms.failed_runs
     )
     succeeded_runs = aws_metric("AWS/States", "ExecutionsSucceeded", machine, minutes=60)
+    # A new stack has had no sweep, and every deployment calls `migrate`.
+    deployments = lambda_metric(resources, "Invocations", "migrate", minutes=60)
     says = "No job has succeeded for a day, not even the daily sweep."
     yield AlarmSpec(
-        "missing-sweep", says, succeeded_runs, 1, periods=_SWEEP_HOURS, expects_data=True
+        "missing-sweep",
+        says,
+        sum_metrics([succeeded_runs, deployments], 60),
+        1,
+        periods=_SWEEP_HOURS,
+        expects_data=True,
     )
     parts = [job_metric(resources, "WorkFailures", job.name, "Sum") for job in JOBS]
     yield AlarmSpec(
         "failed-shards", "Shards of a job failed finally.", sum_metrics(parts), _SHARD_ATTEMPTS
     )
-    yield from _erasure_alarms(settings, resources)
+    given_up = job_metric(resources, "VacuumsGivenUp", "eraser", "Sum")
+    says = "Erasures were completed without a vacuum."
+    yield AlarmSpec("failed-vacuums", says, given_up, 1)
     failed_trees = job_metric(resources, "TreesFailed", "builder", "Sum")
     yield AlarmSpec("failed-trees", "Topic trees could not be grown.", failed_trees, 1)
     group = {"ScheduleGroup": resources.schedules}
@@ -133,19 +156,6 @@ def _job_alarms(settings: StackSettings, resources: MonitoredResources) -> Itera
     yield AlarmSpec(
         "failed-starts", "A job was due and could not be started.", sum_metrics(failed_starts), 1
     )
-
-
-def _erasure_alarms(settings: StackSettings, resources: MonitoredResources) -> Iterable[AlarmSpec]:
-    given_up = job_metric(resources, "VacuumsGivenUp", "eraser", "Sum")
-    says = "Erasures were completed without a vacuum."
-    yield AlarmSpec("failed-vacuums", says, given_up, 1)
-    # The sweeper's too: it sees an erasure that no eraser goes on with.
-    oldest = [
-        job_metric(resources, "OldestErasureSeconds", job, "Maximum")
-        for job in ("eraser", "sweeper")
-    ]
-    says, limit = "Erasures are not complete.", settings.alarms.erasure_seconds
-    yield AlarmSpec("late-erasures", says, max_metrics(oldest), limit)
 
 
 def _api_alarms(settings: StackSettings, resources: MonitoredResources) -> Iterable[AlarmSpec]:
@@ -158,17 +168,22 @@ def _api_alarms(settings: StackSettings, resources: MonitoredResources) -> Itera
         label="% of answers that are 5xx",
     )
     yield AlarmSpec("errors", "Answers are 5xx.", share, alarm_settings.errors_percent, periods=2)
-    latency = api_metric(resources, "Latency", "p95")
+    # CloudWatch evaluates a percentile of few calls as well: of fewer than ten it is the slowest.
+    latency = api_metric(resources, "Latency", "p90")
     says = "Answers are slow."
-    yield AlarmSpec(
-        "slow", says, latency, alarm_settings.p95_milliseconds, periods=3, few_samples=False
-    )
+    yield AlarmSpec("slow", says, latency, alarm_settings.p90_milliseconds, periods=3)
 
 
 def _function_alarms(resources: MonitoredResources) -> Iterable[AlarmSpec]:
     throttles = [lambda_metric(resources, "Throttles", fn.name) for fn in FUNCTIONS if fn.routes]
     says = "Lambda refuses requests, because all instances of a function are busy."
     yield AlarmSpec("throttles", says, sum_metrics(throttles), _MIN_ERRORS)
+    # The state machine tries jobs again and records what fails, and a deployment sees `migrate`.
+    errors = [
+        lambda_metric(resources, "Errors", fn.name) for fn in FUNCTIONS if fn.routes or fn.queue
+    ]
+    says = "Functions fail or are killed."
+    yield AlarmSpec("function-errors", says, sum_metrics(errors), _MIN_ERRORS)
 
 
 def _database_alarms(settings: StackSettings, resources: MonitoredResources) -> Iterable[AlarmSpec]:
@@ -186,6 +201,12 @@ def _database_alarms(settings: StackSettings, resources: MonitoredResources) -> 
         rds_metric(resources, "ACUUtilization", "Average"),
         95,
         periods=ceil(alarm_settings.capacity_minutes / PERIOD_MINUTES),
+    )
+    yield AlarmSpec(
+        "transaction-age",
+        "The database's oldest transaction ids are not frozen.",
+        rds_metric(resources, "MaximumUsedTransactionIDs", "Maximum"),
+        _OLD_TRANSACTIONS,
     )
 
 

@@ -79,9 +79,12 @@ def api_metric(resources: MonitoredResources, name: str, statistic: str) -> clou
     return aws_metric("AWS/ApiGateway", name, resources.api, statistic)
 
 
-def lambda_metric(resources: MonitoredResources, name: str, function: str) -> cloudwatch.Metric:
+def lambda_metric(
+    resources: MonitoredResources, name: str, function: str, minutes: int = PERIOD_MINUTES
+) -> cloudwatch.Metric:
     """The sum of a metric that Lambda keeps of a function."""
-    return aws_metric("AWS/Lambda", name, {"FunctionName": resources.prefix + function})
+    dimensions = {"FunctionName": resources.prefix + function}
+    return aws_metric("AWS/Lambda", name, dimensions, minutes=minutes)
 
 
 def rds_metric(resources: MonitoredResources, name: str, statistic: str) -> cloudwatch.Metric:
@@ -104,14 +107,4 @@ def sum_metrics(
         expression=f"SUM([{', '.join(f'FILL({name}, 0)' for name in metrics_by_id)}])",
         using_metrics=metrics_by_id,
         period=Duration.minutes(minutes),
-    )
-
-
-def max_metrics(metrics: Sequence[cloudwatch.IMetric]) -> cloudwatch.MathExpression:
-    """The largest of all metrics; missing data count as zero."""
-    metrics_by_id = {f"m{number}": metric for number, metric in enumerate(metrics)}
-    return cloudwatch.MathExpression(
-        expression=f"MAX([{', '.join(f'FILL({name}, 0)' for name in metrics_by_id)}])",
-        using_metrics=metrics_by_id,
-        period=Duration.minutes(PERIOD_MINUTES),
     )

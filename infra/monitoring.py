@@ -19,8 +19,10 @@ from infra.metrics import (
     PERIOD_MINUTES,
     MonitoredResources,
     api_metric,
+    aws_metric,
     function_service_metric,
     job_metric,
+    lambda_metric,
     rds_metric,
     sqs_maximum_metric,
 )
@@ -30,8 +32,6 @@ from strandline.function_specs import FUNCTIONS
 RUNBOOK = "docs/runbook.md"
 _AT_LEAST = cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD
 _BELOW = cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD
-_BREACHING = cloudwatch.TreatMissingData.BREACHING
-_NOT_BREACHING = cloudwatch.TreatMissingData.NOT_BREACHING
 
 
 _TENANT_QUERY = """filter message in ["request", "job"] and ispresent(tenant)
@@ -91,8 +91,7 @@ class Monitoring(Construct):
             threshold=alarm.threshold,
             evaluation_periods=alarm.periods,
             comparison_operator=_BELOW if alarm.expects_data else _AT_LEAST,
-            treat_missing_data=_BREACHING if alarm.expects_data else _NOT_BREACHING,
-            evaluate_low_sample_count_percentile=None if alarm.few_samples else "ignore",
+            treat_missing_data=_choose_missing_data_treatment(alarm),
         )
         if self._topic:
             action = cast(cloudwatch.IAlarmAction, actions.SnsAction(self._topic))
@@ -167,6 +166,14 @@ class Monitoring(Construct):
         )
 
 
+def _choose_missing_data_treatment(alarm: AlarmSpec) -> cloudwatch.TreatMissingData:
+    if alarm.expects_data:
+        return cloudwatch.TreatMissingData.BREACHING
+    if alarm.is_measured_by_sweeps:
+        return cloudwatch.TreatMissingData.IGNORE
+    return cloudwatch.TreatMissingData.NOT_BREACHING
+
+
 def _list_dashboard_graphs(
     resources: MonitoredResources,
 ) -> Iterable[tuple[str, Sequence[cloudwatch.IMetric]]]:
@@ -202,6 +209,14 @@ def _list_dashboard_graphs(
         for name in MODEL_FUNCTIONS
     ]
     yield "Models, millionths of a USD", spend_metrics
+    for name in ("Invocations", "Errors", "Throttles"):
+        yield (
+            f"Functions: {name.lower()}",
+            [lambda_metric(resources, name, fn.name) for fn in FUNCTIONS],
+        )
+    machine = {"StateMachineArn": resources.machine}
+    runs = ("ExecutionsStarted", "ExecutionsSucceeded", "ExecutionsFailed", "ExecutionsTimedOut")
+    yield "Runs of jobs", [aws_metric("AWS/States", name, machine) for name in runs]
 
 
 def _make_graph_widget(title: str, metrics: Sequence[cloudwatch.IMetric]) -> cloudwatch.IWidget:

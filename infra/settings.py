@@ -90,8 +90,8 @@ class Alarms(_SettingsModel):
     """Failed executions of the state machine within five minutes."""
     errors_percent: float = Field(default=1.0, gt=0, le=100)
     """Share of 5xx answers within five minutes."""
-    p95_milliseconds: int = Field(default=2000, gt=0)
-    """95th percentile of the API's latency over five minutes."""
+    p90_milliseconds: int = Field(default=2000, gt=0)
+    """90th percentile of the API's latency in five minutes, three times in a row."""
     connections_percent: float = Field(default=80.0, gt=0, le=100)
     """Database connections in use, in percent of the maximum."""
     capacity_minutes: int = Field(default=15, ge=5)

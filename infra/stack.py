@@ -32,14 +32,15 @@ class StrandlineStack(Stack):
         jobs = Jobs(self, "Jobs", settings, storage)
         parts = StackParts(network, storage, database, jobs)
         compute = Compute(self, "Compute", settings, parts, assets)
-        MigrationStep(self, "Release", settings, parts, compute)
+        release = MigrationStep(self, "Release", settings, parts, compute)
         api = Api(self, "Api", settings, compute.aliases, key=storage.key)
-        Monitoring(
+        monitoring = Monitoring(
             self,
             "Monitoring",
             settings,
             _collect_monitored_resources(api, parts, make_function_prefix(settings)),
         )
+        monitoring.node.add_dependency(release.resource)  # see the alarm `missing-sweep`
         self._apply_tags_and_permissions_boundary(settings)
         outputs = {
             "FirstKeySecret": storage.first_key.secret_arn,

@@ -334,6 +334,6 @@ def test_conventions_metrics_decide_nothing() -> None:
     from strandline.jobs.worker_resources import JobMetrics
 
     assert {field.name for field in fields(JobMetrics)} == {
-        *("embedded_events", "embedding_ms", "failures", "due_work", "erasure_seconds", "fold_ms"),
+        *("embedded_events", "embedding_ms", "failures", "due_work", "fold_ms"),
         *("cosines", "counters", "samples"),
     }

@@ -1,6 +1,7 @@
 """Every alarm watches what is printed, and has its line in the runbook; every line its alarm."""
 
 import io
+import json
 import re
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
@@ -182,30 +183,46 @@ def test_monitoring_runbook_messages_are_logged(repository: Path) -> None:
     assert [message for message in messages if f'"{message}"' not in source] == []
 
 
+BY_SWEEPS = {"unembedded", "unfolded", "stuck-scopes", "late-erasures"}
+
+
 def test_monitoring_alarms_are_silent_at_rest() -> None:
+    """What sweeps alone measure stays between them: without data nothing is mended."""
     alarm_resources = alarms(**MODEL)
     del alarm_resources["missing-sweep"]
     for name, alarm in alarm_resources.items():
-        assert alarm["TreatMissingData"] == "notBreaching", name
+        missing = "ignore" if name in BY_SWEEPS else "notBreaching"
+        assert alarm["TreatMissingData"] == missing, name
         assert alarm["Threshold"] > 0, f"{name}: at rest everything is 0"
         assert alarm["ComparisonOperator"] == "GreaterThanOrEqualToThreshold"
+        if name in BY_SWEEPS:
+            assert stats(alarm) == [alarm], "one metric: another's zero would end the alarm"
 
 
 def test_monitoring_alarm_reports_missing_sweep() -> None:
-    """26 hours without a run that ended well: one hour with a run is enough to be quiet."""
+    """26 hours without a run that ended well or a deployment: one is enough to be quiet."""
     alarm = alarms()["missing-sweep"]
-    assert (alarm["MetricName"], alarm["Statistic"]) == ("ExecutionsSucceeded", "Sum")
-    assert (alarm["Period"], alarm["EvaluationPeriods"]) == (3600, 26)
+    runs, deployments = stats(alarm)
+    assert (runs["MetricName"], runs["Dimensions"][0]["Name"]) == (
+        "ExecutionsSucceeded",
+        "StateMachineArn",
+    )
+    assert (deployments["MetricName"], deployments["Dimensions"]) == (
+        "Invocations",
+        [{"Name": "FunctionName", "Value": f"{PREFIX}migrate"}],
+    )
+    periods = [query["MetricStat"]["Period"] for query in alarm["Metrics"] if "MetricStat" in query]
+    assert (periods, alarm["EvaluationPeriods"]) == ([3600, 3600], 26)
     assert "DatapointsToAlarm" not in alarm
     assert (alarm["ComparisonOperator"], alarm["Threshold"]) == ("LessThanThreshold", 1)
     assert alarm["TreatMissingData"] == "breaching"
-    assert alarm["Dimensions"][0]["Name"] == "StateMachineArn"
 
 
 def test_monitoring_alarms_cover_required_signals() -> None:
     alarm_resources = alarms(**MODEL)
     names = {"work-queue-dead-letters", "job-queue-dead-letters", "unembedded", "unfolded"}
     names |= {"failed-runs", "errors", "slow", "failed-vacuums", "late-erasures"}
+    names |= {"throttles", "function-errors", "transaction-age"}
     assert names | {"connections", "capacity", "breaker-open", "model-spend"} <= set(
         alarm_resources
     )
@@ -221,10 +238,24 @@ def test_monitoring_queue_age_allows_for_delayed_messages() -> None:
     assert thresholds == {"work-queue-age": 900 + 900, "job-queue-age": 900}
 
 
-def test_monitoring_slow_alarm_ignores_few_calls() -> None:
+def test_monitoring_slow_alarm_sees_few_calls() -> None:
+    """A percentile that few calls cannot have would be blind, or stay as it was."""
     slow = alarms()["slow"]
-    assert slow["ExtendedStatistic"] == "p95"
-    assert slow["EvaluateLowSampleCountPercentile"] == "ignore"
+    assert (slow["ExtendedStatistic"], slow["EvaluationPeriods"]) == ("p90", 3)
+    assert slow.get("EvaluateLowSampleCountPercentile", "evaluate") == "evaluate"
+
+
+def test_monitoring_alarms_watch_functions_that_lambda_calls() -> None:
+    """What the state machine calls is tried again, and recorded where it fails."""
+    for name, metric, expected in (
+        ("throttles", "Throttles", {fn.name for fn in FUNCTIONS if fn.routes}),
+        ("function-errors", "Errors", {fn.name for fn in FUNCTIONS if fn.routes or fn.queue}),
+    ):
+        watched = stats(alarms()[name])
+        assert {one["MetricName"] for one in watched} == {metric}
+        functions = {one["Dimensions"][0]["Value"] for one in watched}
+        assert functions == {PREFIX + function for function in expected}
+        assert len(watched) <= 10, "CloudWatch takes ten in an alarm"
 
 
 def test_monitoring_alarms_notify_topic_address_or_nobody() -> None:
@@ -268,6 +299,17 @@ def test_monitoring_query_sums_each_tenants_time() -> None:
 def test_monitoring_dashboard_is_of_this_stack() -> None:
     (dashboard,) = of("CloudWatch::Dashboard")
     assert dashboard["DashboardName"] == REGIONAL_NAME
+
+
+def test_monitoring_dashboard_shows_functions_and_state_machine() -> None:
+    body = json.dumps(of("CloudWatch::Dashboard")[0]["DashboardBody"])
+    for fn in FUNCTIONS:
+        for metric in ("Invocations", "Errors", "Throttles"):
+            assert re.search(rf"{metric}[^a-z]+FunctionName[^a-z]+{PREFIX}{fn.name}\W", body), (
+                fn.name
+            )
+    for metric in ("ExecutionsStarted", "ExecutionsSucceeded", "ExecutionsFailed"):
+        assert metric in body
 
 
 def test_monitoring_docs_map_every_source_metric(repository: Path) -> None:

@@ -1,4 +1,4 @@
--- revision: 1
+-- revision: 2
 -- Where the sweeper has something to do, and when next.
 
 set local role strandline_planner;
@@ -26,6 +26,21 @@ language sql stable security definer set search_path = pg_catalog, public, pg_te
 $$;
 revoke execute on function tenants_to_sweep from public;
 grant execute on function tenants_to_sweep to strandline_app;
+
+-- Tenants whose work is late: scopes that a worker has tried in vain or has not come to for five minutes, and
+-- erasures that are not complete. At most `p_limit` of each kind, the worst first.
+create or replace function tenants_behind(p_now timestamptz, p_limit int) returns table (tenant_id text)
+language sql stable security definer set search_path = pg_catalog, public, pg_temp as $$
+    (select w.tenant_id from scope_work w
+    where w.attempts > 0 or w.due_at <= p_now - interval '5 minutes'
+    group by 1 order by max(w.attempts) desc, min(w.due_at), 1 limit p_limit)
+    union
+    (select e.tenant_id from erasures e where e.due_at is not null
+    group by 1 order by min(e.due_at), 1 limit p_limit)
+    order by 1
+$$;
+revoke execute on function tenants_behind from public;
+grant execute on function tenants_behind to strandline_app;
 
 -- When the sweeper has something to do next, in any tenant; null: nothing known. With a space it also
 -- counts what a sweep looks through and no row names: tenants that are new to the space, or to these

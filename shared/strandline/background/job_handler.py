@@ -1,9 +1,10 @@
 """The Lambda handler of a job: the state machine's plan, shard and finish steps."""
 
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, cast
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
@@ -24,10 +25,14 @@ _SCAN_TOTALS = ("scopes_embedded", "events_embedded", "chains_embedded", "vector
 
 
 def run_step(
-    job: Job, resources: Resources, event: Mapping[str, Any], context: LambdaContext
+    job: Job,
+    resources: Resources,
+    event: Mapping[str, Any],
+    context: LambdaContext,
+    before_plan: Callable[[JobResources, str, str, datetime], None] | None = None,
 ) -> dict[str, Any]:
     """One step of a run. `event` is {"verb": "plan" | "shard" | "finish", "run": its id, "input":
-    {...}}.
+    {...}}. Each plan first calls `before_plan` with the names of job and function, and the time.
 
     A plan returns its list's key and length, a shard nothing, the finish the run's counts. Raises
     Malformed for another verb, and whatever the step raises.
@@ -45,6 +50,8 @@ def run_step(
     with trace_context(ensure_trace_id(None)):
         if verb == "plan":
             with request_next_runs_on_exit(resources, deadline) as outcome:
+                if before_plan is not None:
+                    before_plan(tools, job.name, context.function_name, now)
                 plan = runner.plan_run(tools, job, run, now, run_input.get("tenant"))
                 outcome.run_continues = plan.shards > 0
             return plan._asdict()

@@ -70,7 +70,6 @@ def shard(resources: JobResources, lease: Lease, shard: Shard, now: datetime) ->
     del shard
     totals = Counter[str]()
     erasures = store_job.list_incomplete_erasures(lease.access)
-    lease.tally.erasure_seconds += [(now - one.asked_at).total_seconds() for one in erasures[:1]]
     for erasure in erasures:
         if erasure.cleared_at is None:
             _clear_marked_events(resources, lease, erasure, now, totals)

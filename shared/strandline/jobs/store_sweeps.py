@@ -14,6 +14,12 @@ def list_tenants_to_sweep(connection: Connection, space: str, now: datetime) -> 
     return fetch_tenant_ids(connection, "select * from tenants_to_sweep(%s, %s)", (space, now))
 
 
+def list_tenants_behind(connection: Connection, now: datetime, limit: int) -> list[str]:
+    """Ids of the tenants whose scopes or erasures are late, at most `limit` for each, the worst of
+    them."""
+    return fetch_tenant_ids(connection, "select * from tenants_behind(%s, %s)", (now, limit))
+
+
 def list_tenants_with_implausible_due_times(connection: Connection, now: datetime) -> list[str]:
     """Ids of the tenants in which work is due at a time that only a clock which was put back since
     can have stored."""

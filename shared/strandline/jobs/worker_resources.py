@@ -86,8 +86,6 @@ class JobMetrics:
         default_factory=list[store_tenant_counts.DueWork]
     )
     """The due work of each swept tenant, before the sweep began."""
-    erasure_seconds: list[float] = field(default_factory=list[float])
-    """For each tenant with erasures in progress: the age of the oldest one that is not complete."""
     fold_ms: list[float] = field(default_factory=list[float])
     """Milliseconds of each scope's fold."""
     cosines: list[float] = field(default_factory=list[float])
@@ -226,15 +224,7 @@ def job_log_context(
             }
             if tally.due_work:
                 metrics["ScopesDue"] = sum(due.scopes for due in tally.due_work)
-                metrics["ScopesStuck"] = sum(due.stuck_scopes for due in tally.due_work)
                 metrics["OldestDueSeconds"] = max(due.seconds for due in tally.due_work)
-                metrics["OldestUnembeddedSeconds"] = max(
-                    d.unembedded_seconds for d in tally.due_work
-                )
-                metrics["OldestUnfoldedSeconds"] = max(d.unfolded_seconds for d in tally.due_work)
-            swept_seconds = [due.erasure_seconds for due in tally.due_work]
-            if erasure_seconds := [*swept_seconds, *tally.erasure_seconds]:
-                metrics["OldestErasureSeconds"] = round(max(erasure_seconds), 1)
             whose = {"tenant": tenant} if tenant else {}
             dimensions = {"function": function, "job": kind}
             logger.info("job", extra=whose | make_emf_fields(dimensions, metrics))
