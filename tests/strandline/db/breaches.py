@@ -34,6 +34,7 @@ PROBED = (
     "writers_of_expired_uploads",
     "tenants_with_heat_work",
     "tenants_to_sweep",
+    "tenants_behind",
     "tenants_with_times_ahead",
     "tenants_with_turns",
     "next_turn",

@@ -247,6 +247,7 @@ def test_isolation_heat_planner_learns_tenant_names_only(app: Connection[Any]) -
     "planner",
     [
         "select * from tenants_to_sweep('a space nobody has', now())",
+        "select * from tenants_behind('infinity', 9)",
         "select * from tenants_to_archive('infinity', '6 hours', '0', '0')",
         "select * from tenants_to_analyse('infinity')",
         "select * from tenants_with_turns('infinity')",
@@ -545,6 +546,7 @@ UNASKED = {
     "tenants_to_recount": "select * from tenants_to_recount(now(), 10) where false",
     "tenants_with_heat_work": "select * from tenants_with_heat_work('{}', now()) where false",
     "tenants_to_sweep": "select * from tenants_to_sweep('', now()) where false",
+    "tenants_behind": "select * from tenants_behind(now(), 10) where false",
     "tenants_with_turns": "select * from tenants_with_turns(now()) where false",
     "tenants_with_times_ahead": "select * from tenants_with_times_ahead(now()) where false",
     "put_times_back": "select 1 where put_times_back(now()) <> 0",
