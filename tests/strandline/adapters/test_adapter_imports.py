@@ -10,17 +10,17 @@ from tests.strandline.adapters.conftest import ROOT
 
 FRAMEWORKS = {
     "langgraph": {"langgraph", "langchain_core"},
+    "langgraph_agents": {"langgraph", "langchain_core"},
+    "openai_agents": {"agents", "openai", "mcp"},
+    "strands": {"strands", "mcp", "boto3"},
+    "strands_sessions": {"strands", "mcp", "boto3"},
 }
 """The packages of frameworks that an adapter may import."""
 NEUTRAL = (
-    "client_pairs",
-    "keyed_values",
-    "step_runners",
-    "value_filters",
-    "value_names",
-    "value_topics",
+    *("client_pairs", "keyed_values", "session_records", "step_runners"),
+    *("value_filters", "value_names", "value_topics"),
 )
-ALL = set[str]().union(*FRAMEWORKS.values(), ("strands", "agents", "openai", "mcp", "boto3"))
+ALL = set[str]().union(*FRAMEWORKS.values())
 
 
 def list_packages(module: str) -> set[str]:

@@ -10,7 +10,11 @@ import pytest
 from tests.strandline.adapters.conftest import ROOT, Service, Users
 
 PAGES = sorted(path for path in (ROOT / "docs/adapters").glob("*.md") if path.stem != "README")
-SAYS = {"langgraph": ["Noted.", "The buoy goes out on Friday."]}
+SAYS = {
+    "langgraph": ["Noted.", "The buoy goes out on Friday."],
+    "openai-agents": ["The buoy goes out on Friday."] * 2,
+    "strands": ["True", "True"],
+}
 """What each program prints."""
 
 

@@ -1,0 +1,297 @@
+"""Records of a framework, such as the messages of a conversation, as events of a session.
+
+A record's text is the event's content, so that recall and contexts find what was said; the rest
+of it stands in the event's metadata, and both together give the record back as it was. A record
+that is removed is erased where the key has the right, else a later event of the session says that
+it is removed (a tombstone).
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias, cast
+from uuid import UUID, uuid4
+
+from strandline.adapters.step_runners import ask
+from strandline.client import answers
+from strandline.client.erasures import ErasureVerbs
+from strandline.client.errors import ForbiddenError, GoneError, make_error
+from strandline.client.memory import EventType, MemoryVerbs
+from strandline.client.request_building import VerbGroup
+from strandline.client.scopes_and_payloads import ScopeAndPayloadVerbs
+from strandline.client.verb_declarations import Steps
+
+logger = logging.getLogger(__name__)
+
+_NOBODY = VerbGroup()
+_MAX_BATCH = 500
+_MAX_ERASED = 1000
+_PAGE = 500
+_MAX_METADATA_BYTES = 12 * 1024
+"""Of a record beside its text; a larger one is the event's content as a whole, as JSON."""
+_MAX_SHOWN_CHARS = 500
+
+TextPath: TypeAlias = Sequence[str | int]
+"""Where in a record its text stands, as in `["content", 0, "text"]`."""
+
+
+@dataclass(frozen=True)
+class NewRecord:
+    """A record to store."""
+
+    body: Mapping[str, Any]
+    """JSON."""
+    text_at: TextPath | None
+    """None: it has no text of its own, and `shown` stands for it."""
+    role: Literal["user", "agent", "system"]
+    type: EventType
+    shown: str = ""
+    labels: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """What it is found by."""
+
+
+@dataclass(frozen=True)
+class StoredRecord:
+    """A record of a session that was not removed."""
+
+    event_id: UUID
+    seq: int
+    """Its place in the order of what was stored."""
+    labels: Mapping[str, Any]
+    body: dict[str, Any]
+
+
+class SessionRecords:
+    """Records of one kind, such as `strands`, in sessions of the service. Its methods are
+    procedures of requests (`run_steps`), and raise ServiceError. `participants` are everybody who
+    takes part in the session."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+        self._has_told_of_tombstones = False
+
+    def append(
+        self, participants: Sequence[str], session_id: str, records: Sequence[NewRecord], key: str
+    ) -> Steps[None]:
+        """Store records in order: up to 500 all or none, once under this key."""
+        for start in range(0, len(records), _MAX_BATCH):
+            events = [
+                self._make_event(participants, session_id, record, f"{key}#{start + n}")
+                for n, record in enumerate(records[start : start + _MAX_BATCH])
+            ]
+            call = MemoryVerbs.post_batch.call(_NOBODY, events, atomic=len(events) > 1)
+            require_all_stored((yield from ask(call)))
+
+    def read(
+        self,
+        participants: Sequence[str],
+        session_id: str,
+        labels: Mapping[str, Any] | None = None,
+        limit: int | None = None,
+    ) -> Steps[list[StoredRecord]]:
+        """The records of a session that have these labels, in the order in which they were stored:
+        all, or the newest so many."""
+        is_removed = yield from self._read_removals(participants, session_id)
+        found: list[answers.EventOut] = []
+        cursor: str | None = None
+        while limit is None or len(found) < limit:
+            wanted = {"labels": dict(labels or {})}
+            page = yield from self._query(participants, session_id, wanted, cursor)
+            events = _list_newest_first(page, participants)
+            found += [event for event in events if not is_removed(event)]
+            cursor = page.next_cursor
+            if cursor is None:
+                break
+        records: list[StoredRecord] = []
+        for event in reversed(found[:limit]):
+            records.append((yield from self._decode(participants, event)))
+        return records
+
+    def _read_removals(
+        self, participants: Sequence[str], session_id: str
+    ) -> Steps[Callable[[answers.EventOut], bool]]:
+        """Which events of a session tombstones hide."""
+        removed_ids: set[str] = set()
+        cleared_before = 0
+        cursor: str | None = None
+        while True:
+            page = yield from self._query(participants, session_id, {"is_removal": True}, cursor)
+            for event in _list_newest_first(page, participants):
+                note: Mapping[str, Any] = event.metadata[self._kind]
+                removed_ids.update(note["event_ids"])
+                if note["is_all"]:
+                    cleared_before = max(cleared_before, event.seq)
+            cursor = page.next_cursor
+            if cursor is None:
+                break
+        return lambda event: str(event.event_id) in removed_ids or event.seq < cleared_before
+
+    def _query(
+        self,
+        participants: Sequence[str],
+        session_id: str,
+        note: Mapping[str, Any],
+        cursor: str | None,
+    ) -> Steps[answers.EventTree]:
+        call = MemoryVerbs.query.call(
+            _NOBODY,
+            participants=participants,
+            session_id=session_id,
+            metadata={self._kind: note},
+            limit=_PAGE,
+            cursor=cursor,
+        )
+        return (yield from ask(call))
+
+    def remove(
+        self,
+        participants: Sequence[str],
+        session_id: str,
+        event_ids: Sequence[UUID],
+        *,
+        is_all: bool = False,
+    ) -> Steps[None]:
+        """Remove records: erase them where the key may, else hide them. `is_all` says that these
+        are all that the session has."""
+        try:
+            for start in range(0, len(event_ids), _MAX_ERASED):
+                ids = event_ids[start : start + _MAX_ERASED]
+                try:
+                    yield from ask(ErasureVerbs.erase.call(_NOBODY, event_ids=ids))
+                except GoneError:
+                    continue  # somebody else erased them
+        except ForbiddenError:
+            self._tell_of_tombstones()
+            removed_ids = [] if is_all else [str(event_id) for event_id in event_ids]
+            removal = {"is_removal": True, "is_all": is_all, "event_ids": removed_ids}
+            event = {
+                "participants": list(participants),
+                "role": "system",
+                "type": "observation",
+                "content": f"Removed from the session: {len(event_ids)}.",
+                "session_id": session_id,
+                "metadata": {self._kind: removal},
+                "source_event_key": str(uuid4()),
+            }
+            yield from ask(MemoryVerbs.post_batch.call(_NOBODY, [event], atomic=True))
+
+    def _tell_of_tombstones(self) -> None:
+        if not self._has_told_of_tombstones:
+            self._has_told_of_tombstones = True
+            logger.warning(
+                "this key has no right to erase: what is removed from a session is hidden, and"
+                " stays in the log"
+            )
+
+    def _make_event(
+        self, participants: Sequence[str], session_id: str, record: NewRecord, key: str
+    ) -> dict[str, Any]:
+        text, rest = _take_text(record)
+        note: dict[str, Any] = {"labels": dict(record.labels), "rest": rest}
+        if record.text_at is not None and text is not None:
+            note["text_at"] = list(record.text_at)
+        if len(json.dumps(note).encode()) > _MAX_METADATA_BYTES:
+            text = json.dumps(record.body, ensure_ascii=False)
+            note = {"labels": dict(record.labels)}
+        return {
+            "participants": list(participants),
+            "role": record.role,
+            "type": record.type,
+            "content": text or record.shown[:_MAX_SHOWN_CHARS] or record.type,
+            "session_id": session_id,
+            "metadata": {self._kind: note},
+            "source_event_key": key,
+        }
+
+    def _decode(self, participants: Sequence[str], event: answers.EventOut) -> Steps[StoredRecord]:
+        note: Mapping[str, Any] = event.metadata[self._kind]
+        text = event.content
+        if text is None and event.blob is not None:
+            block = ScopeAndPayloadVerbs.block.call(
+                _NOBODY, event.blob.cid, participants=participants
+            )
+            text = (yield from ask(block)).decode()
+        if "rest" not in note:
+            body: dict[str, Any] = json.loads(text or "{}")
+        else:
+            body = copy.deepcopy(note["rest"])
+            if "text_at" in note:
+                _put_at(body, note["text_at"], text)
+        return StoredRecord(event.event_id, event.seq, note["labels"], body)
+
+
+class RetryKeys:
+    """Idempotency keys of attempts whose outcome is unknown. A framework that tries the same again
+    gets the key of the attempt before, so that it is stored once. Safe for threads."""
+
+    _MOST = 1000
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._keys: dict[str, list[str]] = {}
+
+    def take(self, content: object) -> str:
+        """The key of an attempt that failed with this content, JSON, or a new one."""
+        with self._lock:
+            keys = self._keys.get(self._name(content))
+            key = keys.pop(0) if keys else str(uuid4())
+            if keys is not None and not keys:
+                del self._keys[self._name(content)]
+            return key
+
+    def give_back(self, content: object, key: str) -> None:
+        """Keep the key of an attempt that failed. The oldest are forgotten."""
+        with self._lock:
+            self._keys.setdefault(self._name(content), []).append(key)
+            while len(self._keys) > self._MOST:
+                del self._keys[next(iter(self._keys))]
+
+    @staticmethod
+    def _name(content: object) -> str:
+        return json.dumps(content, sort_keys=True, default=str)
+
+
+def require_all_stored(answer: answers.BatchAnswer) -> None:
+    """Raise the error that kept events of an atomic batch from being stored, if there is one."""
+    failures = [item for item in answer.results if item.error is not None]
+    if failures:
+        cause = min(failures, key=lambda item: item.status == 424)
+        raise make_error(cause.status, cause.error.model_dump() if cause.error else None, None)
+
+
+def _list_newest_first(
+    page: answers.EventTree, participants: Sequence[str]
+) -> Iterator[answers.EventOut]:
+    """The events of exactly these participants, of one page."""
+    for scope in page.scopes:
+        if sorted(scope.participants) == sorted(participants):
+            yield from sorted(scope.events, key=lambda event: event.seq, reverse=True)
+
+
+def _take_text(record: NewRecord) -> tuple[str | None, dict[str, Any]]:
+    """The record's text, and the record without it; no text where it is blank."""
+    body = copy.deepcopy(dict(record.body))
+    if record.text_at is None:
+        return None, body
+    *way, last = record.text_at
+    holder: Any = body
+    for step in way:
+        holder = holder[step]
+    text: str = holder[last]
+    if not text.strip():
+        return None, body
+    holder[last] = None
+    return text, body
+
+
+def _put_at(body: dict[str, Any], path: TextPath, text: str | None) -> None:
+    *way, last = path
+    holder: Any = body
+    for step in way:
+        holder = holder[step]
+    cast("dict[str | int, Any]", holder)[last] = text

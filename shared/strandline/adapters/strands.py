@@ -1,0 +1,143 @@
+"""Strands Agents: a store for its memory manager.
+
+    memory = MemoryManager(stores=[StrandlineMemoryStore(user="alice", agent="helper")])
+    agent = Agent(memory_manager=memory)
+
+`strands_sessions` has a repository for its session manager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
+from uuid import uuid4
+
+from strands.memory import (
+    AddMessagesContext,
+    ExtractionConfig,
+    InvocationTrigger,
+    MemoryEntry,
+    MemoryStore,
+    SearchOptions,
+)
+from strands.types.content import Message
+
+from strandline.adapters.client_pairs import ClientPair, choose_participants
+from strandline.adapters.session_records import RetryKeys, require_all_stored
+from strandline.client.clients import AsyncStrandline
+
+_DEFAULT_RESULTS = 10
+
+
+class StrandlineMemoryStore(MemoryStore):
+    """A `MemoryStore`: what the agent said and was told, and what it adds, are events of the
+    service, and `search` is recall.
+
+    `user`, `agent` and `participants` say whose memory it is. `url` and `key` are by default
+    STRANDLINE_URL and STRANDLINE_API_KEY; a client of your own may be given instead. `session_id`
+    names the session of the messages; by default it is a new one. Messages are stored after each
+    turn, without a call of a model; `extraction` says otherwise. What the manager tries again after
+    an error is stored once. Raises ValueError where no user is named, and ServiceError.
+    """
+
+    def __init__(
+        self,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        participants: Iterable[str] | None = None,
+        session_id: str | None = None,
+        name: str = "strandline",
+        description: str | None = "What was said before, with whom and when.",
+        max_search_results: int | None = None,
+        writable: bool = True,
+        extraction: ExtractionConfig | bool | None = None,
+        url: str | None = None,
+        key: str | None = None,
+        async_client: AsyncStrandline | None = None,
+    ) -> None:
+        self.name = name
+        self.description = description
+        self.max_search_results = max_search_results
+        self.writable = writable
+        self.extraction = extraction
+        if extraction is None and writable:
+            self.extraction = ExtractionConfig(trigger=[InvocationTrigger()])
+        self._session_id = session_id or str(uuid4())
+        self._participants = choose_participants(user, agent, participants)
+        self._clients = ClientPair(url, key, async_client=async_client)
+        self._keys = RetryKeys()
+
+    async def search(self, query: str, options: SearchOptions | None = None) -> list[MemoryEntry]:
+        """The events that answer a query, best first; none where nothing relevant is known. Their
+        metadata says which they are, who said them when, and how relevant they are."""
+        wanted = (options or {}).get("max_search_results") or self.max_search_results
+        found = await self._clients.asynchronous.recall(
+            query, participants=self._participants, limit=wanted or _DEFAULT_RESULTS
+        )
+        return [
+            MemoryEntry(
+                content=hit.text or hit.name or "",
+                metadata={
+                    "event_id": str(hit.event_id),
+                    "speaker": hit.speaker,
+                    "occurred_at": hit.occurred_at.isoformat(),
+                    "relevance": hit.relevance,
+                    "superseded_by": hit.superseded_by and str(hit.superseded_by),
+                },
+            )
+            for hit in found.hits
+        ]
+
+    async def add(self, content: str, metadata: dict[str, Any] | None = None) -> None:
+        """Store a text that the agent states."""
+        fields = {"content": content, "metadata": {"strands": metadata or {}}}
+        await self._add_events([("add", {**fields, "role": "agent", "type": "message"})])
+
+    async def add_messages(
+        self, messages: list[Message], context: AddMessagesContext | None = None
+    ) -> None:
+        """Store messages, all or none: texts, and results of tools as observations."""
+        numbers = context.sequence_numbers if context else None
+        events = [
+            (number, event)
+            for number, message in zip(numbers or range(len(messages)), messages, strict=True)
+            for event in _list_message_events(message, self._session_id)
+        ]
+        await self._add_events(events)
+
+    async def _add_events(self, events: Sequence[tuple[object, dict[str, Any]]]) -> None:
+        """Store events, each under a key that it keeps until it is stored."""
+        keys = [self._keys.take([number, event]) for number, event in events]
+        named = [
+            {**event, "participants": self._participants, "source_event_key": f"{key}/{number}"}
+            for key, (number, event) in zip(keys, events, strict=True)
+        ]
+        try:
+            for start in range(0, len(named), 500):
+                batch = named[start : start + 500]
+                require_all_stored(await self._clients.asynchronous.add_batch(batch, atomic=True))
+        except BaseException:
+            for key, (number, event) in zip(keys, events, strict=True):
+                self._keys.give_back([number, event], key)
+            raise
+
+    async def aclose(self) -> None:
+        """Close the connections of the client that this store made."""
+        await self._clients.aclose()
+
+
+def _list_message_events(message: Message, session_id: str) -> list[dict[str, Any]]:
+    """The events of a message: its text, and each result of a tool."""
+    blocks = cast("list[Mapping[str, Any]]", message["content"])
+    texts = [block["text"] for block in blocks if block.get("text", "").strip()]
+    role = "agent" if message["role"] == "assistant" else "user"
+    events: list[dict[str, Any]] = []
+    if texts:
+        events.append({"role": role, "type": "message", "content": "\n".join(texts)})
+    for block in blocks:
+        parts = block.get("toolResult", {}).get("content", [])
+        output = "\n".join(part["text"] for part in parts if part.get("text", "").strip())
+        if output:
+            events.append({"role": "agent", "type": "observation", "content": output})
+    return [{**event, "session_id": session_id} for event in events]

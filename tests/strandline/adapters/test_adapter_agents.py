@@ -1,0 +1,195 @@
+"""An agent of each framework, driven by a scripted model: three sessions, two users. What the first
+session said is used in the third, and nothing of the other user."""
+
+import asyncio
+import importlib
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from strandline import Strandline
+from tests.strandline.adapters.conftest import Users
+
+FACT = "The spare key hangs behind the red buoy."
+QUESTION = "Where does the spare key hang?"
+
+
+class Script:
+    """What a model answers, and what it was given."""
+
+    def __init__(self) -> None:
+        self.prompts: list[str] = []
+
+    def answer(self, prompt: object) -> str:
+        """The fact's answer, if the prompt holds the fact."""
+        self.prompts.append(str(prompt))
+        return "Behind the red buoy." if FACT in self.prompts[-1] else "I do not know."
+
+
+type Talk = Callable[[str, str, str], str]
+"""One turn: the user, the session and the words; gives the answer."""
+
+
+def check_three_sessions(talk: Talk, script: Script, users: Users) -> None:
+    """What each framework's agent must do."""
+    talk(users.alice, f"one-{users.alice}", FACT)
+    talk(users.bob, f"one-{users.bob}", "I like the harbour.")
+    talk(users.alice, f"two-{users.alice}", "How is the weather?")
+    assert talk(users.alice, f"three-{users.alice}", QUESTION) == "Behind the red buoy."
+    assert talk(users.bob, f"three-{users.bob}", QUESTION) == "I do not know."
+    assert "red buoy" not in script.prompts[-1]
+
+
+def list_said(client: Strandline, user: str) -> list[str]:
+    """What was stored of a user and the agent, without statements."""
+    events = client.get_all(user=user, agent="helper")
+    return [str(event.content) for event in events if event.type != "statement"]
+
+
+@pytest.fixture
+def script() -> Script:
+    return Script()
+
+
+def test_adapter_agent_of_langgraph(client: Strandline, script: Script, users: Users) -> None:
+    from langchain_core.language_models.fake_chat_models import FakeMessagesListChatModel
+    from langchain_core.messages import AIMessage
+    from langchain_core.outputs import ChatGeneration, ChatResult
+    from langgraph.checkpoint.memory import InMemorySaver
+
+    from strandline.adapters import langgraph_agents
+
+    class Model(FakeMessagesListChatModel):
+        """LangChain's own fake, which answers by the script."""
+
+        def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
+            return self
+
+        def _generate(self, messages: Any, *args: Any, **kwargs: Any) -> ChatResult:
+            text = script.answer("\n".join(message.text for message in messages))
+            calls: list[Any] = []
+            if messages[-1].text == FACT:
+                calls = [{"name": "save_memory", "args": {"text": FACT}, "id": "call_0"}]
+            message = AIMessage("" if calls else text, tool_calls=calls)
+            return ChatResult(generations=[ChatGeneration(message=message)])
+
+    def of_run(namespace: object, config: Any) -> list[str]:
+        return [f"user:{config['configurable']['user_id']}", "agent:helper"]
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of its move to another package
+        make_agent: Any = importlib.import_module("langgraph.prebuilt").create_react_agent
+        agent = make_agent(
+            Model(responses=[]),
+            langgraph_agents.make_memory_tools(participants=of_run, client=client),
+            pre_model_hook=langgraph_agents.memory_context_node(participants=of_run, client=client),
+            post_model_hook=langgraph_agents.remember_messages_node(
+                participants=of_run, client=client
+            ),
+            checkpointer=InMemorySaver(),
+        )
+
+    def talk(user: str, session: str, words: str) -> str:
+        config: Any = {"configurable": {"thread_id": session, "user_id": user}}
+        return agent.invoke({"messages": [("user", words)]}, config)["messages"][-1].text
+
+    check_three_sessions(talk, script, users)
+    said = list_said(client, users.alice)
+    assert said.count(FACT) == 2, "what she said, and what the agent saved"
+    assert said.count(QUESTION) == 1
+
+
+def test_adapter_agent_of_strands(client: Strandline, script: Script, users: Users) -> None:
+    strands: Any = importlib.import_module("strands")
+    memory: Any = importlib.import_module("strands.memory")
+    sessions: Any = importlib.import_module("strands.session.repository_session_manager")
+    models: Any = importlib.import_module("strands.models.model")
+    from strandline.adapters.strands import StrandlineMemoryStore
+    from strandline.adapters.strands_sessions import StrandlineSessionRepository
+
+    class Model(models.Model):
+        """Strands ships no fake: this one answers by the script."""
+
+        def update_config(self, **config: Any) -> None: ...
+
+        def get_config(self) -> dict[str, Any]:
+            return {}
+
+        def structured_output(self, *args: Any, **kwargs: Any) -> Any:
+            raise NotImplementedError
+
+        async def stream(self, messages: Any, *args: Any, **kwargs: Any) -> Any:
+            text = script.answer(messages)
+            yield {"messageStart": {"role": "assistant"}}
+            yield {"contentBlockDelta": {"delta": {"text": text}}}
+            yield {"contentBlockStop": {}}
+            yield {"messageStop": {"stopReason": "end_turn"}}
+
+    async def run(user: str, session: str, words: str) -> str:
+        store = StrandlineMemoryStore(user=user, agent="helper")
+        manager = memory.MemoryManager(stores=[store])
+        repository = StrandlineSessionRepository(user=user, agent="helper", client=client)
+        agent = strands.Agent(
+            model=Model(),
+            memory_manager=manager,
+            session_manager=sessions.RepositorySessionManager(
+                session, session_repository=repository
+            ),
+            callback_handler=None,
+        )
+        result = await agent.invoke_async(words)
+        await manager.flush()
+        await store.aclose()
+        return str(result).strip()
+
+    def talk(user: str, session: str, words: str) -> str:
+        return asyncio.run(run(user, session, words))
+
+    check_three_sessions(talk, script, users)
+    assert talk(users.alice, f"three-{users.alice}", "Thank you.")
+    assert QUESTION in script.prompts[-1], "the session goes on"
+
+
+def test_adapter_agent_of_openai_agents(client: Strandline, script: Script, users: Users) -> None:
+    agents: Any = importlib.import_module("agents")
+    interface: Any = importlib.import_module("agents.models.interface")
+    types: Any = importlib.import_module("openai.types.responses")
+    from strandline.adapters.openai_agents import StrandlineSession
+
+    class Model(interface.Model):
+        """The SDK ships no fake: this one answers by the script."""
+
+        async def get_response(self, **request: Any) -> Any:
+            text = script.answer([request["system_instructions"], request["input"]])
+            part = types.ResponseOutputText(text=text, type="output_text", annotations=[])
+            message = types.ResponseOutputMessage(
+                id=f"msg_{len(script.prompts)}",
+                content=[part],
+                role="assistant",
+                status="completed",
+                type="message",
+            )
+            return agents.ModelResponse(output=[message], usage=agents.Usage(), response_id=None)
+
+        def stream_response(self, *args: Any, **kwargs: Any) -> Any:
+            raise NotImplementedError
+
+    async def run(user: str, session: str, words: str) -> str:
+        # The SDK's sessions are conversations: what earlier ones said comes with the instructions.
+        known = client.context(words, user=user, agent="helper").text
+        agent = agents.Agent(name="helper", instructions=known, model=Model())
+        kept = StrandlineSession(session, user=user, agent="helper")
+        config = agents.RunConfig(tracing_disabled=True)
+        result = await agents.Runner.run(agent, words, session=kept, run_config=config)
+        await kept.aclose()
+        return str(result.final_output)
+
+    def talk(user: str, session: str, words: str) -> str:
+        return asyncio.run(run(user, session, words))
+
+    check_three_sessions(talk, script, users)
+    assert talk(users.alice, f"three-{users.alice}", "Thank you.")
+    assert QUESTION in script.prompts[-1], "the session goes on"
+    assert list_said(client, users.alice).count(FACT) == 1
