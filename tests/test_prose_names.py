@@ -54,6 +54,9 @@ FOREIGN = {
     *("add_messages", "create_event", "get_last_k_turns", "retrieve_memory_records", "group_id"),
     *("CreateSession", "GetContext", "SearchMemory", "StoreInteraction", "source_agent"),
     *("claude_desktop_config", "BlobPayloadBytes", "BlobStorageOps", "user/client.py"),
+    # frameworks that adapters are for
+    *("create_react_agent", "post_model_hook", "pre_model_hook", "MemoryManager", "memory_manager"),
+    *("RepositorySessionManager", "session_manager"),
     # examples and placeholders
     *("E7", "Zigbee", "quennell", "a_a_a_", "NNNN_verb_noun", "NN_subject"),
 }
