@@ -1,4 +1,4 @@
-"""The order of a release: first the database, then the aliases."""
+"""The order of a release: first the database, then a ping of each version, then the aliases."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,9 +19,10 @@ _CALLER_SECONDS = 900
 
 
 class MigrationStep(Construct):
-    """Runs `migrate` during every deployment that changes it or the layers it is made of. The other
-    functions' aliases move only after it; if it fails they stay, and the deployment is rolled back.
-    It is not called during a rollback. `resource` is the resource that stands for it.
+    """Runs `migrate` during every deployment that changes a function, and calls the new version of
+    each other function. The aliases move only after that; if it fails they stay, and the deployment
+    is rolled back. Nothing is called during a rollback. `resource` is the resource that stands for
+    it.
     """
 
     def __init__(
@@ -34,14 +35,21 @@ class MigrationStep(Construct):
     ) -> None:
         super().__init__(scope, id)
         function = compute.functions["migrate"]
-        caller = self._create_migration_caller(settings, parts, function)
+        caller = self._create_version_caller(settings, parts, compute)
         self.resource = CustomResource(
             self,
             "Schema",  # not as CDK's Trigger was called: a resource cannot change its type
             resource_type="Custom::Release",
             service_token=caller.function_arn,
             service_timeout=Duration.seconds(_CALLER_SECONDS + 60),
-            properties={"Version": function.current_version.function_arn},
+            properties={
+                "Version": function.current_version.function_arn,
+                "Others": [
+                    other.current_version.function_arn
+                    for name, other in compute.functions.items()
+                    if name != "migrate"
+                ],
+            },
         )
         # The alias of `migrate` too: a long migration continues as a run of the state machine.
         for construct in (parts.network, parts.database, compute.aliases["migrate"], caller):
@@ -51,14 +59,14 @@ class MigrationStep(Construct):
         for construct in (*_list_aliases_but_migrate(compute.aliases), *runs):
             construct.node.add_dependency(self.resource)
 
-    def _create_migration_caller(
-        self, settings: StackSettings, parts: StackParts, function: lambda_.Function
+    def _create_version_caller(
+        self, settings: StackSettings, parts: StackParts, compute: Compute
     ) -> lambda_.Function:
         log_name = f"/aws/lambda/{settings.stack_name}-release"
         group = create_log_group(self, "CallerLogs", settings, parts.storage.key, log_name)
-        versions = f"{function.function_arn}:*"
+        versions = [f"{function.function_arn}:*" for function in compute.functions.values()]
         allowed = [
-            make_allow_statement(["lambda:InvokeFunction"], versions),
+            make_allow_statement(["lambda:InvokeFunction"], *versions),
             make_allow_statement(
                 ["logs:CreateLogStream", "logs:PutLogEvents"], group.log_group_arn
             ),
@@ -66,7 +74,7 @@ class MigrationStep(Construct):
         caller = lambda_.Function(
             self,
             "Caller",
-            description=f"Runs migrate when {settings.stack_name} is deployed",
+            description=f"Runs migrate and pings the others when {settings.stack_name} is deployed",
             runtime=lambda_.Runtime.PYTHON_3_13,
             architecture=lambda_.Architecture.ARM_64,
             handler="index.handler",
@@ -83,7 +91,7 @@ class MigrationStep(Construct):
 
 
 _WILDCARDS = {
-    r"Resource::<Compute\w*\.Arn>:\*": "Each release calls a version of its own of `migrate`."
+    r"Resource::<Compute\w*\.Arn>:\*": "Each release calls its own versions of the functions."
 }
 
 

@@ -18,6 +18,7 @@ from strandline.embeddings.embedder import Embedder
 from strandline.embeddings.factory import make_embedder
 from strandline.embeddings.reachable import ReachableEmbedders
 from strandline.errors import StrandlineError
+from strandline.function_specs import FUNCTIONS
 from strandline.llm.factory import make_provider, require_provider_settings
 from strandline.observability import logger
 from strandline.tenants.quotas import QuotaManager
@@ -119,6 +120,18 @@ class Resources:
             self.embedder.embed(["warm"], timeout=5.0)
         except StrandlineError as error:
             logger.warning("the embedding model does not answer", extra={"error": error.code})
+
+    def check_version(self, function_name: str) -> dict[str, object]:
+        """Show that this version of a function works, before callers get it: its code is imported
+        and its settings are checked by now, the database answers, and the embedding model that
+        ships embeds a text. A model elsewhere is not asked: memory does without it meanwhile, and a
+        release must be possible. Raises what fails."""
+        self.database.connection().execute("select 1")
+        layers = next(fn.layers for fn in FUNCTIONS if function_name.endswith(fn.name))
+        embeds = "model" in layers and get_settings().embedding_provider == "local"
+        if embeds:
+            self.embedder.embed(["ping"], timeout=20.0)
+        return {"database": True, "embedded": embeds}
 
     @lazy_property
     def authenticator(self) -> Authenticator:

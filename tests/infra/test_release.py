@@ -3,7 +3,7 @@
 import io
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from types import SimpleNamespace
 from typing import Any
@@ -17,24 +17,40 @@ MIGRATE = "arn:aws:lambda:eu-west-1:111122223333:function:strandline-dev-migrate
 
 
 class Account:
-    """Lambda and CloudFormation: versions of `migrate` that fail or not, and what was answered."""
+    """Lambda and CloudFormation: versions that fail or not, and what was answered."""
 
     def __init__(self, url: str) -> None:
         self.url = url
         self.called: list[str] = []
         self.answers: list[dict[str, Any]] = []
         self.error: dict[str, str] | None = None
+        """Of `migrate`."""
+        self.errors: dict[str, dict[str, str]] = {}
+        """Of others, by version."""
+        self.busy: list[type[Exception]] = []
+        """What refuses the next calls of others."""
 
     def invoke(self, FunctionName: str, Payload: bytes) -> dict[str, Any]:
         """Lambda's own call."""
-        assert json.loads(Payload) == {}
+        is_migrate = FunctionName.startswith(MIGRATE)
+        assert json.loads(Payload) == ({} if is_migrate else {"ping": True})
         self.called.append(FunctionName)
-        if self.error is None:
+        if not is_migrate and self.busy:
+            raise self.busy.pop()
+        error = self.error if is_migrate else self.errors.get(FunctionName)
+        if error is None:
             return {"StatusCode": 200, "Payload": io.BytesIO(b"{}")}
-        text = json.dumps(self.error).encode()
+        text = json.dumps(error).encode()
         return {"StatusCode": 200, "FunctionError": "Unhandled", "Payload": io.BytesIO(text)}
 
-    def ask(self, kind: str, version: int = 7, before: int | None = None) -> dict[str, Any]:
+    def ask(
+        self,
+        kind: str,
+        version: int = 7,
+        before: int | None = None,
+        others: Sequence[str] = (),
+        others_before: Sequence[str] = (),
+    ) -> dict[str, Any]:
         """One request of CloudFormation, and the answer to it."""
         event: dict[str, Any] = {
             "RequestType": kind,
@@ -42,10 +58,17 @@ class Account:
             "StackId": "stack",
             "RequestId": "request",
             "LogicalResourceId": "ReleaseSchema",
-            "ResourceProperties": {"ServiceToken": "caller", "Version": f"{MIGRATE}:{version}"},
+            "ResourceProperties": {
+                "ServiceToken": "caller",
+                "Version": f"{MIGRATE}:{version}",
+                "Others": [*others],
+            },
         }
         if before is not None:
-            event["OldResourceProperties"] = {"Version": f"{MIGRATE}:{before}"}
+            event["OldResourceProperties"] = {
+                "Version": f"{MIGRATE}:{before}",
+                "Others": [*others_before],
+            }
         release_function.handler(event, SimpleNamespace(log_stream_name="stream"))
         return self.answers[-1]
 
@@ -101,6 +124,42 @@ def test_release_rollback_applies_nothing(account: Account) -> None:
     assert account.called == [f"{MIGRATE}:12"], "9 < 12, and not by their text"
 
 
+QUERY, INGEST = (MIGRATE.replace("migrate", name) for name in ("query", "ingest"))
+
+
+def test_release_pings_every_other_version_after_migrate(
+    account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that is not ready, or whose instances are busy, again."""
+    monkeypatch.setattr(release_function, "_PAUSES", (0.0, 0.0))
+    account.busy = [type(name, (Exception,), {}) for name in release_function._NOT_READY]  # pyright: ignore[reportPrivateUsage]
+    assert account.ask("Create", 7, others=[f"{QUERY}:3", f"{INGEST}:5"])["Status"] == "SUCCESS"
+    assert account.called[0] == f"{MIGRATE}:7"
+    assert set(account.called[1:]) == {f"{QUERY}:3", f"{INGEST}:5"}
+    assert len(account.called) == 5
+
+
+def test_release_fails_with_reason_of_broken_version(account: Account) -> None:
+    """And no alias has moved: one broken layer would take down all functions that have it."""
+    error = {
+        "errorType": "Runtime.ImportModuleError",
+        "errorMessage": "No module named 'tokenizers'",
+    }
+    account.errors = {f"{QUERY}:4": error}
+    others = {
+        "others": [f"{QUERY}:4", f"{INGEST}:5"],
+        "others_before": [f"{QUERY}:3", f"{INGEST}:5"],
+    }
+    answer = account.ask("Update", 7, before=7, **others)
+    assert answer["Status"] == "FAILED"
+    assert answer["Reason"].startswith(f"{QUERY}:4: Runtime.ImportModuleError: No module named")
+    account.called.clear()
+    account.error = error
+    back = {"others": others["others_before"], "others_before": others["others"]}
+    assert account.ask("Update", 7, before=7, **back)["Status"] == "SUCCESS"
+    assert account.called == [], "the way back judges nothing"
+
+
 def test_release_ignores_deletion_and_versions_of_other_function(account: Account) -> None:
     """A stack that is deleted, or whose first deployment failed, calls nothing. Numbers of another
     function are no order."""
@@ -126,6 +185,9 @@ def test_release_template_has_source_and_growing_version() -> None:
     version = resource["Properties"]["Version"]["Ref"]
     assert stack["Resources"][version]["Type"] == "AWS::Lambda::Version"
     assert stack["Resources"][version]["DeletionPolicy"] == "RetainExceptOnCreate"
+    others = [other["Ref"] for other in resource["Properties"]["Others"]]
+    versions = {n for n, r in stack["Resources"].items() if r["Type"] == "AWS::Lambda::Version"}
+    assert {version, *others} == versions
     role = properties(stack, "IAM::Role")[props["Role"]["Fn::GetAtt"][0]]
     actions = [s["Action"] for p in role["Policies"] for s in p["PolicyDocument"]["Statement"]]
     assert actions == ["lambda:InvokeFunction", ["logs:CreateLogStream", "logs:PutLogEvents"]]

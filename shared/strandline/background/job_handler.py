@@ -37,6 +37,8 @@ def run_step(
     A plan returns its list's key and length, a shard nothing, the finish the run's counts. Raises
     Malformed for another verb, and whatever the step raises.
     """
+    if event.get("ping"):
+        return resources.check_version(context.function_name)
     get_settings()  # raises if the process is not configured
     now, run, verb = resources.clock(), str(event["run"]), event.get("verb")
     deadline = time.monotonic() + context.get_remaining_time_in_millis() / 1000 - _RESERVE_SECONDS

@@ -31,6 +31,8 @@ def handle_scope_messages(
 
     Returns SQS's partial batch response: the messages to deliver again.
     """
+    if event.get("ping"):
+        return resources.check_version(context.function_name)
     get_settings()  # raises if the process is not configured
     deadline = time.monotonic() + context.get_remaining_time_in_millis() / 1000 - 2
     worker = WorkerResources(

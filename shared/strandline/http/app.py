@@ -76,6 +76,8 @@ def serve(
     """Serve one event. API Gateway has matched the route already: `routes` is keyed by "METHOD
     /resource/{id}", which excludes a custom domain's base path. Every error becomes an answer;
     nothing is raised."""
+    if event.get("ping"):
+        return resources.check_version(context.function_name)
     start = time.monotonic()
     # raises Misconfigured: an unconfigured process serves nothing
     origins = get_settings().cors_origins

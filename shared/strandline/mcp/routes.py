@@ -216,7 +216,9 @@ def serve_mcp(
     context: LambdaContext,
 ) -> Response:
     """Serve one event of MCP. `operations` are the routes that tools perform. A refusal for lack of
-    a credential names the metadata. Nothing is raised."""
+    a credential names the metadata. Nothing is raised but by a ping."""
+    if event.get("ping"):
+        return resources.check_version(context.function_name)
 
     def perform(event: Mapping[str, Any]) -> Response:
         return serve(operations, resources, event, context)
