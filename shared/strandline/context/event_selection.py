@@ -6,7 +6,7 @@ from datetime import datetime
 from uuid import UUID
 
 from strandline.context.layout import BYTES_PER_TOKEN
-from strandline.context.lines import BROAD_EVENT_SHARE, EVENT_SHARE
+from strandline.context.lines import BROAD_EVENT_SHARE, FURTHER_SHARE
 from strandline.db.database import TenantDb
 from strandline.recall.importance import SonaInEmbeddingSpace
 from strandline.recall.near_duplicates import DeduplicatedEvents, collapse_near_duplicates
@@ -72,9 +72,9 @@ class ContextTextOptions:
         return self.answering.exclude if self.answering else ()
 
     @property
-    def event_share(self) -> float:
-        """The maximum share of the text for any event."""
-        return BROAD_EVENT_SHARE if self.needs_breadth else EVENT_SHARE
+    def event_share(self) -> float | None:
+        """The maximum share of the text for any event; None: by its place."""
+        return BROAD_EVENT_SHARE if self.needs_breadth else None
 
     @property
     def count_of_events_with_neighbours(self) -> int:
@@ -150,7 +150,7 @@ def take_events_to_fill_budget(
     default twice what a text holds, so that no further events need be read. White space counts
     here, although less of it is shown."""
     max_bytes = request.budget * BYTES_PER_TOKEN
-    max_event_bytes = int(max_bytes * request.event_share)
+    max_event_bytes = int(max_bytes * (request.event_share or FURTHER_SHARE))
     room = share * max_bytes
     event_ids: list[UUID] = []
     for event in events:

@@ -24,11 +24,13 @@ def to_event_line_source(
     similar: Mapping[UUID, Collection[UUID]] = MappingProxyType({}),
     notes_late: bool = False,
     matcher: WordMatcher | None = None,
+    beside: Collection[UUID] = (),
 ) -> EventLineSource:
     """Convert an event that represents `stands_for` recent events. Its line says whether it is one
     of `ended`, the statements that hold no longer, which `later` statement may have changed it,
     how many near-duplicates it has in `similar`, and, with `notes_late`, whether it was added later
-    than it happened. A long text is shortened to what `matcher` finds in it."""
+    than it happened. A long text is shortened to what `matcher` finds in it. `beside` are the events
+    that are shown only beside others."""
     changed_by = later.get(event.event_id)
     said_at = event.occurred_at or event.recorded_at
     return EventLineSource(
@@ -47,6 +49,7 @@ def to_event_line_source(
         similar=len(similar.get(event.event_id, ())),
         is_late=notes_late and event.recorded_at - said_at >= _LATE,
         passages=Passages(event.content, matcher) if matcher and event.content else None,
+        is_neighbour=event.event_id in beside,
     )
 
 

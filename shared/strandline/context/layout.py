@@ -14,11 +14,11 @@ from uuid import UUID
 
 from strandline.context.fence import FENCE_BYTES, enclose_in_hashed_tags
 from strandline.context.lines import (
-    EVENT_SHARE,
     REMEMBERED_LATER,
     ChainLineSource,
     EventLineSource,
     KnowledgeLineSource,
+    choose_event_share,
     count_bytes,
     drop_repeated_sentences,
     format_weekday_and_date,
@@ -79,8 +79,8 @@ class ContextLineSources:
     """The knowledge graph's contents about the question, closest first."""
     recent_share: float | None = None
     """The maximum share for short-term memory; None: the default."""
-    event_share: float = EVENT_SHARE
-    """The maximum share of the text for any event that answers the question."""
+    event_share: float | None = None
+    """The maximum share of the text for any event that answers the question; None: by its place."""
     today: datetime | None = None
     """The day on which the text is read; None: it is not said."""
     pending: int = 0
@@ -129,7 +129,11 @@ def lay_out_within_budget(sources: ContextLineSources, budget: int) -> LaidOutTe
         topics=TextPart([make_topic_line(topic, max_bytes) for topic in sources.topics]),
         events=EventsTextPart(
             [
-                make_line(event, is_best=not n, share=sources.event_share)
+                make_line(
+                    event,
+                    is_best=not n,
+                    share=sources.event_share or choose_event_share(event, is_best=not n),
+                )
                 for n, event in enumerate(sources.events)
             ]
         ),

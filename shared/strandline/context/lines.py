@@ -14,7 +14,9 @@ from strandline.participants import display_name
 from strandline.recall.passages import Passages
 
 EVENT_SHARE, _SUMMARY_SHARE, _KNOWN_SHARE = 1 / 4, 1 / 12, 1 / 24
-"""The maximum share of a budget for the text of one event, one topic and one known fact."""
+"""The maximum share of a budget for the text of the best event, one topic and one known fact."""
+FURTHER_SHARE, NEIGHBOUR_SHARE = 1 / 12, 1 / 16
+"""That of any other event, and of one that is only shown beside another."""
 BROAD_EVENT_SHARE = 1 / 24
 """That of one event, where many are asked for: a list, an order, a summary."""
 _TOOL_SHARE = 1 / 20
@@ -63,6 +65,8 @@ class EventLineSource(NamedTuple):
     """The number of its near-duplicates, which share its line."""
     passages: Passages | None = None
     """Which parts of its text match the question; None without a question."""
+    is_neighbour: bool = False
+    """Whether it is shown only because it stands beside an event that answers the question."""
 
 
 class ChainLineSource(NamedTuple):
@@ -176,6 +180,14 @@ def format_weekday_and_date(moment: datetime) -> str:
 def format_hour_and_minute(moment: datetime) -> str:
     """The UTC hour and minute, as in `14:05`."""
     return f"{moment.astimezone(UTC):%H:%M}"
+
+
+def choose_event_share(event: EventLineSource, *, is_best: bool) -> float:
+    """The maximum share of a text for an event that answers the question. The best one has the most
+    room: the less the others take, the more of them there are."""
+    if is_best:
+        return EVENT_SHARE
+    return NEIGHBOUR_SHARE if event.is_neighbour else FURTHER_SHARE
 
 
 def make_event_line(

@@ -112,6 +112,19 @@ def test_context_keeps_log_order_at_equal_times() -> None:
     assert [line[-2] for line in text] == ["1", "2", "3"]
 
 
+def test_context_gives_the_best_event_most_room() -> None:
+    """The less room long texts take, the more of them there are."""
+    text = "It goes on word by word. " * 200
+    events = [event(n, text, is_neighbour=n % 2 == 1) for n in range(12)]
+    laid_out = lay_out_within_budget(replace(EMPTY, events=events, is_known=True), 1000)
+    lines = read_block(laid_out.text).parts["Events about the question:"]
+    sizes = [len(line.partition(", mara: ")[2]) for line in lines]
+    assert 900 < sizes[0] <= 1000
+    assert all(size <= 250 for size in sizes[1::2])
+    assert all(250 < size <= 334 for size in sizes[2:-1:2])
+    assert len(lines) >= 10
+
+
 def test_context_marks_event_following_line_above() -> None:
     events = [event(n) for n in (7, 3, 2, 1, 5)]
     text = lay_out_within_budget(replace(EMPTY, events=events, is_known=True), 500).text
