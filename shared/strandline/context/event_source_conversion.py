@@ -29,8 +29,8 @@ def to_event_line_source(
     """Convert an event that represents `stands_for` recent events. Its line says whether it is one
     of `ended`, the statements that hold no longer, which `later` statement may have changed it,
     how many near-duplicates it has in `similar`, and, with `notes_late`, whether it was added later
-    than it happened. A long text is shortened to what `matcher` finds in it. `beside` are the events
-    that are shown only beside others."""
+    than it happened. A long text is shortened to what `matcher` finds in it. `beside` are the
+    events that are shown only beside others."""
     changed_by = later.get(event.event_id)
     said_at = event.occurred_at or event.recorded_at
     return EventLineSource(

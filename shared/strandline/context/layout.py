@@ -40,8 +40,9 @@ from strandline.context.text_parts import (
 
 BYTES_PER_TOKEN = 4
 """A token counts as four bytes of UTF-8, regardless of the model's tokenizer."""
-_TOPICS_SHARE = 1 / 4
-"""The maximum share of the budget for topics, before the events of a question."""
+_TOPICS_SHARE, _BROAD_TOPICS_SHARE = 1 / 8, 1 / 4
+"""The maximum share of the budget for topics, before the events of a question; for a list, an order
+or a summary, or without a question."""
 _RECENT_SHARE = 1 / 10
 """That for short-term memory if there is a question, which it rarely answers."""
 _KNOWN_SHARE, _CHANGED_SHARE = 1 / 16, 1 / 6
@@ -143,7 +144,9 @@ def lay_out_within_budget(sources: ContextLineSources, budget: int) -> LaidOutTe
         today=sources.today,
         pending=sources.pending,
     )
-    usual_share = _RECENT_SHARE if has_question else 1 - _TOPICS_SHARE
+    is_broad = not has_question or sources.event_share is not None
+    topics_share = _BROAD_TOPICS_SHARE if is_broad else _TOPICS_SHARE
+    usual_share = _RECENT_SHARE if has_question else 1 - topics_share
     draft.show_lines_that_fit(
         draft.recent, usual_share if sources.recent_share is None else sources.recent_share
     )
@@ -153,7 +156,7 @@ def lay_out_within_budget(sources: ContextLineSources, budget: int) -> LaidOutTe
     )
     draft.events.drop_lines_of_events(draft.recent.shown_event_ids)
     draft.drop_topic_repetitions()
-    draft.show_lines_that_fit(draft.topics, _TOPICS_SHARE)
+    draft.show_lines_that_fit(draft.topics, topics_share)
     draft.show_lines_that_fit(draft.events, 1.0)
     draft.drop_topic_repetitions()
     draft.show_lines_that_fit(
