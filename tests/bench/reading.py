@@ -22,9 +22,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from strandline.embeddings.local import LocalEmbedder
-from tests.bench import recall_corpora
-from tests.bench.cost import RememberingEmbedder
+from tests.bench import recall_inputs
 from tests.bench.recall_corpora import Corpus
 from tests.bench.recall_service import Asking, RecallService, serve
 
@@ -159,7 +157,7 @@ def write(folder: Path, readings: Sequence[Reading]) -> None:
 def main() -> None:
     """Store the corpora, ask, and write the files."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.reading")
-    parser.add_argument("--locomo", type=Path, help="LoCoMo's file, which is not shipped")
+    recall_inputs.add_arguments(parser)
     parser.add_argument("--out", type=Path, default=Path("build/reading"))
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument(
@@ -170,17 +168,16 @@ def main() -> None:
         help="write nothing; print how much of what answers all questions such texts show",
     )
     arguments = parser.parse_args()
-    corpora = recall_corpora.load(arguments.locomo)
+    corpora = recall_inputs.load_corpora(arguments)
+    embedder = recall_inputs.make_embedder(arguments)
     if arguments.share:
-        with serve(corpora, RememberingEmbedder(LocalEmbedder())) as service:
+        with serve(corpora, embedder) as service:
             for budget in arguments.share:
                 print("\n".join([f"{budget} tokens", "", *measure(service, corpora, budget), ""]))
         return
     choice = choose(corpora, arguments.seed)
     homes = {id(asking.home) for _, asking in choice}
-    with serve(
-        [one for one in corpora if id(one) in homes], RememberingEmbedder(LocalEmbedder())
-    ) as service:
+    with serve([one for one in corpora if id(one) in homes], embedder) as service:
         readings = [read(service, name, asking) for name, asking in choice]
     write(arguments.out, readings)
     print(f"{len(readings)} questions in {arguments.out}", file=sys.stderr)
