@@ -183,9 +183,8 @@ def _compose_context_text(
     top = best if is_weak else _insert_cited_events_after_first(access, relevant, best, request)
     around, used = (0, ()) if is_weak else (request.count_of_events_with_neighbours, best)
     neighbours = read_session_neighbours(access, best, around) if best else ()
-    sources = [event_id for source in matches.chains for event_id in source.event_ids[:1]]
-    sources += [event_id for source in knowledge for event_id in source.event_ids[:2]]
-    events = _read_events_until_as_of(access, [*recent, *top, *sources], neighbours, request.as_of)
+    cited = _list_first_cited_ids(matches, knowledge)
+    events = _read_events_until_as_of(access, [*recent, *top, *cited], neighbours, request.as_of)
     neighbours = [n for n in neighbours if n.event_id in events and n.event_id not in duplicate_ids]
     found_ids = add_neighbours(top, events, neighbours, around)
     compared_ids = [*recent, *found_ids] if matches.search else []
@@ -219,6 +218,14 @@ def _compose_context_text(
     )
     answer = _to_context_response(layout, matches, events, request)
     return answer, select_used_sources(matches, layout, used) if matches.search else UsedSources()
+
+
+def _list_first_cited_ids(
+    matches: ChainSearchResult, knowledge: Sequence[KnowledgeLineSource]
+) -> list[UUID]:
+    """The events that the lines of topics and of what is known cite if no other is shown."""
+    of_chains = [event_id for chain in matches.chains for event_id in chain.event_ids[:1]]
+    return of_chains + [event_id for source in knowledge for event_id in source.event_ids[:2]]
 
 
 def _read_events_until_as_of(
