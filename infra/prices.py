@@ -20,7 +20,7 @@ ALARM_METRICS = 38
 """Metrics that alarms use without a language model. A test counts them in the template."""
 SWEEP_METRICS = 9
 """Metrics that a sweep prints, the only use of a stage at rest. A test counts them in its lines."""
-USE_METRICS = 85
+USE_METRICS = 84
 """Those of a stage whose agents append, recall, ask contexts and use a tool, with the worker and
 all jobs behind them. A test counts them in the functions' lines."""
 S3_METRICS = 16
