@@ -240,10 +240,15 @@ class StackSettings(_SettingsModel):
     @property
     def service_environment(self) -> dict[str, str]:
         """The service's settings that are not secret, as values of environment variables."""
-        half = min(self.request_rate, self.request_burst) / 2
+        # Half of what is accepted in a second, and of what is at once. A batch of the largest size
+        # needs half a second's worth of its quota at once; a trial stage has few instances for it.
+        at_once = self.request_burst / (2 if self.account_concurrency else 1)
+        rate = min(_TENANT_REQUESTS_PER_MINUTE / 60, self.request_rate / 2, at_once)
         stack_values = {
-            "tenant_requests_per_minute": str(min(_TENANT_REQUESTS_PER_MINUTE, int(half * 60))),
-            "tenant_burst_seconds": "1",
+            "tenant_requests_per_minute": str(int(rate * 60)),
+            "tenant_burst_seconds": str(
+                min(1.0, math.floor(500 * self.request_burst / rate) / 1000)
+            ),
             "cors_origins": " ".join(self.cors_origins),
             "client_certificates": str(bool(self.domain and self.domain.mutual_tls)).lower(),
         }

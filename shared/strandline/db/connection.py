@@ -124,9 +124,10 @@ class RestrictedConnector:
         try:
             connection = _connect_and_check_role(self._url, self._auth, deadline)
         except Unavailable:
-            waited = time.monotonic() - began_at
-            if away_until is not None or waited > _WAKING_SECONDS:
-                self._away_until = time.monotonic() + min(waited, _AWAY_SECONDS)
+            ended_at = time.monotonic()
+            seconds = ended_at - began_at
+            if away_until is not None or seconds > _WAKING_SECONDS:
+                self._away_until = ended_at + min(seconds, _AWAY_SECONDS)
             raise
         self._away_until = None
         return connection
