@@ -8,12 +8,12 @@ import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
-import boto3
 import httpx2
 from botocore.exceptions import BotoCoreError, ClientError
 
+from infra.account_session import open_account_session
 from strandline import Strandline
 from strandline.client.errors import ServiceError, StateConflictError
 from strandline.client.retries import Retry
@@ -77,7 +77,8 @@ def describe_first_call(url: str, token: str) -> str:
 
 
 def _read_secret(arn: str) -> str:
-    manager: Any = cast("Any", boto3).client("secretsmanager")
+    region = arn.split(":")[3]
+    manager = open_account_session(region).make_client("secretsmanager")
     return str(manager.get_secret_value(SecretId=arn)["SecretString"])
 
 

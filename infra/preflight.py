@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-import boto3
-from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
+from infra.account_session import open_account_session
 from infra.assets import load_own_certificate_bundle
 from infra.load_settings import load_stage_settings
 from infra.settings import SettingsError, StackSettings
@@ -231,17 +230,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="make preflight", description=__doc__)
     parser.add_argument("-c", dest="context", action="append", default=[], metavar="NAME=VALUE")
     pairs: list[str] = parser.parse_args(arguments).context
-    session: Any = cast("Any", boto3).Session()
-    config = Config(connect_timeout=5, read_timeout=20, retries={"total_max_attempts": 3})
-
-    def make_client(service: str) -> Any:
-        return session.client(service, config=config)
-
     try:
         settings = load_stage_settings(_read_context(pairs))
+        region, make_client = open_account_session()
         identity = make_client("sts").get_caller_identity()
-        account = find_account(settings, make_client, session.region_name)
-    except (SettingsError, ClientError, BotoCoreError) as error:
+        account = find_account(settings, make_client, region)
+    except (ValueError, ClientError, BotoCoreError) as error:
         sys.stderr.write(f"strandline: {error}\n")
         return 2
     sys.stdout.write(

@@ -7,8 +7,9 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
-import boto3
 from botocore.exceptions import BotoCoreError, ClientError
+
+from infra.account_session import open_account_session
 
 type MakeClient = Callable[[str], Any]
 KEY_DAYS = 30
@@ -121,12 +122,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("stack", help="the name of the deleted stack")
     parser.add_argument("--delete", action="store_true", help="delete all that is listed, for good")
     options = parser.parse_args(arguments)
-    session: Any = cast("Any", boto3).Session()
-
-    def make_client(service: str) -> Any:
-        return session.client(service)
-
     try:
+        _, make_client = open_account_session()
         if stack_exists(make_client, options.stack):
             sys.stderr.write(f"strandline: {options.stack} is there: npx cdk destroy it first\n")
             return 2
@@ -136,7 +133,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stdout.write(f"{len(found)} left; DELETE=1 deletes them for good\n")
             return 0
         lines = [*delete_left_behind(make_client, found)]
-    except (ClientError, BotoCoreError) as error:
+    except (ValueError, ClientError, BotoCoreError) as error:
         sys.stderr.write(f"strandline: {error}\n")
         return 1
     sys.stdout.writelines(f"{line}\n" for line in lines)
