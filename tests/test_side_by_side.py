@@ -13,10 +13,13 @@ from tests.strandline.client.conftest import HttpService, service
 __all__ = ["service"]
 
 
-def agents(repository: Path) -> dict[str, str]:
+def agents(repository: Path, level: str = "##") -> dict[str, str]:
     """The code of each section that has some, by its heading."""
     text = (repository / "docs" / "side-by-side.md").read_text("utf-8")
-    sections = re.split(r"^## ", text, flags=re.MULTILINE)[1:]
+    whole, _, frameworks = text.partition("## In a framework\n")
+    sections = re.split(rf"^{level} ", whole if level == "##" else frameworks, flags=re.MULTILINE)[
+        1:
+    ]
     return {
         section.partition("\n")[0]: code
         for section in sections
@@ -41,6 +44,21 @@ def test_side_by_side_line_counts_are_right(repository: Path) -> None:
     for each in code.values():
         ast.parse(each)
     assert len(rows) == 4
+
+
+def test_side_by_side_framework_line_counts_are_right(repository: Path) -> None:
+    code = agents(repository, "###")
+    text = (repository / "docs" / "side-by-side.md").read_text("utf-8")
+    rows = re.findall(r"^\| (LangGraph|Strands) \| (\d+) \| (\d+) \| (\d+) \|$", text, re.MULTILINE)
+    counts = {
+        f"{framework} with {name}": int(count)
+        for framework, *each in rows
+        for name, count in zip(("Strandline", "mem0", "Zep"), each, strict=True)
+    }
+    assert counts == {heading: count_lines(each) for heading, each in code.items()}
+    assert len(counts) == 6
+    for each in code.values():
+        compile(each, "page", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
 
 
 def test_side_by_side_agent_remembers(
