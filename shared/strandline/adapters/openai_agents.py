@@ -11,6 +11,7 @@ from typing import Any, Literal, cast
 
 from agents import TResponseInputItem
 from agents.memory import SessionABC, SessionSettings
+from agents.memory.session_settings import coerce_session_settings
 
 from strandline.adapters.client_pairs import ClientPair, choose_participants
 from strandline.adapters.session_records import NewRecord, RetryKeys, SessionRecords, TextPath
@@ -51,10 +52,10 @@ class StrandlineSession(SessionABC):
         url: str | None = None,
         key: str | None = None,
         async_client: AsyncStrandline | None = None,
-        session_settings: SessionSettings | None = None,
+        session_settings: SessionSettings | dict[str, Any] | None = None,
     ) -> None:
         self.session_id = session_id
-        self.session_settings = session_settings or SessionSettings()
+        self.session_settings = coerce_session_settings(session_settings or SessionSettings())
         self._participants = choose_participants(user, agent, participants)
         self._clients = ClientPair(url, key, async_client=async_client)
         self._records = SessionRecords("openai_agents")

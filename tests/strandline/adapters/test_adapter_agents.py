@@ -154,32 +154,27 @@ def test_adapter_agent_of_strands(client: Strandline, script: Script, users: Use
 
 def test_adapter_agent_of_openai_agents(client: Strandline, script: Script, users: Users) -> None:
     agents: Any = importlib.import_module("agents")
-    interface: Any = importlib.import_module("agents.models.interface")
+    testing: Any = importlib.import_module("agents.testing")
     types: Any = importlib.import_module("openai.types.responses")
     from strandline.adapters.openai_agents import StrandlineSession
 
-    class Model(interface.Model):
-        """The SDK ships no fake: this one answers by the script."""
-
-        async def get_response(self, **request: Any) -> Any:
-            text = script.answer([request["system_instructions"], request["input"]])
-            part = types.ResponseOutputText(text=text, type="output_text", annotations=[])
-            message = types.ResponseOutputMessage(
-                id=f"msg_{len(script.prompts)}",
-                content=[part],
-                role="assistant",
-                status="completed",
-                type="message",
-            )
-            return agents.ModelResponse(output=[message], usage=agents.Usage(), response_id=None)
-
-        def stream_response(self, *args: Any, **kwargs: Any) -> Any:
-            raise NotImplementedError
+    def respond(call: Any) -> Any:
+        text = script.answer([call.system_instructions, call.input])
+        part = types.ResponseOutputText(text=text, type="output_text", annotations=[])
+        message = types.ResponseOutputMessage(
+            id=f"msg_{len(script.prompts)}",
+            content=[part],
+            role="assistant",
+            status="completed",
+            type="message",
+        )
+        return [message]
 
     async def run(user: str, session: str, words: str) -> str:
         # The SDK's sessions are conversations: what earlier ones said comes with the instructions.
         known = client.context(words, user=user, agent="helper").text
-        agent = agents.Agent(name="helper", instructions=known, model=Model())
+        model = testing.ScriptedModel([testing.ModelStep.respond(respond)])  # the SDK's own fake
+        agent = agents.Agent(name="helper", instructions=known, model=model)
         kept = StrandlineSession(session, user=user, agent="helper")
         config = agents.RunConfig(tracing_disabled=True)
         result = await agents.Runner.run(agent, words, session=kept, run_config=config)

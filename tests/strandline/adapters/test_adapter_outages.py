@@ -16,7 +16,7 @@ from strandline.adapters.strands_sessions import StrandlineSessionRepository
 from strandline.client.retries import Retry
 from tests.strandline.adapters.conftest import Service, Users
 
-WRITERS, EACH = 32, 3
+WRITERS, EACH = 32, 2
 PAIRS = [(writer, number) for writer in range(WRITERS) for number in range(EACH)]
 PATIENT = Retry(seconds=120)
 

@@ -140,3 +140,8 @@ def test_openai_agents_session_is_found_by_recall(
     assert not client.recall("depth at Auk", user=users.bob, agent="helper", min_relevance=0).hits
     with pytest.raises(ValueError, match="name the user"):
         StrandlineSession("talk", agent="helper")
+    settings: Any = {"limit": 2}
+    session = StrandlineSession(
+        "talk", user="ann", async_client=AsyncStrandline(service.url), session_settings=settings
+    )
+    assert session.session_settings == SessionSettings(limit=2)
