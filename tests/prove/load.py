@@ -88,6 +88,13 @@ FIRST_OPS = {FIRST_EVENT, FIRST_LINK, *FIRST_NODES, FIRST_REVISION}
 """What is there before the load."""
 
 
+def is_unknown_without_key(method: str, headers: Mapping[str, str] | None, reply: Reply) -> bool:
+    """Whether the write may be done, so that it must not be sent again: it has no key."""
+    if method != "POST" or headers or reply.status != 503 or "Retry-After" in reply.headers:
+        return False
+    return (reply.error["code"], reply.error["retryable"]) == ("outcome_unknown", False)
+
+
 @dataclass
 class Load:
     """Writers, readers and the worker's sweep, which go on whatever becomes of the database."""
@@ -166,6 +173,8 @@ class Load:
             self.faults.append(f"{operation}: {time.monotonic() - start:.0f} s")
         if reply.status == expected:
             self.served_count += operation == f"POST {EVENTS}"
+        elif is_unknown_without_key(method, headers, reply):
+            self.unavailable[operation] += 1
         elif reply.status == 503 and reply.headers.get("Retry-After", "").isdecimal():
             self.unavailable[operation] += 1
             if "error" in reply.body and reply.error["retryable"] is not True:

@@ -153,7 +153,12 @@ def test_database_outage_during_commit_is_not_acknowledged(
         administrator.execute(_AT_COMMIT.format("perform pg_sleep(20);").encode())
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(
-            gateway.call, "POST", EVENTS, user_message("The buoy is out.", "user:alice"), key=token
+            gateway.call,
+            "POST",
+            EVENTS,
+            user_message("The buoy is out.", "user:alice"),
+            key=token,
+            headers={"Idempotency-Key": "k"},
         )
         _await(base, "wait_event = 'PgSleep'")
         server.kill()

@@ -78,10 +78,10 @@ def shared_place(monkeypatch: pytest.MonkeyPatch, shared_directory: Path) -> Pat
     return set_environment(monkeypatch, shared_directory)
 
 
-def stored_usage(service: RunningService) -> Any:
-    """The receipt of one more event, or None where the service says to try again."""
+def stored_usage(service: RunningService, key: str) -> Any:
+    """The receipt of the event with this key, or None where the service says to try again."""
     try:
-        return call(service, "/api/v1/events", EVENT)
+        return call(service, "/api/v1/events", {**EVENT, "source_event_key": key})
     except urllib.error.HTTPError as error:
         if error.code != 503 or not error.headers["Retry-After"]:
             raise
@@ -107,7 +107,7 @@ def test_local_service_survives_database_and_keeps_data(shared_place: Path) -> N
         after = None
         until = time.monotonic() + 20
         while after is None and time.monotonic() < until:
-            after = stored_usage(service)
+            after = stored_usage(service, "after the database")
             time.sleep(0.1)
         assert after is not None
         assert after["seq"] >= 2, "what was acknowledged before is there"
@@ -132,7 +132,7 @@ def test_local_service_frees_leases_of_last_run(place: Path) -> None:
     )
     for _ in range(2):
         with run_local_service(place, 0) as service:
-            stored_usage(service)
+            stored_usage(service, "leases")
             with psycopg.connect(service.postgres.dsn("strandline")) as admin:
                 rows = admin.execute("select from scope_work where leased_until > now() + '1 hour'")
                 assert rows.rowcount == 0
@@ -194,7 +194,7 @@ def test_local_service_warns_of_sync_and_logs_to_file(
     (place.parent / ".stfolder").mkdir()
     with run_local_service(place, 0) as service:
         assert sys.getswitchinterval() < 0.001, "requests run beside the fold"
-        stored_usage(service)
+        stored_usage(service, "log")
         health = call(service, "/api/v1/health")
         greeting = format_greeting(service, 1.0)
     (warning,) = service.warnings

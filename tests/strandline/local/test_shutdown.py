@@ -12,6 +12,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
+import uuid
 from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -93,7 +94,8 @@ def call(url: str, key: str, path: str, body: object = None) -> Any:
 def append(service: RunningService, content: str) -> Any:
     """The receipt, or None where the service says to try again; any other refusal is an error."""
     try:
-        return call(service.url, service.key, "/api/v1/events", EVENT | {"content": content})
+        event = EVENT | {"content": content, "source_event_key": str(uuid.uuid4())}
+        return call(service.url, service.key, "/api/v1/events", event)
     except urllib.error.HTTPError as error:
         if error.code != 503 or not error.headers["Retry-After"]:
             raise
