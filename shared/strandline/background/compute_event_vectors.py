@@ -1,8 +1,11 @@
 """Vectors of events: their texts, the cache, and calls of the embedding model."""
 
 import hashlib
+import itertools
 import time
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from uuid import UUID
 
 from strandline.aws.blobs import is_utf8_text_type
 from strandline.db.database import TenantDb
@@ -14,19 +17,37 @@ from strandline.jobs.worker_resources import (
     read_payload_text_head,
 )
 from strandline.log import indexed_text, store_work
+from strandline.log.passage_spans import split_into_passages
 from strandline.log.store_work import EventVector, UnembeddedEvent
 from strandline.observability import logger
 from strandline.permanent_failures import is_permanent_failure
 
 _MAX_TEXT_BYTES = 4000
 """How many bytes of a text payload are embedded: more than the local model reads (256 tokens)."""
+_MAX_TEXT_CHARS = 4000
+"""How many characters of a text its one vector is made of."""
+_MAX_PASSAGES = 256
+"""How many passages are embedded between two commits, but those of one event in any case: a few
+seconds of the local model."""
+_PASSAGE_BATCH = 64
+"""How many passages are embedded in one call."""
+
+
+def take_events_to_embed(candidates: Sequence[UnembeddedEvent]) -> Sequence[UnembeddedEvent]:
+    """The first of these events, as many as are embedded between two commits; at least one."""
+    passage_count = 0
+    for n, event in enumerate(candidates):
+        passage_count += len(split_into_passages(event.content or ""))
+        if n and passage_count > _MAX_PASSAGES:
+            return candidates[:n]
+    return candidates
 
 
 def compute_vectors(
     worker: WorkerResources, access: TenantDb, candidates: Sequence[UnembeddedEvent]
 ) -> list[EventVector]:
     """A vector, or the reason of a refusal, for each event that is not erased: from the cache or
-    from the model. Outside of any transaction."""
+    from the model; of a long text also the vectors of its passages. Outside of any transaction."""
     events = [event for event in candidates if not event.is_erased]
     texts = [_text_to_embed(worker, access.caller.tenant, event) for event in events]
     hashes = [hashlib.sha256(text.encode()).digest() for text in texts]
@@ -42,10 +63,47 @@ def compute_vectors(
             refusal_by_hash[text_hash] = vector
         else:
             vector_by_hash[text_hash] = store_work.vector_to_text(vector)
+    embedded_events = [
+        event
+        for event, text_hash in zip(events, hashes, strict=True)
+        if text_hash not in refusal_by_hash
+    ]
+    passages = _embed_passages(worker, embedded_events)
     return [
-        EventVector(event, text_hash, vector_by_hash.get(text_hash), refusal_by_hash.get(text_hash))
+        EventVector(
+            event,
+            text_hash,
+            vector_by_hash.get(text_hash),
+            refusal_by_hash.get(text_hash),
+            passages.get(event.event_id),
+        )
         for event, text_hash in zip(events, hashes, strict=True)
     ]
+
+
+def _embed_passages(
+    worker: WorkerResources, events: Sequence[UnembeddedEvent]
+) -> dict[UUID, list[str]]:
+    """The vectors of the passages of long texts, by event; without those of an event of whose
+    passages the model refuses one."""
+    texts = {
+        (event.event_id, n): indexed_text.format_event_for_model(
+            event.said_at, event.speaker, event.content[start:end]
+        )
+        for event in events
+        if event.content
+        for n, (start, end) in enumerate(split_into_passages(event.content))
+    }
+    vectors: dict[UUID, list[str]] = defaultdict(list)
+    refused: set[UUID] = set()
+    for keys in itertools.batched(texts, _PASSAGE_BATCH, strict=False):
+        for (event_id, _), vector in embed_texts(worker, {key: texts[key] for key in keys}).items():
+            if isinstance(vector, str):
+                refused.add(event_id)
+            else:
+                vectors[event_id].append(store_work.vector_to_text(vector))
+        worker.renew()
+    return {event_id: own for event_id, own in vectors.items() if event_id not in refused}
 
 
 def embed_texts[Key](
@@ -83,5 +141,5 @@ def _text_to_embed(worker: WorkerResources, tenant: str, event: UnembeddedEvent)
     text = event.content
     if text is None and event.blob_cid and is_utf8_text_type(event.mime_type):
         text = read_payload_text_head(worker, tenant, event.blob_cid, _MAX_TEXT_BYTES)
-    body = text if text is not None else event.file_name or event.mime_type or ""
+    body = text[:_MAX_TEXT_CHARS] if text is not None else event.file_name or event.mime_type or ""
     return indexed_text.format_event_for_model(event.said_at, event.speaker, body)

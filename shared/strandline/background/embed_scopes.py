@@ -7,7 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
-from strandline.background.compute_event_vectors import compute_vectors, embed_texts
+from strandline.background.compute_event_vectors import (
+    compute_vectors,
+    embed_texts,
+    take_events_to_embed,
+)
 from strandline.db.database import Caller, TenantDb
 from strandline.graph.nodes import store_missing_vectors
 from strandline.graph.nodes.store_missing_vectors import EmbeddedNode, UnembeddedNode
@@ -87,6 +91,7 @@ def _embed_events(
     while remaining and (
         events := store_work.list_unembedded_events(access, remaining, space, BATCH)
     ):
+        events = take_events_to_embed(events)
         vectors = compute_vectors(worker, access, events)
         event_ids = [event.event_id for event in events]
         record_named_sonas(worker.database, access.caller.tenant, event_ids, space)

@@ -9,7 +9,7 @@ from datetime import datetime
 from uuid import UUID
 
 from strandline.background import missing_vectors, store_switches
-from strandline.background.compute_event_vectors import compute_vectors
+from strandline.background.compute_event_vectors import compute_vectors, take_events_to_embed
 from strandline.background.embed_scopes import BATCH, embed_nodes_beside
 from strandline.db.database import Caller, TenantDb
 from strandline.embeddings.embedder import Embedder, Purpose
@@ -104,6 +104,7 @@ class _Filler:
         while events := store_work.list_unembedded_events(self.access, scope_ids, space, BATCH):
             if self.worker.is_out_of_time():
                 return count, False
+            events = take_events_to_embed(events)
             vectors = compute_vectors(self.worker, self.access, events)
             with self.access.transaction():
                 store_work.store_event_vectors(self.access, space, vectors, events)

@@ -5,7 +5,11 @@ from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
-from strandline.background.compute_event_vectors import compute_vectors, embed_texts
+from strandline.background.compute_event_vectors import (
+    compute_vectors,
+    embed_texts,
+    take_events_to_embed,
+)
 from strandline.background.embed_scopes import BATCH
 from strandline.chains import store_decisions, store_summary_vectors
 from strandline.chains.decisions import make_vector_given_up_decision
@@ -73,7 +77,7 @@ def retry_refused_vectors(worker: WorkerResources, tenant: str, scope_id: UUID) 
     while events := store_refused_vectors.list_events_with_refused_vector(
         access, scope_id, worker.embedder.space, BATCH
     ):
-        vectors = compute_vectors(worker, access, events)
+        vectors = compute_vectors(worker, access, take_events_to_embed(events))
         with access.transaction():
             _record_given_up_vectors(access, scope_id, vectors)
             replaced_count = store_refused_vectors.replace_refusals_by_vectors(

@@ -199,6 +199,7 @@ def _compose_context_text(
         similar=groups.similar,
         notes_late=request.answering is not None,
         matcher=matches.search.matcher if matches.search else None,
+        passage_cosines=matches.search.passage_cosines if matches.search else {},
         beside={event.event_id for event in neighbours}.difference(top),
     )
     layout = lay_out_within_budget(

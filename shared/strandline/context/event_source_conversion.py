@@ -1,6 +1,6 @@
 """Convert stored events and chains to the sources of lines."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from types import MappingProxyType
 from uuid import UUID
@@ -24,13 +24,15 @@ def to_event_line_source(
     similar: Mapping[UUID, Collection[UUID]] = MappingProxyType({}),
     notes_late: bool = False,
     matcher: WordMatcher | None = None,
+    passage_cosines: Mapping[UUID, Sequence[float]] = MappingProxyType({}),
     beside: Collection[UUID] = (),
 ) -> EventLineSource:
     """Convert an event that represents `stands_for` recent events. Its line says whether it is one
     of `ended`, the statements that hold no longer, which `later` statement may have changed it,
     how many near-duplicates it has in `similar`, and, with `notes_late`, whether it was added later
-    than it happened. A long text is shortened to what `matcher` finds in it. `beside` are the
-    events that are shown only beside others."""
+    than it happened. A long text is shortened to what `matcher` finds in it, and to the passages
+    that are nearest by `passage_cosines`. `beside` are the events that are shown only beside
+    others."""
     changed_by = later.get(event.event_id)
     said_at = event.occurred_at or event.recorded_at
     return EventLineSource(
@@ -48,7 +50,9 @@ def to_event_line_source(
         else None,
         similar=len(similar.get(event.event_id, ())),
         is_late=notes_late and event.recorded_at - said_at >= _LATE,
-        passages=Passages(event.content, matcher) if matcher and event.content else None,
+        passages=Passages(event.content, matcher, passage_cosines.get(event.event_id, ()))
+        if matcher and event.content
+        else None,
         is_neighbour=event.event_id in beside,
     )
 

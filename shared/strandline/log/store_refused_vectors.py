@@ -16,7 +16,7 @@ def list_events_with_refused_vector(
         UnembeddedEvent,
         """
         select e.event_id, e.scope_id, e.seq, e.participants, e.speaker,
-            left(e.content, 4000) as content, e.blob_cid, e.mime_type, e.file_name,
+            left(e.content, 10000) as content, e.blob_cid, e.mime_type, e.file_name,
             coalesce(e.occurred_at, e.recorded_at) as said_at, e.erased_at is not null as is_erased
         from event_vectors v
         join events e on e.tenant_id = v.tenant_id and e.event_id = v.event_id
@@ -34,9 +34,10 @@ def replace_refusals_by_vectors(
     return access.execute(
         """
         update event_vectors v
-        set embedding = r.embedding::halfvec, refusal = null, embedded_at = now()
+        set embedding = r.embedding::halfvec, passages = r.passages, refusal = null,
+            embedded_at = now()
         from jsonb_to_recordset(%(rows)s::jsonb) r
-            (scope_id uuid, event_id uuid, embedding text)
+            (scope_id uuid, event_id uuid, embedding text, passages halfvec[])
         where v.space = %(space)s and v.scope_id = r.scope_id and v.event_id = r.event_id
             and v.refusal is not null and r.embedding is not null
         """,

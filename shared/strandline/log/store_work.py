@@ -109,7 +109,7 @@ def list_unembedded_events(
         UnembeddedEvent,
         """
         select e.event_id, e.scope_id, e.seq, e.participants, e.speaker,
-            left(e.content, 4000) as content, e.blob_cid, e.mime_type, e.file_name,
+            left(e.content, 10000) as content, e.blob_cid, e.mime_type, e.file_name,
             coalesce(e.occurred_at, e.recorded_at) as said_at, e.erased_at is not null as is_erased
         from unnest(%(scope_ids)s) scope_id
         left join lateral (  -- forces the index, whatever the planner's estimate
@@ -166,6 +166,8 @@ class EventVector(NamedTuple):
     text_hash: bytes
     embedding: str | None
     refusal: str | None
+    passages: Sequence[str] | None = None
+    """The vectors of the passages of a long text, in order."""
 
 
 def vector_to_text(vector: list[float]) -> str:
@@ -183,11 +185,12 @@ def store_event_vectors(
     access.execute(
         """
         insert into event_vectors
-            (tenant_id, space, scope_id, event_id, participants, embedding, refusal)
+            (tenant_id, space, scope_id, event_id, participants, embedding, refusal, passages)
         select current_tenant(), %(space)s, r.scope_id, r.event_id, r.participants,
-            r.embedding::halfvec, r.refusal
+            r.embedding::halfvec, r.refusal, r.passages
         from jsonb_to_recordset(%(rows)s::jsonb) r
-            (scope_id uuid, event_id uuid, participants text[], embedding text, refusal text)
+            (scope_id uuid, event_id uuid, participants text[], embedding text, refusal text,
+            passages halfvec[])
         on conflict do nothing
         """,
         params,
@@ -237,6 +240,7 @@ def vectors_to_json_rows(vectors: Sequence[EventVector]) -> list[dict[str, Any]]
             "text_hash": v.text_hash.hex(),
             "embedding": v.embedding,
             "refusal": v.refusal,
+            "passages": v.passages,
         }
         for v in vectors
     ]

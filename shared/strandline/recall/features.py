@@ -19,6 +19,8 @@ _LONG_BYTES = 150
 """A text of this many bytes, one or two sentences, is long enough for any answer."""
 _BRIEF_BYTES = 360
 """A text of this many bytes, 60 words, is short enough to say little of other matters."""
+PASSAGE_SHARE = 0.4
+"""The share of the nearest passage in the cosine of a long text."""
 _MIN_EVENTS = 500
 """A smaller view counts as one with this many events. Otherwise every word in it would be
 common."""
@@ -63,6 +65,8 @@ class CandidateEvent:
     """Bit n is set if the event contains word n of the question."""
     cosine: float | None
     """The cosine similarity with the question; None unless both have a vector."""
+    passage_cosines: Sequence[float] | None
+    """Those of the passages of a long text, in order; None unless these have vectors."""
     text_bytes: int
     """The size of its text in bytes; 0 if the text is stored as a payload."""
     question_bytes: int
@@ -172,6 +176,14 @@ def compute_score_features(
     ]
 
 
+def _add_nearest_passage(cosine: float, passage_cosines: Sequence[float] | None) -> float:
+    """The cosine of an event, of which that of its nearest passage is a part: what is said in one
+    sentence of a long text moves the text's own vector little."""
+    if not passage_cosines:
+        return cosine
+    return (1 - PASSAGE_SHARE) * cosine + PASSAGE_SHARE * max(passage_cosines)
+
+
 def is_short_message_of_person(candidate: CandidateEvent) -> bool:
     """Whether it is a message of at most 60 words that neither an agent nor a tool wrote."""
     is_message_of_person = candidate.author is None and not candidate.is_statement
@@ -213,7 +225,8 @@ class _LaneSignalsByPosition:
             self._bytes[place - self._first] = candidate.text_bytes
             if candidate.cosine is not None:
                 own_scale = tool_scale if candidate.author == "tool" else scale
-                self._cosines[place - self._first] = own_scale.standardize(candidate.cosine)
+                cosine = _add_nearest_passage(candidate.cosine, candidate.passage_cosines)
+                self._cosines[place - self._first] = own_scale.standardize(cosine)
 
     def combine_word_bits_around(self, place: int) -> int:
         """The words that the event at a position and its neighbours contain together."""

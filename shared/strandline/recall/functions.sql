@@ -656,10 +656,11 @@ end $$;
 create or replace function search_candidates(
     p_question text, p_spellings text[], p_max_words int, p_vector halfvec, p_space text, p_texts_version int,
     p_filter jsonb, p_scopes uuid[], p_max_scopes int, p_large_view bigint, p_candidates int, p_max_fresh int,
-    p_far int, p_sampled int, p_now timestamptz)
+    p_far int, p_sampled int, p_long_bytes int, p_now timestamptz)
 returns table (event_id uuid, scope_id uuid, session_id text, seq bigint, speaker text, said_at timestamptz,
     place bigint, said_on date, question_bytes int, is_statement boolean, author text, text_bytes int,
-    says_nothing boolean, word_bits bigint, cosine float8, start_char int, end_char int, is_fresh boolean,
+    says_nothing boolean, word_bits bigint, cosine float8, passage_cosines float8[], start_char int, end_char int,
+    is_fresh boolean,
     words text[], document_counts bigint[], events_in_view bigint, sampled_cosines float8[],
     sampled_tool_cosines float8[], min_known float8, space_figures jsonb, today date, unfolded_events bigint)
 language plpgsql stable set search_path = pg_catalog, public, pg_temp
@@ -808,7 +809,8 @@ begin
                 date '0001-01-01') as said_on,
             f.question_bytes, f.is_statement, f.author, f.text_bytes, f.says_nothing,
             coalesce(f.word_bits, 0) as word_bits,
-            coalesce(f.cosine, stored.cosine) as cosine, f.start_char, f.end_char, f.is_fresh,
+            coalesce(f.cosine, stored.cosine) as cosine, passages.cosines as passage_cosines,
+            f.start_char, f.end_char, f.is_fresh,
             head.words, head.document_counts, head.events_in_view, head.sampled_cosines,
             head.sampled_tool_cosines, head.min_known, head.space_figures, head.today,
             head.unfolded_events
@@ -845,5 +847,13 @@ begin
         left join lateral (
             select 1 - (v.embedding <=> p_vector) as cosine from event_vectors v
             where f.cosine is null and v.space = p_space and v.scope_id = f.scope_id
-                and v.event_id = f.event_id and v.embedding is not null offset 0) stored on true;
+                and v.event_id = f.event_id and v.embedding is not null offset 0) stored on true
+        left join lateral (
+            select array(
+                select 1 - (p.embedding <=> p_vector)
+                from unnest(v.passages) with ordinality p (embedding, n) order by p.n) as cosines
+            from event_vectors v
+            where p_vector is not null and f.text_bytes > p_long_bytes and v.space = p_space
+                and v.scope_id = f.scope_id and v.event_id = f.event_id and v.passages is not null
+            offset 0) passages on true;
 end $$;

@@ -211,7 +211,8 @@ def find_matching_range(
         return TextRange(start_char=row.start_char, end_char=row.end_char)
     if len(event.content or "") <= _LONG_CHARS:
         return None
-    best_passages = Passages(event.content or "", matcher).find_best(_PASSAGE_CHARS)
+    passages = Passages(event.content or "", matcher, row.passage_cosines or ())
+    best_passages = passages.find_best(_PASSAGE_CHARS)
     return (
         TextRange(start_char=best_passages[0], end_char=best_passages[1]) if best_passages else None
     )

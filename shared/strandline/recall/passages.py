@@ -4,25 +4,27 @@ long to be shown whole."""
 import itertools
 import math
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from statistics import fmean, pstdev
 
+from strandline.log.passage_spans import split_into_passages, split_into_segments
 from strandline.recall.features import QuestionWord
 
 _MAX_CHARS = 65_536
 """The maximum characters of a text that are looked at."""
-_SEGMENT_CHARS = 300
-"""A sentence or a line of more characters is more than one segment."""
-_BOUNDARY = re.compile(r"(?<=[.!?…;:])\s+|(?<=[\u3002\uff01\uff1f\u061f])|\s*\n\s*")
 _NEIGHBOUR_SHARE = 0.4
 """How much of the better neighbour's score counts for a segment: what answers a question often
 stands beside its words."""
 _MIN_STEM = 3
 _MAX_ENDING = 5
 """The maximum characters that a word is longer than its stem: `organ` is not `organization`."""
+_MEANING_SHARE = 0.25
+"""How much a passage counts for each deviation that it is nearer to the question than the others of
+its text, beside the segment with the most words."""
 _GAP = " … "
 
 
@@ -61,31 +63,46 @@ class Passages:
 
     text: str
     matcher: WordMatcher
+    cosines: Sequence[float] = ()
+    """The question's cosines with the passages that have vectors, in order."""
 
     @cached_property
     def _segments(self) -> list[tuple[int, int]]:
         """The sentences and lines, as ranges of characters."""
-        text = self.text[:_MAX_CHARS]
-        bounds = [0, *itertools.chain(*(m.span() for m in _BOUNDARY.finditer(text))), len(text)]
-        segments: list[tuple[int, int]] = []
-        for start, end in zip(bounds[::2], bounds[1::2], strict=True):
-            segments += _split_long(text, start, end)
-        return segments
+        return split_into_segments(self.text)
 
     @cached_property
     def _words(self) -> list[dict[int, float]]:
         """The question's words that each segment holds, with their weights. A word tells more, the
-        fewer segments hold it."""
+        fewer segments hold it. What a passage means counts like a word of its own, with a negative
+        number: the more, the nearer it is to the question beside the text's others."""
         starts = [start for start, _ in self._segments]
         words: list[dict[int, float]] = [{} for _ in starts]
         for place, word in self.matcher.find(self.text[:_MAX_CHARS]):
             words[max(0, bisect_right(starts, place) - 1)][word] = self.matcher.weights[word]
         counts = Counter(itertools.chain.from_iterable(words))
         rarity = {word: math.log(1 + len(words) / (1 + count)) for word, count in counts.items()}
-        return [
+        weighted = [
             {word: word_weights[word] * rarity[word] for word in sorted(word_weights)}
             for word_weights in words
         ]
+        best = max((sum(own.values()) for own in weighted), default=0.0)
+        for number, (first, last, nearness) in enumerate(self._list_near_passages(), 1):
+            for n in range(first, last):
+                weighted[n][-number] = _MEANING_SHARE * nearness * (best or 1.0)
+        return weighted
+
+    def _list_near_passages(self) -> Iterator[tuple[int, int, float]]:
+        """The passages nearer to the question than the text's passages are on average, as ranges of
+        segments, and by how many deviations they are."""
+        if len(self.cosines) < 2:
+            return
+        mean, deviation = fmean(self.cosines), pstdev(self.cosines)
+        starts = [start for start, _ in self._segments]
+        for (start, end), cosine in zip(split_into_passages(self.text), self.cosines, strict=False):
+            if cosine > mean:
+                first, last = bisect_left(starts, start), bisect_left(starts, end)
+                yield first, last, (cosine - mean) / deviation
 
     @cached_property
     def _order(self) -> list[int]:
@@ -99,7 +116,7 @@ class Passages:
 
     @property
     def has_match(self) -> bool:
-        """Whether the text holds a word of the question."""
+        """Whether the text holds a word of the question, or a passage is near it."""
         return any(self._words)
 
     def _choose(self, max_bytes: int) -> list[tuple[int, int]]:
@@ -166,18 +183,3 @@ class Passages:
                 if self._segments[end][1] - self._segments[start][0] <= max_chars:
                     first, last = start, end
         return self._segments[first][0], self._segments[last][1]
-
-
-def _split_long(text: str, start: int, end: int) -> list[tuple[int, int]]:
-    """A range in parts of at most `_SEGMENT_CHARS`, cut at spaces where there are some; without
-    blank parts."""
-    parts: list[tuple[int, int]] = []
-    while start < end:
-        cut = end
-        if end - start > _SEGMENT_CHARS:
-            cut = text.rfind(" ", start + _SEGMENT_CHARS // 2, start + _SEGMENT_CHARS)
-            cut = cut if cut > 0 else start + _SEGMENT_CHARS
-        if text[start:cut].strip():
-            parts.append((start, cut))
-        start = cut + 1 if text[cut : cut + 1] == " " else cut
-    return parts

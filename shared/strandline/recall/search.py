@@ -59,6 +59,12 @@ class SearchResult:
         return WordMatcher(self.words)
 
     @property
+    def passage_cosines(self) -> Mapping[UUID, Sequence[float]]:
+        """The question's cosines with the passages of each long text that has such vectors."""
+        rows = self.candidates.values()
+        return {row.event_id: row.passage_cosines for row in rows if row.passage_cosines}
+
+    @property
     def unembedded_event_count(self) -> int:
         """How many of the newest events have no vector yet."""
         return sum(row.is_fresh for row in self.result.rows)

@@ -15,6 +15,7 @@ from strandline.db.pipeline import RowQuery
 from strandline.embeddings.space_figures import TEXTS_VERSION
 from strandline.log import indexed_text
 from strandline.log.fulltext_words import prepare_question_for_search
+from strandline.log.passage_spans import LONG_CHARS
 from strandline.log.store import MAX_LISTED_SCOPES, Event
 from strandline.recall.cosine_scale import SAMPLED_EVENTS
 from strandline.recall.features import WINDOW, CandidateEvent
@@ -83,7 +84,7 @@ def search_candidate_events(
             %(question)s, %(spellings)s::text[], %(max_words)s, %(vector)s::halfvec, %(space)s,
             %(texts_version)s, %(filter)s::jsonb, %(scopes)s::uuid[], %(max_scopes)s,
             %(large_view)s, %(candidates)s, %(max_fresh)s, %(far)s, %(sampled)s,
-            %(now)s::timestamptz)
+            %(long_bytes)s, %(now)s::timestamptz)
         """,
         {
             "question": prepare_question_for_search(question),
@@ -99,6 +100,7 @@ def search_candidate_events(
             "max_scopes": MAX_LISTED_SCOPES,
             "far": WINDOW + 1,
             "sampled": SAMPLED_EVENTS,
+            "long_bytes": LONG_CHARS,
             "large_view": _LARGE_VIEW,
             "now": now,
         },

@@ -83,7 +83,8 @@ def read_topic_events(
             said.at as said_at,
             greatest(least((said.at at time zone tenant.time_zone)::date, date '9999-12-31'),
                 date '0001-01-01') as said_on,
-            0::bigint as word_bits, v.cosine, coalesce(octet_length(e.content), 0) as text_bytes,
+            0::bigint as word_bits, v.cosine, v.passage_cosines,
+            coalesce(octet_length(e.content), 0) as text_bytes,
             0 as question_bytes, false as is_statement,
             case when e.type = 'observation' then 'tool'
                 when e.role = 'agent' then 'agent' end as author,
@@ -102,7 +103,12 @@ def read_topic_events(
                 and e.erased_at is null and matches_filter(e, %(filter)s::jsonb) offset 0) e
         cross join lateral (select coalesce(e.occurred_at, e.recorded_at) as at) said
         left join lateral (
-            select 1 - (v.embedding <=> %(vector)s::halfvec) as cosine from event_vectors v
+            select 1 - (v.embedding <=> %(vector)s::halfvec) as cosine,
+                case when v.passages is not null and %(vector)s::halfvec is not null then array(
+                    select 1 - (p.embedding <=> %(vector)s::halfvec)
+                    from unnest(v.passages) with ordinality p (embedding, n)
+                    order by p.n) end as passage_cosines
+            from event_vectors v
             where v.space = %(space)s and v.scope_id = e.scope_id and v.event_id = e.event_id
                 and v.embedding is not null offset 0) v on true
         """,

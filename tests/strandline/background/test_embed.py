@@ -10,12 +10,14 @@ from uuid import UUID, uuid4
 import pytest
 
 from strandline.aws.blobs import BlobStore
+from strandline.background import compute_event_vectors
 from strandline.background.process_events import embed_and_fold_scopes
 from strandline.db.database import Database
 from strandline.errors import Unavailable
 from strandline.jobs.worker_resources import EMBED_SECONDS, WorkerResources
 from strandline.local.aws import LocalAws
 from strandline.log import store_work
+from strandline.log.passage_spans import MAX_PASSAGES
 from tests.strandline.embeddings.fake_embedders import (
     WordEmbedder,
     fail_texts,
@@ -362,3 +364,61 @@ def test_embed_failure_of_tenant_stops_no_other(
     monkeypatch.setattr(store_work, "enqueue_unfinished_scopes", trouble)
     assert process_due(worker) == 1
     assert missing(scratch_db) == 1
+
+
+def read_passage_counts(base: ScratchDatabase) -> list[int | None]:
+    """How many passages of each event have vectors, in the order of the log."""
+    rows = base.rows(
+        "select cardinality(v.passages) from events e"
+        " join event_vectors v using (tenant_id, event_id) order by e.seq"
+    )
+    return [count for (count,) in rows]
+
+
+def make_long_text(passages: int, word: str) -> str:
+    """A text of so many passages, each of one sentence."""
+    return " ".join(f"{word} {'and on ' * 30}to {n}." for n in range(passages))
+
+
+def test_embed_passages_of_long_texts(
+    gateway: Gateway,
+    scratch_db: ScratchDatabase,
+    worker: WorkerResources,
+    words: WordEmbedder,
+) -> None:
+    texts = ["short", make_long_text(3, "tide"), make_long_text(90, "ebb")]
+    texts += [f"{make_long_text(25, 'flow')} A word is forbidden, far from the beginning."]
+    for text in texts:
+        tell(gateway, text, occurred_at="2026-05-08T13:56:00Z")
+    words.before_embed = refuse_texts("forbidden")
+    process_due(worker)
+    assert read_passage_counts(scratch_db) == [None, 3, MAX_PASSAGES, None]
+    assert scratch_db.rows("select count(*) from event_vectors where refusal is null") == [(4,)]
+    passages = [text for text in words.embedded_texts if text.endswith("to 1.")]
+    assert passages == [f"[8 May 2026] alice: {texts[n].split('. ')[1]}." for n in (1, 2, 3)]
+    assert max(map(len, words.embedded_texts)) < 4200
+
+
+def test_embed_passages_in_bounded_batches(
+    gateway: Gateway,
+    scratch_db: ScratchDatabase,
+    worker: WorkerResources,
+    words: WordEmbedder,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However long the texts are, a commit comes every few passages, and nothing is left out."""
+    monkeypatch.setattr(compute_event_vectors, "_MAX_PASSAGES", 7)
+    stored_counts: list[int] = []
+    store = store_work.store_event_vectors
+
+    def count_and_store(access: Any, space: str, vectors: Any, events: Any) -> None:
+        stored_counts.append(sum(len(vector.passages or ()) for vector in vectors))
+        store(access, space, vectors, events)
+
+    monkeypatch.setattr(store_work, "store_event_vectors", count_and_store)
+    for n in (3, 3, 3, 20, 2, 2):
+        tell(gateway, make_long_text(n, f"tide{n}"))
+    process_due(worker)
+    assert stored_counts == [6, 3, 20, 4]
+    assert read_passage_counts(scratch_db) == [3, 3, 3, 20, 2, 2]
+    assert missing(scratch_db) == 0

@@ -30,6 +30,7 @@ def make_scored(n: int, relevance: float, **fields: Any) -> ScoredEvent:
         "said_on": date(2026, 5, 8),
         "word_bits": 0,
         "cosine": 0.2,
+        "passage_cosines": None,
         "text_bytes": 100,
         "question_bytes": 0,
         "is_statement": False,

@@ -435,7 +435,7 @@ UNASKED = {
     "scopes_in_view": "select unnest(scopes_in_view())",
     "search_words": "select * from search_words('{tide,late,harbour,long}', null, '{}', 9, null)",
     "search_candidates": "select event_id from search_candidates("
-    "'tide', '{}', 60, '[1,0]', 'words/2', 1, '{}', null, 100, 5000, 200, 50, 5, 80, now())",
+    "'tide', '{}', 60, '[1,0]', 'words/2', 1, '{}', null, 100, 5000, 200, 50, 5, 80, 400, now())",
     "search_words_in_large_view": "select * from search_words_in_large_view("
     "'{tide,late,harbour,long}', null, 9, null)",
     "newest_pieces_with_words": "select event_id from newest_pieces_with_words("

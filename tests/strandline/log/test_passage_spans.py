@@ -1,5 +1,7 @@
 """How long texts are taken apart into passages that are embedded."""
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -36,7 +38,7 @@ def test_passage_spans_of_endless_text_are_the_first() -> None:
 def test_passage_spans_hold_every_character(text: str) -> None:
     spans = split_into_passages(text)
     assert all(0 < end - start <= PASSAGE_CHARS for start, end in spans)
-    assert all(one[1] <= other[0] for one, other in zip(spans, spans[1:], strict=False))
+    assert all(one[1] <= other[0] for one, other in itertools.pairwise(spans))
     held = "".join(text[start:end] for start, end in spans)
     assert "".join(held.split()) == "".join(text[: spans[-1][1]].split() if spans else [])
     if len(spans) < MAX_PASSAGES:

@@ -291,6 +291,7 @@ def scored(n: int, score: float, session: str) -> ScoredEvent:
         said_on=date(2026, 5, 1),
         word_bits=0,
         cosine=None,
+        passage_cosines=None,
         text_bytes=20,
         question_bytes=0,
         is_statement=False,

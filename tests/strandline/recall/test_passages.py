@@ -4,9 +4,11 @@ from typing import Any
 
 import pytest
 
+from strandline.log.passage_spans import split_into_passages
 from strandline.recall import passages as passages_module
 from strandline.recall.features import QuestionWord
 from strandline.recall.passages import Passages, WordMatcher
+from strandline.recall.search import SearchResult
 from tests.support import Gateway, user_message
 
 ALICE = "user:alice"
@@ -160,10 +162,10 @@ def test_passages_of_context_show_the_deep_answer(gateway: Gateway, key: str) ->
     assert answer["cut"]["shortened"] == 1
 
 
-def test_passages_of_context_without_words_are_the_beginning(
+def test_passages_of_context_without_match_are_the_beginning(
     gateway: Gateway, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The planted fault: a matcher that finds nothing shows the first bytes."""
+    """The planted fault: a matcher that finds nothing, and no cosines, show the first bytes."""
 
     def find_nothing(matcher: WordMatcher, text: str) -> list[tuple[int, int]]:
         return []
@@ -171,5 +173,22 @@ def test_passages_of_context_without_words_are_the_beginning(
     monkeypatch.setattr(passages_module.WordMatcher, "find", find_nothing)
     body = {"query": QUESTION, "budget": 400}
     answer = gateway.call("POST", "/api/v1/context", body, key=key).body
+    assert ANSWER in answer["text"]  # by its meaning
+    monkeypatch.setattr(SearchResult, "passage_cosines", {})
+    answer = gateway.call("POST", "/api/v1/context", body, key=key).body
     assert ANSWER not in answer["text"]
     assert "Notes of the summer." in answer["text"]
+
+
+def test_passages_by_meaning_are_shown_without_a_common_word() -> None:
+    """The nearest passage stands for a word of its own, and a word in another one for its own."""
+    spans = split_into_passages(DEEP)
+    nearest = next(n for n, (start, end) in enumerate(spans) if ANSWER in DEEP[start:end])
+    cosines = [0.5 if n == nearest else 0.1 for n in range(len(spans))]
+    passages = Passages(DEEP, WordMatcher([]), cosines)
+    start, end = spans[nearest]
+    assert DEEP[start:end] in passages.excerpt(400)
+    first, last = passages.find_best(400) or (0, 0)
+    assert ANSWER in DEEP[first:last]
+    assert Passages(DEEP, WordMatcher([]), [0.3] * len(spans)).excerpt(400) == ""
+    assert Passages(DEEP, WordMatcher([]), [0.3]).excerpt(400) == ""

@@ -43,6 +43,7 @@ def candidate(
         said_on=NOW.date(),
         word_bits=bits,
         cosine=cosine,
+        passage_cosines=None,
         text_bytes=100,
         question_bytes=0,
         is_statement=False,
