@@ -198,8 +198,7 @@ def _compose_context_text(
         later={i: one for i, one in later.items() if one.event.event_id in shown_ids},
         similar=groups.similar,
         notes_late=request.answering is not None,
-        matcher=matches.search.matcher if matches.search else None,
-        passage_cosines=matches.search.passage_cosines if matches.search else {},
+        search=matches.search,
         beside={event.event_id for event in neighbours}.difference(top),
     )
     layout = lay_out_within_budget(

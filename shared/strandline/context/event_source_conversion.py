@@ -1,6 +1,6 @@
 """Convert stored events and chains to the sources of lines."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from datetime import timedelta
 from types import MappingProxyType
 from uuid import UUID
@@ -8,7 +8,7 @@ from uuid import UUID
 from strandline.chains.slot_decisions import StatementInMessage
 from strandline.context.lines import ChainLineSource, EventLineSource, LaterStatementMark
 from strandline.log.store import Event
-from strandline.recall.passages import Passages, WordMatcher
+from strandline.recall.search import SearchResult
 from strandline.sessions.store_chains import MatchedChain
 
 _LATE = timedelta(days=1)
@@ -23,16 +23,14 @@ def to_event_line_source(
     later: Mapping[UUID, StatementInMessage] = MappingProxyType({}),
     similar: Mapping[UUID, Collection[UUID]] = MappingProxyType({}),
     notes_late: bool = False,
-    matcher: WordMatcher | None = None,
-    passage_cosines: Mapping[UUID, Sequence[float]] = MappingProxyType({}),
+    search: SearchResult | None = None,
     beside: Collection[UUID] = (),
 ) -> EventLineSource:
     """Convert an event that represents `stands_for` recent events. Its line says whether it is one
     of `ended`, the statements that hold no longer, which `later` statement may have changed it,
     how many near-duplicates it has in `similar`, and, with `notes_late`, whether it was added later
-    than it happened. A long text is shortened to what `matcher` finds in it, and to the passages
-    that are nearest by `passage_cosines`. `beside` are the events that are shown only beside
-    others."""
+    than it happened. A long text is shortened to the passages that match the question of `search`.
+    `beside` are the events that are shown only beside others."""
     changed_by = later.get(event.event_id)
     said_at = event.occurred_at or event.recorded_at
     return EventLineSource(
@@ -50,8 +48,8 @@ def to_event_line_source(
         else None,
         similar=len(similar.get(event.event_id, ())),
         is_late=notes_late and event.recorded_at - said_at >= _LATE,
-        passages=Passages(event.content, matcher, passage_cosines.get(event.event_id, ()))
-        if matcher and event.content
+        passages=search.make_passages(event.event_id, event.content)
+        if search and event.content
         else None,
         is_neighbour=event.event_id in beside,
     )

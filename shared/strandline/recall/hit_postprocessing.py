@@ -203,8 +203,8 @@ def find_cited_events(
 def find_matching_range(
     event: Event, row: store.CandidateRow, matcher: WordMatcher
 ) -> TextRange | None:
-    """The part of a payload's text, or of a long text, that matches the question; None where only
-    its meaning or the payload's name does."""
+    """The part of a payload's text, or of a long text, that matches the question; None where none
+    does, or only the payload's meaning or name."""
     if event.blob_cid:
         if row.start_char is None or not row.end_char:  # 0: only its name matched
             return None

@@ -15,7 +15,7 @@ from strandline.recall import store
 from strandline.recall.candidate_search import find_candidates
 from strandline.recall.features import QuestionWord
 from strandline.recall.looked_up_words import find_looked_up_word_bits
-from strandline.recall.passages import WordMatcher
+from strandline.recall.passages import Passages, WordMatcher
 from strandline.recall.query_vector import embed_query
 from strandline.recall.question_mentions import parse_names_and_dates
 from strandline.recall.read_calibration import choose_min_known, read_calibration
@@ -58,11 +58,10 @@ class SearchResult:
         """Finds the question's words in texts."""
         return WordMatcher(self.words)
 
-    @property
-    def passage_cosines(self) -> Mapping[UUID, Sequence[float]]:
-        """The question's cosines with the passages of each long text that has such vectors."""
-        rows = self.candidates.values()
-        return {row.event_id: row.passage_cosines for row in rows if row.passage_cosines}
+    def make_passages(self, event_id: UUID, text: str) -> Passages:
+        """The parts of an event's text, by how well they match the question."""
+        row = self.candidates.get(event_id)
+        return Passages(text, self.matcher, (row and row.passage_cosines) or ())
 
     @property
     def unembedded_event_count(self) -> int:

@@ -174,7 +174,9 @@ def test_passages_of_context_without_match_are_the_beginning(
     body = {"query": QUESTION, "budget": 400}
     answer = gateway.call("POST", "/api/v1/context", body, key=key).body
     assert ANSWER in answer["text"]  # by its meaning
-    monkeypatch.setattr(SearchResult, "passage_cosines", {})
+    monkeypatch.setattr(
+        SearchResult, "make_passages", lambda search, _, text: Passages(text, search.matcher)
+    )
     answer = gateway.call("POST", "/api/v1/context", body, key=key).body
     assert ANSWER not in answer["text"]
     assert "Notes of the summer." in answer["text"]
