@@ -1,6 +1,7 @@
 """Which parts of a long text match a question, and what hits and contexts show of them."""
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -170,13 +171,14 @@ def test_passages_of_context_without_match_are_the_beginning(
     def find_nothing(matcher: WordMatcher, text: str) -> list[tuple[int, int]]:
         return []
 
+    def make_passages_by_words(search: SearchResult, event_id: UUID, text: str) -> Passages:
+        return Passages(text, search.matcher)
+
     monkeypatch.setattr(passages_module.WordMatcher, "find", find_nothing)
     body = {"query": QUESTION, "budget": 400}
     answer = gateway.call("POST", "/api/v1/context", body, key=key).body
     assert ANSWER in answer["text"]  # by its meaning
-    monkeypatch.setattr(
-        SearchResult, "make_passages", lambda search, _, text: Passages(text, search.matcher)
-    )
+    monkeypatch.setattr(SearchResult, "make_passages", make_passages_by_words)
     answer = gateway.call("POST", "/api/v1/context", body, key=key).body
     assert ANSWER not in answer["text"]
     assert "Notes of the summer." in answer["text"]
