@@ -41,6 +41,8 @@ class Service:
         self.url: str = says["url"]
         self.key: str = says["key"]
         self.erasing_key: str = says["erasing_key"]
+        self.key_of_ann: str = says["key_of_ann"]
+        self.key_of_ben: str = says["key_of_ben"]
 
     def restart(self) -> None:
         """Kill it and its database, and start it again at the same address."""

@@ -15,7 +15,13 @@ from urllib.parse import urlsplit
 
 from tests.strandline.local.programs import ROOT, RUN, end_database, migrated_directory, started
 
-_RIGHTS = {"key": ("read", "write"), "erasing_key": ("read", "write", "erase")}
+_OPTIONS = {
+    "key": ("--right", "read", "--right", "write"),
+    "erasing_key": ("--right", "read", "--right", "write", "--right", "erase"),
+    "key_of_ann": ("--user", "user:ann"),
+    "key_of_ben": ("--user", "user:ben"),
+}
+"""Of each key, as it is made."""
 
 
 def _serve_until_told(directory: Path, keys: dict[str, str], port: str) -> str:
@@ -23,16 +29,15 @@ def _serve_until_told(directory: Path, keys: dict[str, str], port: str) -> str:
     with started(RUN, directory, STRANDLINE_PORT=port) as program:
         program.wait_for("Ctrl-C stops everything")
         url: str = json.loads((directory / "local.json").read_text())["url"]
-        for name, rights in _RIGHTS.items():
-            keys[name] = keys.get(name) or _make_key(directory, rights)
+        for name, options in _OPTIONS.items():
+            keys[name] = keys.get(name) or _make_key(directory, options)
         print(json.dumps({"url": url, **keys}), flush=True)
         again = sys.stdin.readline().strip() == "restart"
         program.kill()
     return url if again else ""
 
 
-def _make_key(directory: Path, rights: tuple[str, ...]) -> str:
-    options = [word for right in rights for word in ("--right", right)]
+def _make_key(directory: Path, options: tuple[str, ...]) -> str:
     command = ("operate", "keys", "create", "--tenant", "local", *options)
     output = subprocess.run(
         [sys.executable, "-m", "strandline.commands.main", *command],

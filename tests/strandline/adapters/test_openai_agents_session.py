@@ -145,3 +145,23 @@ def test_openai_agents_session_is_found_by_recall(
         "talk", user="ann", async_client=AsyncStrandline(service.url), session_settings=settings
     )
     assert session.session_settings == SessionSettings(limit=2)
+
+
+def test_openai_agents_session_of_same_name_is_told_apart(service: Service) -> None:
+    """Ann sees what Ben said among both, but her own conversation of that name has none of it."""
+
+    async def use() -> None:
+        async with (
+            AsyncStrandline(key=service.key_of_ben) as bens,
+            AsyncStrandline(key=service.key_of_ann) as anns,
+        ):
+            both = ["user:ann", "user:ben", "agent:helper"]
+            his = StrandlineSession("standup", participants=both, async_client=bens)
+            await his.add_items(ITEMS[3:4])
+            hers = StrandlineSession("standup", user="ann", agent="helper", async_client=anns)
+            assert await hers.get_items() == []
+            await hers.add_items(ITEMS[:2])
+            assert await hers.get_items() == ITEMS[:2]
+            assert await his.get_items() == ITEMS[3:4]
+
+    asyncio.run(use())
