@@ -56,7 +56,7 @@ FOREIGN = {
     *("claude_desktop_config", "BlobPayloadBytes", "BlobStorageOps", "user/client.py"),
     # frameworks that adapters are for
     *("create_react_agent", "post_model_hook", "pre_model_hook", "MemoryManager", "memory_manager"),
-    *("RepositorySessionManager", "session_manager"),
+    *("RepositorySessionManager", "session_manager", "StoreBackend"),
     # examples and placeholders
     *("E7", "Zigbee", "quennell", "a_a_a_", "NNNN_verb_noun", "NN_subject"),
 }
