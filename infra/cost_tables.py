@@ -105,7 +105,7 @@ def _make_usage_rows() -> list[str]:
         f"| a million events, vectors by Bedrock's `{model}` | {_format_usd(sum_costs(items))} | |"
         for model, items in EMBEDDED_BY_BEDROCK.items()
     ]
-    formed = (
+    topics = (
         "| a million events, topics by Bedrock's `amazon.nova-lite-v1:0` | "
         f"{_format_usd(sum_costs(FORMED_BY_BEDROCK))} | |"
     )
@@ -114,7 +114,7 @@ def _make_usage_rows() -> list[str]:
         f"| {_format_usd(sum_costs(items))} | |"
         for how, items in STRANGERS.items()
     ]
-    return [*rows, *models, formed, *runs, *strangers]
+    return [*rows, *models, topics, *runs, *strangers]
 
 
 def _describe_assumptions() -> str:

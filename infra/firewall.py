@@ -51,7 +51,7 @@ class Firewall(Construct):
 
 
 def _make_rules(settings: StackSettings) -> Sequence[wafv2.CfnWebACL.RuleProperty]:
-    known = wafv2.CfnWebACL.ManagedRuleGroupStatementProperty(
+    reputation = wafv2.CfnWebACL.ManagedRuleGroupStatementProperty(
         vendor_name="AWS", name="AWSManagedRulesAmazonIpReputationList"
     )
     rate = wafv2.CfnWebACL.RateBasedStatementProperty(
@@ -64,7 +64,7 @@ def _make_rules(settings: StackSettings) -> Sequence[wafv2.CfnWebACL.RulePropert
             name="reputation",
             priority=0,
             override_action={"none": {}},  # its rules block by themselves
-            statement=wafv2.CfnWebACL.StatementProperty(managed_rule_group_statement=known),
+            statement=wafv2.CfnWebACL.StatementProperty(managed_rule_group_statement=reputation),
             visibility_config=_make_visibility(settings, "reputation"),
         ),
         wafv2.CfnWebACL.RuleProperty(

@@ -18,7 +18,7 @@ from infra.settings import SettingsError, StackSettings
 from strandline.function_specs import FUNCTIONS
 
 ROOT = Path(__file__).parents[1]
-UNRESERVED = 100
+LEAST_FREE = 100
 """Executions that Lambda keeps for functions without a reservation (AWS Lambda quotas)."""
 BOOTSTRAP_VERSION = 6
 """The least version of the CDK's bootstrap stack that its default synthesizer accepts."""
@@ -59,11 +59,11 @@ def check_lambda_quota(settings: StackSettings, account: Account) -> Finding:
         remedy = f"account_concurrency is {settings.account_concurrency}: set {quota}"
         return Finding(fits, f"{quota} at once, none reserved" if fits else remedy)
     reserved = 0 if account.stack_exists else sum(map(settings.reserved_concurrency, FUNCTIONS))
-    if free - reserved >= UNRESERVED:
+    if free - reserved >= LEAST_FREE:
         return Finding(True, f"{quota} at once, {free} of them not reserved")
     return Finding(
         False,
-        f"{quota} at once, {free} not reserved; the stage reserves {reserved} and {UNRESERVED} "
+        f"{quota} at once, {free} not reserved; the stage reserves {reserved} and {LEAST_FREE} "
         "must stay: aws service-quotas request-service-quota-increase --service-code lambda "
         "--quota-code L-B99A9384 --desired-value 1000, which may take days; meanwhile try "
         f"-c stage=trial -c account_concurrency={quota}",
@@ -143,9 +143,9 @@ def check_vpcs(settings: StackSettings, account: Account) -> Finding:
     quota = account.call(
         "service-quotas", "get_service_quota", ServiceCode="vpc", QuotaCode=_VPC_QUOTA
     )["Quota"]["Value"]
-    used = len(account.call("ec2", "describe_vpcs")["Vpcs"])
-    if used < quota:
-        return Finding(True, f"{used} of {quota:g}")
+    vpc_count = len(account.call("ec2", "describe_vpcs")["Vpcs"])
+    if vpc_count < quota:
+        return Finding(True, f"{vpc_count} of {quota:g}")
     return Finding(
         False,
         f"all {quota:g} are used: delete one, set network to existing, or aws service-quotas "
@@ -164,13 +164,13 @@ def check_endpoint_zones(settings: StackSettings, account: Account) -> Finding:
         "describe_availability_zones",
         Filters=[{"Name": "zone-type", "Values": ["availability-zone"]}],
     )["AvailabilityZones"]
-    used = sorted(str(zone["ZoneName"]) for zone in zones)[: settings.endpoint_zones]
+    zone_names = sorted(str(zone["ZoneName"]) for zone in zones)[: settings.endpoint_zones]
     details = account.call("ec2", "describe_vpc_endpoint_services", ServiceNames=names)
     offers = {one["ServiceName"]: one["AvailabilityZones"] for one in details["ServiceDetails"]}
-    lacks = [f"{n} in {z}" for n in names for z in used if z not in offers.get(n, ())]
+    lacks = [f"{n} in {z}" for n in names for z in zone_names if z not in offers.get(n, ())]
     if lacks:
         return Finding(False, f"AWS offers no {', no '.join(lacks)}: use network=existing")
-    return Finding(True, f"{len(names)} services in {', '.join(used)}")
+    return Finding(True, f"{len(names)} services in {', '.join(zone_names)}")
 
 
 CHECKS: Mapping[str, Check] = {

@@ -65,10 +65,10 @@ def find_left_behind(make_client: MakeClient, stack: str) -> Sequence[tuple[str,
         for page in pages.paginate(TagFilters=[tag])
         for one in page["ResourceTagMappingList"]
     ]
-    found = [(*_split_arn(arn), arn) for arn in arns]
+    resources = [(*_split_arn(arn), arn) for arn in arns]
     order = [*_REMOVERS]
     return sorted(
-        (one for one in found if one[0] in order and not _is_ending(make_client, *one[:2])),
+        (one for one in resources if one[0] in order and not _is_ending(make_client, *one[:2])),
         key=lambda one: (order.index(one[0]), one[2]),
     )
 
@@ -127,12 +127,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if stack_exists(make_client, options.stack):
             sys.stderr.write(f"strandline: {options.stack} is there: npx cdk destroy it first\n")
             return 2
-        found = find_left_behind(make_client, options.stack)
+        resources = find_left_behind(make_client, options.stack)
         if not options.delete:
-            sys.stdout.writelines(f"left    {arn}\n" for *_, arn in found)
-            sys.stdout.write(f"{len(found)} left; DELETE=1 deletes them for good\n")
+            sys.stdout.writelines(f"left    {arn}\n" for *_, arn in resources)
+            sys.stdout.write(f"{len(resources)} left; DELETE=1 deletes them for good\n")
             return 0
-        lines = [*delete_left_behind(make_client, found)]
+        lines = [*delete_left_behind(make_client, resources)]
     except (ValueError, ClientError, BotoCoreError) as error:
         sys.stderr.write(f"strandline: {error}\n")
         return 1

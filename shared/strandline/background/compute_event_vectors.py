@@ -95,15 +95,15 @@ def _embed_passages(
         for n, (start, end) in enumerate(split_into_passages(event.content))
     }
     vectors: dict[UUID, list[str]] = defaultdict(list)
-    refused: set[UUID] = set()
+    refused_ids: set[UUID] = set()
     for keys in itertools.batched(texts, _PASSAGE_BATCH, strict=False):
         for (event_id, _), vector in embed_texts(worker, {key: texts[key] for key in keys}).items():
             if isinstance(vector, str):
-                refused.add(event_id)
+                refused_ids.add(event_id)
             else:
                 vectors[event_id].append(store_work.vector_to_text(vector))
         worker.renew()
-    return {event_id: own for event_id, own in vectors.items() if event_id not in refused}
+    return {event_id: own for event_id, own in vectors.items() if event_id not in refused_ids}
 
 
 def embed_texts[Key](

@@ -25,7 +25,7 @@ _DIGIT = re.compile(r"\d")
 _EDGES = "\"'.,;:!…()[]“”‘’"  # noqa: RUF001
 """The punctuation that two texts may differ in, at the edges of words. A question mark is not part
 of it, nor are the signs of -5, C++ and C#."""
-_IGNORED = {ord(char): None for char in f"{_EDGES}{string.hexdigits}.,:/-#"}
+_IGNORED_CHARACTERS = {ord(char): None for char in f"{_EDGES}{string.hexdigits}.,:/-#"}
 """What may differ in near-duplicates, at any place."""
 _ASKS_NUMBER = re.compile(
     r"\b(?:how (?:many|much|long|often|far|old|big|high)"
@@ -129,7 +129,9 @@ def collapse_near_duplicates(
 def _have_same_letters(texts: Mapping[UUID, str]) -> bool:
     """Whether two of these texts are equal but for what near-duplicates may differ in, and maybe
     more: that is quicker to tell than their keys are made."""
-    letters = ["".join(text.casefold().split()).translate(_IGNORED) for text in texts.values()]
+    letters = [
+        "".join(text.casefold().split()).translate(_IGNORED_CHARACTERS) for text in texts.values()
+    ]
     return len(set(letters)) < len(letters)
 
 
@@ -160,7 +162,7 @@ def _list_possible_duplicates(
     for event in events:
         if event.candidate.text_bytes:
             by_kind[_get_traits_shared_by_duplicates(event, numbers)].append(event.candidate)
-    found: set[UUID] = set()
+    possible_ids: set[UUID] = set()
     for event in events[:limit]:
         similar = [
             other.event_id
@@ -168,8 +170,8 @@ def _list_possible_duplicates(
             if _are_similar_in_size_and_cosine(event.candidate, other)
         ]
         if similar:
-            found.update(similar, [event.candidate.event_id])
-    return [event for event in events if event.candidate.event_id in found]
+            possible_ids.update(similar, [event.candidate.event_id])
+    return [event for event in events if event.candidate.event_id in possible_ids]
 
 
 def _get_traits_shared_by_duplicates(event: ScoredEvent, numbers: int) -> tuple[object, ...]:

@@ -82,15 +82,15 @@ class Passages:
             words[max(0, bisect_right(starts, place) - 1)][word] = self.matcher.weights[word]
         counts = Counter(itertools.chain.from_iterable(words))
         rarity = {word: math.log(1 + len(words) / (1 + count)) for word, count in counts.items()}
-        weighted = [
+        weights_by_segment = [
             {word: word_weights[word] * rarity[word] for word in sorted(word_weights)}
             for word_weights in words
         ]
-        best = max((sum(own.values()) for own in weighted), default=0.0)
+        best = max((sum(own.values()) for own in weights_by_segment), default=0.0)
         for number, (first, last, nearness) in enumerate(self._list_near_passages(), 1):
             for n in range(first, last):
-                weighted[n][-number] = _MEANING_SHARE * nearness * (best or 1.0)
-        return weighted
+                weights_by_segment[n][-number] = _MEANING_SHARE * nearness * (best or 1.0)
+        return weights_by_segment
 
     def _list_near_passages(self) -> Iterator[tuple[int, int, float]]:
         """The passages nearer to the question than the text's passages are on average, as ranges of
