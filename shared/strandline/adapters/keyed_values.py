@@ -78,8 +78,8 @@ class KeyedValues:
         self, participants: Sequence[str], namespace: Namespace, key: str
     ) -> Steps[KeyedValue | None]:
         """What a key holds, with the time of its creation; None for nothing."""
-        found = yield from self._read_history(participants, namespace, key, 1)
-        value = found and self._to_value(namespace, found)
+        history = yield from self._read_history(participants, namespace, key, 1)
+        value = history and self._to_value(namespace, history)
         if not value:
             return None
         return (yield from self.read_creation_time(participants, value))
@@ -91,9 +91,9 @@ class KeyedValues:
         it."""
         if value.revision == 1:
             return value
-        found = yield from self._read_history(participants, value.namespace, value.key, _PAGE)
+        history = yield from self._read_history(participants, value.namespace, value.key, _PAGE)
         created_at = value.updated_at
-        for one in found.history if found else ():
+        for one in history.history if history else ():
             if one.recorded_at <= value.updated_at:  # others were put since it was read
                 if one.value is None:
                     break
@@ -129,7 +129,7 @@ class KeyedValues:
                     idempotency_key=idempotency_key,
                 )
                 try:
-                    stored = yield from ask(call)
+                    outcome = yield from ask(call)
                 except (StateConflictError, NotFoundError):
                     continue  # it belongs to more participants than these, or is gone
                 except InvalidFieldError as error:
@@ -137,7 +137,7 @@ class KeyedValues:
                         raise ValueError(f"{'/'.join(namespace)}, {key}: {error}") from error
                     raise
                 self._topics.set_own_topic(participants, namespace, topic)
-                return stored
+                return outcome
         raise NotFoundError(f"The topic of {'/'.join(namespace)} is gone as soon as it is made.")
 
     def remove_value(
@@ -145,8 +145,8 @@ class KeyedValues:
     ) -> Steps[bool]:
         """Remove what a key holds: whether there was anything. A tombstone hides it at once; then
         all revisions in these participants' own scope are erased, where the key may."""
-        found = yield from self._read_history(participants, namespace, key, 1)
-        if found is None or found.current is None or found.current.value is None:
+        history = yield from self._read_history(participants, namespace, key, 1)
+        if history is None or history.current is None or history.current.value is None:
             return False
         tombstone = yield from self.put_value(participants, namespace, key, None)
         try:
@@ -164,11 +164,11 @@ class KeyedValues:
     ) -> Steps[None]:
         """Erase the revisions that a tombstone ended, and then the tombstone itself, unless it
         hides a value that belongs to more participants."""
-        while found := (yield from self._read_history(participants, namespace, key, _PAGE)):
-            own = [one for one in found.history if one.topic_id == tombstone.topic_id]
+        while history := (yield from self._read_history(participants, namespace, key, _PAGE)):
+            own = [one for one in history.history if one.topic_id == tombstone.topic_id]
             ids = [one.event_id for one in own if one.revision < tombstone.revision]
-            is_last = len(found.history) == found.revisions
-            if is_last and len(own) == len(found.history):
+            is_last = len(history.history) == history.revisions
+            if is_last and len(own) == len(history.history):
                 ids.append(tombstone.event_id)
             if ids:
                 with contextlib.suppress(GoneError, NotFoundError):  # another one erased them
@@ -204,19 +204,19 @@ class KeyedValues:
         self, participants: Sequence[str], prefix: Namespace
     ) -> Steps[list[Namespace]]:
         """The namespaces below a prefix in which a key holds a value, in order."""
-        found: list[Namespace] = []
+        namespaces: list[Namespace] = []
         for namespace, topic in (yield from self._topics.list_topics(participants, prefix)):
             after: str | None = None
             while True:
                 page = yield from self._read_fields(participants, topic, after, _PAGE)
                 states = page.fields if page else []
                 if any(self._to_value(namespace, state) for state in states):
-                    found.append(namespace)
+                    namespaces.append(namespace)
                     break
                 after = page.next_after_field if page else None
                 if after is None:
                     break
-        return sorted(found)
+        return sorted(namespaces)
 
     def score_values(
         self, participants: Sequence[str], namespaces: Collection[Namespace], query: str
@@ -226,7 +226,7 @@ class KeyedValues:
         revise = {"field_type": self._kind}
         if len(namespaces) == 1:
             revise["topic"] = encode_topic(self._kind, *namespaces)
-        found = yield from ask(
+        answer = yield from ask(
             MemoryVerbs.recall.call(
                 NOBODY,
                 query[:_MAX_QUERY_CHARS],
@@ -238,7 +238,7 @@ class KeyedValues:
                 limit=_MOST_SCORED,
             )
         )
-        return {hit.event_id: hit.relevance or 0.0 for hit in found.hits}
+        return {hit.event_id: hit.relevance or 0.0 for hit in answer.hits}
 
     # Fields ---------------------------------------------------------------------------------------
 

@@ -128,10 +128,10 @@ class StrandlineStore(BaseStore):
     ]:
         """A place for each result; the procedures of reads; those of puts by namespace. Raises
         ValueError before anything is sent."""
-        planned = list(ops)
+        operations = list(ops)
         reads: list[tuple[int, Steps[Result]]] = []
         last_puts: dict[tuple[Namespace, str], tuple[int, PutOp]] = {}
-        for place, op in enumerate(planned):
+        for place, op in enumerate(operations):
             validate_op_namespace(op)
             if isinstance(op, PutOp):
                 if op.ttl is not None:
@@ -142,7 +142,7 @@ class StrandlineStore(BaseStore):
         puts: dict[Namespace, list[tuple[int, Steps[Result]]]] = {}
         for (namespace, _), (place, op) in last_puts.items():
             puts.setdefault(namespace, []).append((place, self._make_put(op)))
-        return [None] * len(planned), reads, list(puts.values())
+        return [None] * len(operations), reads, list(puts.values())
 
     def _make_read(self, op: Op) -> Steps[Result]:
         if isinstance(op, GetOp):
@@ -194,27 +194,27 @@ class StrandlineStore(BaseStore):
 
     def _search(self, participants: Sequence[str], op: SearchOp) -> Steps[Result]:
         prefix = tuple(op.namespace_prefix)
-        found = yield from self._values.list_values(participants, prefix)
-        found = [value for value in found if matches_filter(value.value, op.filter)]
+        values = yield from self._values.list_values(participants, prefix)
+        values = [value for value in values if matches_filter(value.value, op.filter)]
         scores: dict[Any, float] = {}
-        if found and op.query and op.query.strip():
-            namespaces = {value.namespace for value in found}
+        if values and op.query and op.query.strip():
+            namespaces = {value.namespace for value in values}
             scores = yield from self._values.score_values(participants, namespaces, op.query)
-            found.sort(key=lambda value: scores.get(value.event_id, -1.0), reverse=True)
+            values.sort(key=lambda value: scores.get(value.event_id, -1.0), reverse=True)
         items: list[SearchItem] = []
-        for value in found[op.offset : op.offset + op.limit]:
-            dated = yield from self._values.read_creation_time(participants, value)
-            items.append(_to_search_item(dated, scores.get(value.event_id)))
+        for value in values[op.offset : op.offset + op.limit]:
+            value_with_time = yield from self._values.read_creation_time(participants, value)
+            items.append(_to_search_item(value_with_time, scores.get(value.event_id)))
         return items
 
     def _list_namespaces(
         self, participants: Sequence[str], prefix: Namespace, op: ListNamespacesOp
     ) -> Steps[Result]:
-        found = yield from self._values.list_namespaces(participants, prefix)
+        namespaces = yield from self._values.list_namespaces(participants, prefix)
         conditions = op.match_conditions or ()
         matching = {
             namespace[: op.max_depth]
-            for namespace in found
+            for namespace in namespaces
             if all(_does_match(condition, namespace) for condition in conditions)
         }
         return sorted(matching)[op.offset : op.offset + op.limit]
@@ -249,4 +249,4 @@ def _does_match(condition: MatchCondition, namespace: Namespace) -> bool:
     if not path or len(namespace) < len(path):
         return not path
     part = namespace[: len(path)] if condition.match_type == "prefix" else namespace[-len(path) :]
-    return all(wanted in ("*", label) for wanted, label in zip(path, part, strict=True))
+    return all(pattern in ("*", label) for pattern, label in zip(path, part, strict=True))

@@ -38,16 +38,16 @@ class _Memory:
     ) -> None:
         self.clients = clients
         self._choose: ChooseParticipants | None = None
-        self._fixed: list[str] = []
+        self._fixed_participants: list[str] = []
         if callable(participants):
             self._choose = participants
         else:
-            self._fixed = choose_participants(user, agent, participants)
+            self._fixed_participants = choose_participants(user, agent, participants)
 
     def list_participants(self, config: RunnableConfig) -> list[str]:
         """Whose memory a run is about."""
         if self._choose is None:
-            return self._fixed
+            return self._fixed_participants
         return require_user(self._choose((), cast("Mapping[str, Any]", config)))
 
 

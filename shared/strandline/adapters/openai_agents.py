@@ -68,8 +68,10 @@ class StrandlineSession(SessionABC):
             most = self.session_settings.limit
         if most is not None and most <= 0:
             return []
-        found = await self._run(self._records.read(self._participants, self.session_id, limit=most))
-        return [cast("TResponseInputItem", record.body) for record in found]
+        records = await self._run(
+            self._records.read(self._participants, self.session_id, limit=most)
+        )
+        return [cast("TResponseInputItem", record.body) for record in records]
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
         """Add items at the end."""
@@ -86,18 +88,18 @@ class StrandlineSession(SessionABC):
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Remove the last item and give it; None if there is none."""
-        found = await self._run(self._records.read(self._participants, self.session_id, limit=1))
-        if not found:
+        records = await self._run(self._records.read(self._participants, self.session_id, limit=1))
+        if not records:
             return None
         await self._run(
-            self._records.remove(self._participants, self.session_id, [found[0].event_id])
+            self._records.remove(self._participants, self.session_id, [records[0].event_id])
         )
-        return cast("TResponseInputItem", found[0].body)
+        return cast("TResponseInputItem", records[0].body)
 
     async def clear_session(self) -> None:
         """Remove all items."""
-        found = await self._run(self._records.read(self._participants, self.session_id))
-        ids = [record.event_id for record in found]
+        records = await self._run(self._records.read(self._participants, self.session_id))
+        ids = [record.event_id for record in records]
         if ids:
             await self._run(
                 self._records.remove(self._participants, self.session_id, ids, is_all=True)
@@ -127,8 +129,10 @@ def _make_record(item: Mapping[str, Any]) -> NewRecord:
         text_at = _find_text(item.get("output"), ["output"])
     else:
         event_type = "action"
-    shown = " ".join(str(item[name]) for name in ("name", "arguments") if item.get(name)) or kind
-    return NewRecord(item, text_at, role, event_type, shown)
+    call_text = (
+        " ".join(str(item[name]) for name in ("name", "arguments") if item.get(name)) or kind
+    )
+    return NewRecord(item, text_at, role, event_type, call_text)
 
 
 def _find_text(value: object, path: Sequence[str | int]) -> TextPath | None:

@@ -97,18 +97,18 @@ class SessionRecords:
         """The records of a session that have these labels, in the order in which they were stored:
         all, or the newest so many."""
         is_removed = yield from self._read_removals(participants, session_id)
-        found: list[answers.EventOut] = []
+        events_newest_first: list[answers.EventOut] = []
         cursor: str | None = None
-        while limit is None or len(found) < limit:
-            wanted = {"labels": dict(labels or {})}
-            page = yield from self._query(participants, session_id, wanted, cursor)
+        while limit is None or len(events_newest_first) < limit:
+            query = {"labels": dict(labels or {})}
+            page = yield from self._query(participants, session_id, query, cursor)
             events = _list_newest_first(page, participants)
-            found += [event for event in events if not is_removed(event)]
+            events_newest_first += [event for event in events if not is_removed(event)]
             cursor = page.next_cursor
             if cursor is None:
                 break
         records: list[StoredRecord] = []
-        for event in reversed(found[:limit]):
+        for event in reversed(events_newest_first[:limit]):
             records.append((yield from self._decode(participants, event)))
         return records
 

@@ -71,9 +71,9 @@ class StrandlineMemoryStore(MemoryStore):
     async def search(self, query: str, options: SearchOptions | None = None) -> list[MemoryEntry]:
         """The events that answer a query, best first; none where nothing relevant is known. Their
         metadata says which they are, who said them when, and how relevant they are."""
-        wanted = (options or {}).get("max_search_results") or self.max_search_results
-        found = await self._clients.asynchronous.recall(
-            query, participants=self._participants, limit=wanted or _DEFAULT_RESULTS
+        limit = (options or {}).get("max_search_results") or self.max_search_results
+        answer = await self._clients.asynchronous.recall(
+            query, participants=self._participants, limit=limit or _DEFAULT_RESULTS
         )
         return [
             MemoryEntry(
@@ -86,7 +86,7 @@ class StrandlineMemoryStore(MemoryStore):
                     "superseded_by": hit.superseded_by and str(hit.superseded_by),
                 },
             )
-            for hit in found.hits
+            for hit in answer.hits
         ]
 
     async def add(self, content: str, metadata: dict[str, Any] | None = None) -> None:
@@ -109,13 +109,13 @@ class StrandlineMemoryStore(MemoryStore):
     async def _add_events(self, events: Sequence[tuple[object, dict[str, Any]]]) -> None:
         """Store events, each under a key that it keeps until it is stored."""
         keys = [self._keys.take([number, event]) for number, event in events]
-        named = [
+        numbered_events = [
             {**event, "participants": self._participants, "source_event_key": f"{key}/{number}"}
             for key, (number, event) in zip(keys, events, strict=True)
         ]
         try:
-            for start in range(0, len(named), 500):
-                batch = named[start : start + 500]
+            for start in range(0, len(numbered_events), 500):
+                batch = numbered_events[start : start + 500]
                 require_all_stored(await self._clients.asynchronous.add_batch(batch, atomic=True))
         except BaseException:
             for key, (number, event) in zip(keys, events, strict=True):

@@ -73,13 +73,13 @@ class StrandlineSessionRepository(SessionRepository):
 
     def read_session(self, session_id: str, **kwargs: Any) -> Session | None:
         """A session; None where there is none."""
-        found = self._read_newest(session_id, {"record": "session"})
-        return Session.from_dict(found.body) if found else None
+        record = self._read_newest(session_id, {"record": "session"})
+        return Session.from_dict(record.body) if record else None
 
     def delete_session(self, session_id: str, **kwargs: Any) -> None:
         """Delete a session with its agents and messages."""
-        found = self._run(self._records.read(self._participants, session_id))
-        ids = [record.event_id for record in found]
+        records = self._run(self._records.read(self._participants, session_id))
+        ids = [record.event_id for record in records]
         if not ids:
             raise SessionException(f"Session {session_id} does not exist")
         self._run(self._records.remove(self._participants, session_id, ids, is_all=True))
@@ -91,8 +91,8 @@ class StrandlineSessionRepository(SessionRepository):
 
     def read_agent(self, session_id: str, agent_id: str, **kwargs: Any) -> SessionAgent | None:
         """The state of an agent; None where there is none."""
-        found = self._read_newest(session_id, {"record": "agent", "agent_id": agent_id})
-        return SessionAgent.from_dict(found.body) if found else None
+        record = self._read_newest(session_id, {"record": "agent", "agent_id": agent_id})
+        return SessionAgent.from_dict(record.body) if record else None
 
     def update_agent(self, session_id: str, session_agent: SessionAgent, **kwargs: Any) -> None:
         """Store the new state of an agent; the former one stays in the log."""
@@ -116,8 +116,8 @@ class StrandlineSessionRepository(SessionRepository):
         self, session_id: str, agent_id: str, message_id: int, **kwargs: Any
     ) -> SessionMessage | None:
         """A message; None where there is none."""
-        found = self._read_newest(session_id, _label_message(agent_id, message_id))
-        return SessionMessage.from_dict(found.body) if found else None
+        record = self._read_newest(session_id, _label_message(agent_id, message_id))
+        return SessionMessage.from_dict(record.body) if record else None
 
     def update_message(
         self, session_id: str, agent_id: str, session_message: SessionMessage, **kwargs: Any
@@ -146,8 +146,8 @@ class StrandlineSessionRepository(SessionRepository):
     ) -> list[SessionMessage]:
         """The messages of an agent in order, from the one at `offset`, at most `limit`."""
         labels = {"record": "message", "agent_id": agent_id}
-        found = self._run(self._records.read(self._participants, session_id, labels))
-        newest = {record.labels["message_id"]: record for record in found}
+        records = self._run(self._records.read(self._participants, session_id, labels))
+        newest = {record.labels["message_id"]: record for record in records}
         bodies = [newest[number].body for number in sorted(newest)]
         end = None if limit is None else offset + limit
         return [SessionMessage.from_dict(body) for body in bodies[offset:end]]
@@ -164,8 +164,8 @@ class StrandlineSessionRepository(SessionRepository):
     ) -> dict[str, Any] | None:
         """The state of a group of agents; None where there is none."""
         labels = {"record": "multi_agent", "agent_id": multi_agent_id}
-        found = self._read_newest(session_id, labels)
-        return found.body if found else None
+        record = self._read_newest(session_id, labels)
+        return record.body if record else None
 
     def update_multi_agent(
         self, session_id: str, multi_agent: MultiAgentBase, **kwargs: Any
@@ -184,8 +184,8 @@ class StrandlineSessionRepository(SessionRepository):
     def _store_state(
         self, session_id: str, labels: Mapping[str, Any], body: Mapping[str, Any]
     ) -> None:
-        shown = f"State of the {labels['record']} {labels.get('agent_id', session_id)}."
-        record = NewRecord(body, None, "agent", "observation", shown, labels)
+        summary = f"State of the {labels['record']} {labels.get('agent_id', session_id)}."
+        record = NewRecord(body, None, "agent", "observation", summary, labels)
         self._append(session_id, record, [labels, body])
 
     def _append(self, session_id: str, record: NewRecord, content: object) -> None:
@@ -202,8 +202,8 @@ class StrandlineSessionRepository(SessionRepository):
             raise
 
     def _read_newest(self, session_id: str, labels: Mapping[str, Any]) -> StoredRecord | None:
-        found = self._run(self._records.read(self._participants, session_id, labels, limit=1))
-        return found[0] if found else None
+        records = self._run(self._records.read(self._participants, session_id, labels, limit=1))
+        return records[0] if records else None
 
     def _run(self, steps: Steps[T]) -> T:
         try:
@@ -226,9 +226,11 @@ def _make_message_record(body: Mapping[str, Any], labels: Mapping[str, Any]) -> 
     if is_call and text_at is None:
         event_type = "action"
     is_users = body["message"]["role"] == "user" and not is_output
-    shown = " ".join(str(block["toolUse"].get("name")) for block in content if "toolUse" in block)
+    call_names = " ".join(
+        str(block["toolUse"].get("name")) for block in content if "toolUse" in block
+    )
     return NewRecord(
-        body, text_at, "user" if is_users else "agent", event_type, shown or "message", labels
+        body, text_at, "user" if is_users else "agent", event_type, call_names or "message", labels
     )
 
 

@@ -40,9 +40,9 @@ class ValueTopics:
     def find_topics(self, participants: Sequence[str], namespace: Namespace) -> Steps[list[str]]:
         """The topics of a namespace, of all scopes in view; of the own one alone where it is
         known."""
-        known = self._topic_ids.get((tuple(participants), namespace))
-        if known:
-            return known
+        topic_id = self._topic_ids.get((tuple(participants), namespace))
+        if topic_id:
+            return topic_id
         name = encode_topic(self._kind, namespace)
         for node in (yield from self._search_topics(participants, name)):
             if node.name == name:
@@ -71,18 +71,18 @@ class ValueTopics:
     ) -> Steps[list[tuple[Namespace, str]]]:
         """The namespaces below a prefix, each with a topic of it."""
         start = encode_topic(self._kind, prefix)
-        found: list[tuple[Namespace, str]] = []
+        namespaces: list[tuple[Namespace, str]] = []
         for node in (yield from self._search_topics(participants, start)):
             namespace = decode_topic(self._kind, node.name)
             if namespace is not None and namespace[: len(prefix)] == prefix:
-                found.append((namespace, node.id))
-        return found
+                namespaces.append((namespace, node.id))
+        return namespaces
 
     def _search_topics(
         self, participants: Sequence[str], part: str
     ) -> Steps[Sequence[answers.NodeOut]]:
         """The topics whose names contain a text."""
-        found = yield from ask(
+        answer = yield from ask(
             GraphReadVerbs.search.call(
                 NOBODY,
                 part,
@@ -92,8 +92,8 @@ class ValueTopics:
                 limit=_LISTED_NAMESPACES,
             )
         )
-        if "cut_by_limit" not in found.degraded:
-            return found.nodes
+        if "cut_by_limit" not in answer.degraded:
+            return answer.nodes
         nodes: list[answers.NodeOut] = []
         cursor: str | None = None
         while True:

@@ -664,7 +664,7 @@ returns table (event_id uuid, scope_id uuid, session_id text, seq bigint, speake
     words text[], document_counts bigint[], events_in_view bigint, sampled_cosines float8[],
     sampled_tool_cosines float8[], min_known float8, space_figures jsonb, today date, unfolded_events bigint)
 language plpgsql stable set search_path = pg_catalog, public, pg_temp
-set plan_cache_mode = force_generic_plan set jit = off as $$
+set plan_cache_mode = force_generic_plan set jit = off set enable_seqscan = off as $$
 #variable_conflict use_column
 begin
     return query
