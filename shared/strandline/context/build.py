@@ -183,10 +183,8 @@ def _compose_context_text(
     top = best if is_weak else _insert_cited_events_after_first(access, relevant, best, request)
     around, used = (0, ()) if is_weak else (request.count_of_events_with_neighbours, best)
     neighbours = read_session_neighbours(access, best, around) if best else ()
-    cited_ids = _list_first_cited_ids(matches, knowledge)
-    events = _read_events_until_as_of(
-        access, [*recent, *top, *cited_ids], neighbours, request.as_of
-    )
+    event_ids = [*recent, *top, *_list_first_cited_ids(matches, knowledge)]
+    events = _read_events_until_as_of(access, event_ids, neighbours, request.as_of)
     neighbours = [n for n in neighbours if n.event_id in events and n.event_id not in duplicate_ids]
     found_ids = add_neighbours(top, events, neighbours, around)
     compared_ids = [*recent, *found_ids] if matches.search else []
