@@ -1,12 +1,12 @@
-"""What a reader answers from, for sixty questions to three conversations: a coding agent's log, two
-languages mixed, messages of over 1,500 characters.
+"""What a reader answers from, for 120 questions to six conversations: two logs of coding agents,
+two that mix languages, two of messages of over 1,500 characters.
 
 PYTHONPATH=shared:. python -m tests.bench.blind [--out FILE]
 
 Whoever wrote conversations and questions knew neither ranking nor contexts. The conversations are
 told, embedded, folded and promoted by the real handlers; a line of the output is a question, the
 text of `POST /api/v1/context` at 1,000 tokens, and whether it cites all that the answer needs.
-`answers.jsonl` has the texts of two commits, what a reader answered from each alone, and how a
+`answers.jsonl` has the texts of some commits, what a reader answered from each alone, and how a
 judge graded that, who knew the reference and not the commit.
 """
 
@@ -22,7 +22,7 @@ from tests.bench.recall_corpora import NONE, Corpus, Question
 from tests.bench.recall_service import RecallService
 
 FOLDER = Path(__file__).parent / "blind"
-SETS = ("builder", "twotongues", "longform")
+SETS = ("builder", "twotongues", "longform", "foundry", "zweisprachig", "expedition")
 BUDGET = 1000
 
 
