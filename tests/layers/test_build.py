@@ -38,12 +38,13 @@ def files(directory: Path) -> Sequence[Path]:
 
 @pytest.mark.parametrize("arch", build.ARCHES)
 def test_layer_build_is_complete(arch: build.Arch, repository: Path) -> None:
-    """The package's files but `local`, the client and its commands, byte for byte."""
+    """The package's files but `local`, the client, its adapters and commands, byte for byte."""
     source = repository / "shared" / "strandline"
     settings = {
         path: (source / path).read_bytes()
         for path in files(source)
-        if path.parts[0] not in ("local", "client", "commands") and "__pycache__" not in path.parts
+        if path.parts[0] not in ("local", "client", "commands", "adapters")
+        and "__pycache__" not in path.parts
     }
     data = {"apidocs/examples.json", "apidocs/page/docs.html"}
     data |= {f"llm/heuristic/{name}" for name in ("lexicon.txt", "weights.json", "words.txt")}
@@ -257,11 +258,12 @@ def test_layer_build_refuses_foreign_certificates(tmp_path: Path, repository: Pa
 
 
 def test_layer_build_ships_tested_versions(repository: Path) -> None:
-    """Every lock lies within the development's, but that of a tool that has an environment of its
-    own."""
+    """Every lock lies within the development's, but those of environments of their own: a tool's,
+    and the adapters' frameworks'."""
     everything = install.parse_pins((repository / "requirements" / "dev.lock").read_text())
     locks = sorted((repository / "requirements").glob("*.lock"))
-    locks.remove(repository / "requirements" / "checkov.lock")
+    for name in ("checkov", "adapters"):
+        locks.remove(repository / "requirements" / f"{name}.lock")
     assert {lock.stem for lock in locks} == {
         *("client", "dev", "graph", "infra", "model", "run", "runtime")
     }

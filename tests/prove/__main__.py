@@ -88,7 +88,8 @@ PARALLEL = (
     ("models", "tests/strandline/llm tests/strandline/embeddings tests/bench/test_chains.py", 6),
     (
         "stack",
-        "tests/infra/test_stack.py tests/infra/test_checkov.py tests/infra/test_kept_templates.py",
+        "tests/infra/test_stack.py tests/infra/test_checkov.py tests/infra/test_kept_templates.py"
+        " tests/infra/test_pipeline.py",
         8,
     ),
     ("layers", "tests/layers/test_arm64.py tests/layers/test_runtime.py", 12),
@@ -113,6 +114,7 @@ PARALLEL = (
         "tests/strandline/log/test_ingest_json.py tests/strandline/log/test_cid.py"
         " tests/strandline/log/test_event_builder.py tests/strandline/log/test_fulltext_input.py"
         " tests/strandline/log/test_fulltext_words.py"
+        " tests/strandline/log/test_passage_spans.py"
         " tests/strandline/test_schemas.py tests/strandline/test_participants.py"
         " tests/strandline/test_moments.py tests/functions/test_timestamps.py"
         " tests/strandline/topics/test_walk.py tests/strandline/chains/test_heat.py"
