@@ -77,7 +77,8 @@ def retry_refused_vectors(worker: WorkerResources, tenant: str, scope_id: UUID) 
     while events := store_refused_vectors.list_events_with_refused_vector(
         access, scope_id, worker.embedder.space, BATCH
     ):
-        vectors = compute_vectors(worker, access, take_events_to_embed(events))
+        events = take_events_to_embed(events)
+        vectors = compute_vectors(worker, access, events)
         with access.transaction():
             _record_given_up_vectors(access, scope_id, vectors)
             replaced_count = store_refused_vectors.replace_refusals_by_vectors(

@@ -10,14 +10,14 @@ PASSAGE_CHARS = 300
 says, of more only what they are about."""
 MAX_PASSAGES = 32
 """How many passages of a text are embedded, the first."""
-_MAX_CHARS = 65_536
+MAX_SPLIT_CHARS = 65_536
 """The maximum characters of a text that are looked at."""
 _BOUNDARY = re.compile(r"(?<=[.!?…;:])\s+|(?<=[\u3002\uff01\uff1f\u061f])|\s*\n\s*")
 
 
 def split_into_segments(text: str) -> list[tuple[int, int]]:
     """The sentences and lines of a text, as ranges of characters, none longer than a passage."""
-    text = text[:_MAX_CHARS]
+    text = text[:MAX_SPLIT_CHARS]
     bounds = [0, *itertools.chain(*(m.span() for m in _BOUNDARY.finditer(text))), len(text)]
     segments: list[tuple[int, int]] = []
     for start, end in zip(bounds[::2], bounds[1::2], strict=True):

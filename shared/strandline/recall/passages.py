@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from statistics import fmean, pstdev
 
-from strandline.log.passage_spans import split_into_passages, split_into_segments
+from strandline.log.passage_spans import (
+    MAX_SPLIT_CHARS,
+    split_into_passages,
+    split_into_segments,
+)
 from strandline.recall.features import QuestionWord
 
-_MAX_CHARS = 65_536
-"""The maximum characters of a text that are looked at."""
 _NEIGHBOUR_SHARE = 0.4
 """How much of the better neighbour's score counts for a segment: what answers a question often
 stands beside its words."""
@@ -78,7 +80,7 @@ class Passages:
         number: the more, the nearer it is to the question beside the text's others."""
         starts = [start for start, _ in self._segments]
         words: list[dict[int, float]] = [{} for _ in starts]
-        for place, word in self.matcher.find(self.text[:_MAX_CHARS]):
+        for place, word in self.matcher.find(self.text[:MAX_SPLIT_CHARS]):
             words[max(0, bisect_right(starts, place) - 1)][word] = self.matcher.weights[word]
         counts = Counter(itertools.chain.from_iterable(words))
         rarity = {word: math.log(1 + len(words) / (1 + count)) for word, count in counts.items()}
