@@ -1,4 +1,4 @@
-"""`make smoke URL= KEY=`: twelve checks through a deployment's real API, with a verdict each.
+"""`make smoke URL= KEY=`: thirteen checks through a deployment's real API, with a verdict each.
 
 The key has the right `operator`. Two tenants, `smoke` and `smoke-other`, are created at the first
 run and stay; each run adds two events, and revokes its keys at the end.
@@ -7,6 +7,7 @@ run and stay; each run adds two events, and revokes its keys at the end.
 import argparse
 import contextlib
 import os
+import re
 import sys
 import tempfile
 import time
@@ -149,6 +150,19 @@ def check_refusal_without_credential(smoke: SmokeRun) -> str:
     return "401 without a key"
 
 
+def check_console(smoke: SmokeRun) -> str:
+    """The console's page opens, and its script is there."""
+    base = smoke.url.rstrip("/")
+    page = smoke.http.get(f"{base}/console")
+    _fail_unless(page.status_code == 200, "the page", page.status_code)
+    policy = page.headers.get("Content-Security-Policy", "")
+    _fail_unless(policy.startswith("default-src 'none'"), "a page that loads nothing else", policy)
+    script = re.search(r'src="(console/[^"]+)"', page.text)
+    status = smoke.http.get(f"{base}/{script[1]}").status_code if script else "none"
+    _fail_unless(status == 200, "the page's script", status)
+    return f"{len(page.text)} characters and a script"
+
+
 def check_append(smoke: SmokeRun) -> str:
     """An event is stored."""
     smoke.receipts.append(smoke.append_smoke_event())
@@ -256,6 +270,7 @@ def check_key_revocation(smoke: SmokeRun) -> str:
 CHECKS: tuple[tuple[str, Callable[[SmokeRun], str]], ...] = (
     ("health", check_health),
     ("no credentials", check_refusal_without_credential),
+    ("console", check_console),
     ("append", check_append),
     ("replay", check_replay_and_key_conflict),
     ("upload", check_upload_and_download),

@@ -51,6 +51,7 @@ def test_conventions_handlers_decide_nothing() -> None:
 def test_conventions_function_table_matches_routes() -> None:
     from strandline.admin import routes as admin_routes
     from strandline.apidocs import routes as apidocs_routes
+    from strandline.console import routes as console_routes
     from strandline.context import routes as context_routes
     from strandline.erasure import routes as erasure_routes
     from strandline.graph import routes as graph_routes
@@ -79,6 +80,7 @@ def test_conventions_function_table_matches_routes() -> None:
             | graph_routes.ROUTES
             | personas_routes.ROUTES
             | erasure_routes.ROUTES
+            | console_routes.ROUTES
         ),
         "admin": set(admin_routes.ROUTES)
         | set(jobs_routes.ROUTES)

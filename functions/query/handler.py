@@ -5,6 +5,7 @@ from typing import Any
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from strandline.admin import routes_usage as usage
+from strandline.console import routes as console
 from strandline.context import routes as session_context
 from strandline.erasure import routes as erasure
 from strandline.graph import routes as graph
@@ -18,9 +19,9 @@ from strandline.sessions import routes_read as sessions
 from strandline.status import routes as status
 from strandline.topics import routes_read as topics
 
-ROUTES = (
-    log.ROUTES | recall.ROUTES | usage.ROUTES | status.ROUTES | sessions.ROUTES | topics.ROUTES
-) | (session_context.ROUTES | provenance.ROUTES | graph.ROUTES | personas.ROUTES | erasure.ROUTES)
+READS = (log, recall, usage, status, sessions, topics, session_context, provenance)
+ROOMS = (*READS, graph, personas, erasure, console)
+ROUTES = {name: route for room in ROOMS for name, route in room.ROUTES.items()}
 resources = Resources(load_model=True, load_auth=True)
 
 

@@ -327,8 +327,12 @@ FUNCTIONS: tuple[FunctionSpec, ...] = (
 )
 
 
-HEAD_PATHS = ("/ipfs/{cid}", "/ipfs/{cid}/{path+}")
-"""The resources that have HEAD, too: those whose specification demands it. It is served as GET."""
+HEAD_PATHS = (
+    *("/ipfs/{cid}", "/ipfs/{cid}/{path+}"),
+    *("/console", "/console/{release}/{file}"),
+)
+"""The resources that have HEAD, too: those whose specification demands it, and the files of a page.
+It is served as GET."""
 
 
 def route_table(

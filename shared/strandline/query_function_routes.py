@@ -5,6 +5,7 @@ Written down, not derived from the routes themselves: infra and every function r
 the modules of the routes are 640 imports. A test compares both."""
 
 QUERY_ROUTE_KEYS = (
+    *("GET /console", "GET /console/{release}/{file}"),
     *("GET /health", "GET /api/v1/health", "GET /metrics"),
     "GET /api/v1/events/{event_id}",
     "POST /api/v1/events/query",

@@ -48,9 +48,9 @@ IDS = {"cid", "cursor", "job", "tenant", "source_event_key", "Idempotency-Key"} 
     "sona",
     "after",
 }
-# A file of the page at /docs is everybody's; every tenant counts its versions from 1; a path leads
+# A file of a page is everybody's; every tenant counts its versions from 1; a path leads
 # through a block that a CID names.
-NO_IDS = {"file", "version", "path"}
+NO_IDS = {"file", "release", "version", "path"}
 # What a field does not stand beside.
 INSTEAD = {
     "blob": ("content", "parts", "model"),

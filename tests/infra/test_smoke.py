@@ -1,4 +1,4 @@
-"""After a deployment: twelve checks through the API, and each notices what it is there for."""
+"""After a deployment: thirteen checks through the API, and each notices what it is there for."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -74,8 +74,8 @@ def tape() -> Tape:
 
 def test_smoke_checks_succeed_against_service(tape: Tape) -> None:
     assert [line for line in tape.lines if line.startswith("FAILED")] == []
-    assert tape.lines[-1] == "12 of 12 checks succeeded"
-    assert len(CHECKS) == 12
+    assert tape.lines[-1] == "13 of 13 checks succeeded"
+    assert len(CHECKS) == 13
     assert tape.key not in " ".join(tape.lines)
 
 
@@ -137,6 +137,7 @@ FAULTS: Mapping[str, tuple[Fault, str]] = {
     "health": (changed_answer("/api/v1/health", status="degraded"), "health"),
     "a door": (open_to_all, "no credentials"),
     "operator": (changed_answer("/api/v1/admin/tenants", 403), "tenants and keys"),
+    "console": (changed_answer("/console", 404), "console"),
     "append": (changed_answer("/api/v1/events", 500), "append"),
     "replay": (without_mark, "replay"),
     "bucket": (other_bytes, "upload"),

@@ -46,7 +46,7 @@ def test_layer_build_is_complete(arch: build.Arch, repository: Path) -> None:
         if path.parts[0] not in ("local", "client", "commands", "adapters")
         and "__pycache__" not in path.parts
     }
-    data = {"apidocs/examples.json", "apidocs/page/docs.html"}
+    data = {"apidocs/examples.json", "apidocs/page/docs.html", "console/page/index.html"}
     data |= {f"llm/heuristic/{name}" for name in ("lexicon.txt", "weights.json", "words.txt")}
     assert data <= set(map(str, settings))
     built = site(arch, "domain") / "strandline"

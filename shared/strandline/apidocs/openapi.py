@@ -72,7 +72,7 @@ _TAGS = {
     "model-calls": "Calls of language models, and their cost.",
     "health": "Whether the service is up, and its state.",
     "admin": "Tenants, keys and certificates, for operators.",
-    "docs": "This document, and a page to read and try it.",
+    "docs": "This document, a page to read and try it, and the console.",
 }
 _ROOT_TAGS = {
     "": "docs",
@@ -83,6 +83,7 @@ _ROOT_TAGS = {
     "metrics": "health",
     "insert": "events",
     "openapi.json": "docs",
+    "console": "docs",
 }
 _PATH_PARAMETERS: Mapping[str, Mapping[str, Any]] = {
     "cid": {
@@ -136,7 +137,8 @@ _PATH_PARAMETERS: Mapping[str, Mapping[str, Any]] = {
         "description": "The caller's own name for the session.",
         "schema": {"type": "string", "minLength": 1, "maxLength": 128},
     },
-    "file": {"description": "A file of the page at `/docs`.", "schema": {"type": "string"}},
+    "file": {"description": "A file of the page.", "schema": {"type": "string"}},
+    "release": {"description": "A release of the page's files.", "schema": {"type": "string"}},
     "path": {
         "description": "Names and list positions that lead from link to link, with slashes between "
         "them, as `edges/0/target`.",

@@ -14,6 +14,7 @@ from strandline.admin import routes_usage
 from strandline.apidocs import examples, openapi, security
 from strandline.apidocs.error_responses import JSON
 from strandline.config import get_settings
+from strandline.console import routes as console_routes
 from strandline.context import routes as context_routes
 from strandline.erasure import routes as erasure_routes
 from strandline.errors import NotFound
@@ -133,6 +134,7 @@ def _build_document_json() -> str:
         **graph_routes.ROUTES,
         **personas_routes.ROUTES,
         **erasure_routes.ROUTES,
+        **console_routes.ROUTES,
     }
     all_routes |= {
         **admin_routes.ROUTES,

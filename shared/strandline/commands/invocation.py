@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, TypedDict
 
@@ -18,11 +19,26 @@ _PYTHON = (3, 13)
 """What the service is written for."""
 
 
+@dataclass(frozen=True)
+class Endpoint:
+    """Address and key of the service that the commands speak to."""
+
+    url: str
+    key: str | None = field(repr=False)
+
+
 class Invocation:
     """One run of the command line."""
 
-    def __init__(self, connect: Callable[[Retry], Strandline], as_json: bool) -> None:
+    def __init__(
+        self,
+        connect: Callable[[Retry], Strandline],
+        find_endpoint: Callable[[], Endpoint],
+        as_json: bool,
+    ) -> None:
         self._connect, self.as_json = connect, as_json
+        self.find_endpoint = find_endpoint
+        """The service's address and key, without a client. Raises UsageError if there is none."""
 
     @functools.cached_property
     def client(self) -> Strandline:

@@ -13,7 +13,6 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from strandline.client.errors import ServiceError, UnavailableError
 from strandline.client.retries import Retry
 from strandline.commands import (
     administration,
+    console,
     erasing,
     mcp_stdio_bridge,
     memory,
@@ -32,27 +32,24 @@ from strandline.commands import (
     simulate_and_verify,
     transfer,
 )
-from strandline.commands.invocation import Invocation, RenamedCommandsGroup, import_service_module
+from strandline.commands.invocation import (
+    Endpoint,
+    Invocation,
+    RenamedCommandsGroup,
+    import_service_module,
+)
 from strandline.commands.output import explain_error_for_cli, print_text
 from strandline.errors import StrandlineError
 
 EXIT_REFUSED, EXIT_UNREACHABLE, EXIT_INTERRUPTED = 1, 3, 130
 
 
-@dataclass(frozen=True)
-class LocalEndpoint:
-    """Address and key of the service that `make run` started in this directory."""
-
-    url: str
-    key: str
-
-
-def find_local_endpoint() -> LocalEndpoint | None:
+def find_local_endpoint() -> Endpoint | None:
     """What the one-machine service left for this machine's tools, if it did."""
     file = Path(os.environ.get("STRANDLINE_DATA_DIR") or ".strandline") / "local.json"
     try:
         place = json.loads(file.read_text())
-        return LocalEndpoint(place["url"], place["key"])
+        return Endpoint(place["url"], place["key"])
     except (OSError, ValueError, KeyError):
         return None
 
@@ -72,20 +69,24 @@ def cli(context: click.Context, url: str | None, key: str | None, as_json: bool)
     Without an address the commands speak to the service that `make run` started here.
     """
 
-    def connect(retry: Retry) -> Strandline:
+    def find_endpoint() -> Endpoint:
         place = None if url else find_local_endpoint()
         address = url or (place.url if place else None)
         if address is None:
             raise click.UsageError(
                 "No service: give --url, set STRANDLINE_URL, or run this where `make run` runs."
             )
+        return Endpoint(address, key or (place.key if place else None))
+
+    def connect(retry: Retry) -> Strandline:
+        endpoint = find_endpoint()
         try:
-            client = Strandline(address, key or (place.key if place else None), retry=retry)
+            client = Strandline(endpoint.url, endpoint.key, retry=retry)
         except ValueError as error:
             raise click.UsageError(str(error)) from None
         return context.with_resource(client)
 
-    context.obj = Invocation(connect, as_json)
+    context.obj = Invocation(connect, find_endpoint, as_json)
 
 
 @cli.command("run")
@@ -117,6 +118,7 @@ for _command in (
     *operating.COMMANDS,
     *simulate_and_verify.COMMANDS,
     *mcp_stdio_bridge.COMMANDS,
+    *console.COMMANDS,
 ):
     cli.add_command(_command)
 

@@ -75,6 +75,12 @@ def may_be_repeated(request: Request, route: Route | None) -> bool:
         return False
 
 
+def has_matching_etag(request: Request, etag: str) -> bool:
+    """Whether the caller has this answer already (If-None-Match, by weak comparison)."""
+    tags = [tag.strip() for tag in request.headers.get("if-none-match", "").split(",")]
+    return "*" in tags or etag.removeprefix("W/") in [tag.removeprefix("W/") for tag in tags]
+
+
 def _dump_json_as_utf8(body: Mapping[str, Any]) -> str:
     """JSON in UTF-8: an escaped emoji would be three times as long, and an answer has a limit. A
     lone surrogate stays escaped."""

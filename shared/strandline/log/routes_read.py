@@ -17,6 +17,7 @@ from strandline.http.routes_and_responses import (
     Response,
     Route,
     binary_response,
+    has_matching_etag,
     json_response,
 )
 from strandline.log import block_lookup, read
@@ -120,7 +121,7 @@ def get_block(request: Request) -> Response:
         )
     record = lookup.find_event_or_payload(cid)
     headers = _make_block_headers(f'"{cid}.raw"', f"{cid}.bin", query, form)
-    if _has_matching_etag(request, headers["Etag"]):
+    if has_matching_etag(request, headers["Etag"]):
         return _answer_not_modified(headers, form)
     if isinstance(record, Payload) and record.size > block_lookup.MAX_BYTES:
         return _redirect_to_payload(request, record)
@@ -161,7 +162,7 @@ def _answer_car_file(
         )
     has_all = query.entity_bytes is None and query.dag_scope in (None, "all")
     headers = _make_block_headers(_make_car_etag(query, form, path), f"{top.cid}.car", query, form)
-    if _has_matching_etag(request, headers["Etag"]):
+    if has_matching_etag(request, headers["Etag"]):
         return _answer_not_modified(headers, form)
     below = lookup.list_linked_blocks(top, form.has_duplicates) if has_all else iter(())
     return binary_response(
@@ -194,12 +195,6 @@ def _make_block_headers(
         if len(location) <= _MAX_LOCATION_CHARS:
             headers["Content-Location"] = location
     return headers
-
-
-def _has_matching_etag(request: Request, etag: str) -> bool:
-    """Whether the caller has this answer already (If-None-Match, by weak comparison)."""
-    tags = [tag.strip() for tag in request.headers.get("if-none-match", "").split(",")]
-    return "*" in tags or etag.removeprefix("W/") in [tag.removeprefix("W/") for tag in tags]
 
 
 def _answer_not_modified(headers: dict[str, str], form: BlockResponseFormat) -> Response:

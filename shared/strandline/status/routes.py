@@ -3,6 +3,7 @@
 
 from dataclasses import dataclass
 
+from strandline.auth.principals import RIGHTS, Principal
 from strandline.config import get_settings
 from strandline.db.database import Caller, TenantDb
 from strandline.errors import StrandlineError
@@ -21,6 +22,7 @@ from strandline.resources import Resources
 from strandline.status import store
 from strandline.status.schemas import (
     BackgroundState,
+    CallerState,
     Health,
     LanguageModelState,
     Liveness,
@@ -190,6 +192,7 @@ def health(request: Request) -> Response:
             failed_at=model.failed_at,
             resting_until=model.resting_until,
         ),
+        caller=tenant_state.caller,
         background=background,
         memory=tenant_state.memory,
         warnings=[*resources.warnings, *_describe_model_failure(name, model), *space_trouble],
@@ -201,13 +204,14 @@ def health(request: Request) -> Response:
 class _TenantState:
     """What is told of the credential's tenant."""
 
+    caller: CallerState | None
     background: BackgroundState | None
     model: ModelAvailability
     memory: MemoryState | None
     space: SpaceState | None
 
 
-_NOTHING_KNOWN = _TenantState(None, ModelAvailability(None, None, None), None, None)
+_NOTHING_KNOWN = _TenantState(None, None, ModelAvailability(None, None, None), None, None)
 
 
 def _read_tenant_state(request: Request) -> _TenantState:
@@ -220,6 +224,7 @@ def _read_tenant_state(request: Request) -> _TenantState:
         access = resources.database.connect_as(caller, request.deadline)
         name = resources.llm.model_name
         return _TenantState(
+            _describe_caller(principal),
             BackgroundState(**vars(store_tenant_counts.count_background_failures(access))),
             _NOTHING_KNOWN.model if name is None else read_model_availability(access, name),
             store.count_tenant_memory(access) if principal.has_right("admin") else None,
@@ -227,6 +232,17 @@ def _read_tenant_state(request: Request) -> _TenantState:
         )
     except StrandlineError:
         return _NOTHING_KNOWN
+
+
+def _describe_caller(principal: Principal) -> CallerState:
+    return CallerState(
+        tenant=principal.tenant,
+        user=principal.user,
+        rights=[right for right in RIGHTS if right in principal.rights],
+        key_id=principal.key_id or None,
+        may_read_everybody=principal.may_read_everybody,
+        agents_share=principal.agents_share,
+    )
 
 
 def _read_space_state(resources: Resources, access: TenantDb) -> SpaceState:

@@ -61,6 +61,24 @@ class BackgroundState(ResponseModel):
     nearest time that can be shown; an export fails and names the row."""
 
 
+class CallerState(ResponseModel):
+    """Whose credential it is, and what it may do."""
+
+    tenant: str
+    user: str | None
+    """The participant that the credential is bound to: it reads and writes as that one alone; null
+    if it is bound to nobody."""
+    rights: list[str]
+    """`read`, `write`, `admin`, `operator` and `erase`, as far as it has them; `admin` includes
+    read and write."""
+    key_id: str | None
+    """The public id of its API key or certificate; null for a JWT."""
+    may_read_everybody: bool
+    """Whether it may read all of its tenant, with `?everybody=true`."""
+    agents_share: bool
+    """Whether reads of the tenant leave agents out of those on whose behalf they ask."""
+
+
 class Health(ResponseModel):
     """The status of the service and its dependencies."""
 
@@ -68,6 +86,8 @@ class Health(ResponseModel):
     dependencies: dict[str, str]
     """`ok` or an error code, for each of database, blobs, queue and embedding."""
     language: LanguageModelState
+    caller: CallerState | None
+    """Null while the database is unavailable, and for a credential that is not valid."""
     background: BackgroundState | None
     """Null while the database is unavailable, and for a credential that is not valid."""
     memory: MemoryState | None

@@ -30,7 +30,10 @@ from tests.strandline.client.scripted_transport import RECEIPT, Script
 
 type AnyVerb = Verb[..., Any] | Pages[..., Any]
 
-PAGES_FOR_PEOPLE = {"GET /", "GET /docs", "GET /docs/{file}"}
+PAGES_FOR_PEOPLE = {
+    *("GET /", "GET /docs", "GET /docs/{file}"),
+    *("GET /console", "GET /console/{release}/{file}"),
+}
 REPEATS = {"tenant_id", "user_id", "agent_id", "timestamp"}
 """What a body may repeat of the credential, and other names of what the client sends."""
 HERE_ONLY = {"user", "agent", "idempotency_key"}
