@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cached_property
+from typing import Any
 
 from strandline.client.clients import AsyncStrandline, Strandline
 from strandline.client.request_building import join_participants
@@ -73,3 +74,27 @@ def choose_participants(
 ) -> list[str]:
     """Everybody that the three arguments of an adapter name. Raises ValueError without a user."""
     return require_user(join_participants(user, agent, participants))
+
+
+class ParticipantChoice:
+    """Whose memory an adapter reads and writes: always the same, or what a function of a run names.
+    Raises ValueError without a user, and where a function is given beside names."""
+
+    def __init__(
+        self,
+        user: str | None,
+        agent: str | None,
+        participants: Iterable[str] | Callable[..., Iterable[str]] | None,
+    ) -> None:
+        self._choose: Callable[..., Iterable[str]] | None = None
+        self._participants: list[str] = []
+        if callable(participants):
+            if user or agent:
+                raise ValueError("a function of participants names the user and the agent, too")
+            self._choose = participants
+        else:
+            self._participants = choose_participants(user, agent, participants)
+
+    def list_participants(self, *run: Any) -> list[str]:
+        """Everybody, of a run. Raises ValueError where the function names no user."""
+        return self._participants if self._choose is None else require_user(self._choose(*run))

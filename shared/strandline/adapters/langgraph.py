@@ -27,7 +27,7 @@ from langgraph.store.base import (
     validate_op_namespace,
 )
 
-from strandline.adapters.client_pairs import ClientPair, choose_participants, require_user
+from strandline.adapters.client_pairs import ClientPair, ParticipantChoice
 from strandline.adapters.keyed_values import KeyedValue, KeyedValues
 from strandline.adapters.step_runners import run_steps, run_steps_async
 from strandline.adapters.value_filters import matches_filter
@@ -64,7 +64,7 @@ class StrandlineStore(BaseStore):
     Raises ValueError where no user is named and for a value of more than 15 KiB, and ServiceError.
     """
 
-    __slots__ = ("_choose", "_clients", "_participants", "_values")
+    __slots__ = ("_choice", "_clients", "_values")
 
     supports_ttl = False
 
@@ -79,14 +79,7 @@ class StrandlineStore(BaseStore):
         client: Strandline | None = None,
         async_client: AsyncStrandline | None = None,
     ) -> None:
-        self._choose: ChooseParticipants | None = None
-        self._participants: list[str] = []
-        if callable(participants):
-            if user or agent:
-                raise ValueError("a function of participants names the user and the agent, too")
-            self._choose = participants
-        else:
-            self._participants = choose_participants(user, agent, participants)
+        self._choice = ParticipantChoice(user, agent, participants)
         self._clients = ClientPair(url, key, client, async_client)
         self._values = KeyedValues("langgraph")
 
@@ -158,12 +151,10 @@ class StrandlineStore(BaseStore):
         return self._put(self._choose_participants(op.namespace), op, str(uuid4()))
 
     def _choose_participants(self, namespace: Namespace) -> list[str]:
-        if self._choose is None:
-            return self._participants
         config: Mapping[str, Any] = {}
         with contextlib.suppress(RuntimeError):  # not within a run
             config = cast("Mapping[str, Any]", get_config())
-        return require_user(self._choose(tuple(namespace), config))
+        return self._choice.list_participants(tuple(namespace), config)
 
     def _get(self, participants: Sequence[str], op: GetOp) -> Steps[Result]:
         value = yield from self._values.read_value(participants, tuple(op.namespace), op.key)

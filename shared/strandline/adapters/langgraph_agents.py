@@ -11,148 +11,93 @@ agent = create_react_agent(
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, cast
 
 from langchain_core.messages import AnyMessage, BaseMessage, SystemMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langchain_core.tools import BaseTool, InjectedToolCallId, tool
+from typing_extensions import Unpack
 
-from strandline.adapters.client_pairs import ClientPair, choose_participants, require_user
-from strandline.adapters.langgraph import ChooseParticipants
-from strandline.adapters.session_records import require_all_stored
-from strandline.client.clients import AsyncStrandline, Strandline
-
-_BUDGET = 1000
-
-
-class _Memory:
-    """Whose memory it is, and the clients."""
-
-    def __init__(
-        self,
-        user: str | None,
-        agent: str | None,
-        participants: Iterable[str] | ChooseParticipants | None,
-        clients: ClientPair,
-    ) -> None:
-        self.clients = clients
-        self._choose: ChooseParticipants | None = None
-        self._fixed_participants: list[str] = []
-        if callable(participants):
-            self._choose = participants
-        else:
-            self._fixed_participants = choose_participants(user, agent, participants)
-
-    def list_participants(self, config: RunnableConfig) -> list[str]:
-        """Whose memory a run is about."""
-        if self._choose is None:
-            return self._fixed_participants
-        return require_user(self._choose((), cast("Mapping[str, Any]", config)))
+from strandline.adapters.agent_memory import DEFAULT_BUDGET, AgentMemory, MemoryOptions, SaidText
+from strandline.client.verb_declarations import Steps
 
 
 def memory_context_node(
-    *,
-    user: str | None = None,
-    agent: str | None = None,
-    participants: Iterable[str] | ChooseParticipants | None = None,
-    budget: int = _BUDGET,
-    url: str | None = None,
-    key: str | None = None,
-    client: Strandline | None = None,
-    async_client: AsyncStrandline | None = None,
+    *, budget: int = DEFAULT_BUDGET, **whose: Unpack[MemoryOptions]
 ) -> Runnable[Any, dict[str, Any]]:
     """A node that puts what memory holds about the latest message before the messages that the
     model gets: the `pre_model_hook` of `create_react_agent`. It gives `llm_input_messages`, so that
     the block is in no state and in no checkpoint.
 
-    `user`, `agent`, `participants` and the rest are those of `StrandlineStore`; `budget` is in
-    tokens, from 100 to 8,000. Raises ValueError where no user is named, and ServiceError."""
-    memory = _Memory(user, agent, participants, ClientPair(url, key, client, async_client))
+    `user`, `agent`, `participants`, `url`, `key`, `client` and `async_client` are those of
+    `StrandlineStore`, a function of participants included; `budget` is in tokens, from 100 to
+    8,000. Raises ValueError where no user is named, and ServiceError."""
+    memory = AgentMemory(**whose)
 
-    def run(state: Any, config: RunnableConfig) -> dict[str, Any]:
+    def read_block(state: Any, config: RunnableConfig) -> Steps[dict[str, Any]]:
         messages = _list_messages(state)
-        block = memory.clients.blocking.context(
-            _find_question(messages), participants=memory.list_participants(config), budget=budget
+        text = yield from memory.read_block(
+            memory.list_participants((), config), _find_question(messages), budget
         )
-        return _put_first(block.text, messages)
+        return {"llm_input_messages": [SystemMessage(text), *messages]}
 
-    async def run_async(state: Any, config: RunnableConfig) -> dict[str, Any]:
-        messages = _list_messages(state)
-        block = await memory.clients.asynchronous.context(
-            _find_question(messages), participants=memory.list_participants(config), budget=budget
-        )
-        return _put_first(block.text, messages)
-
-    return RunnableLambda(run, run_async, name="memory_context")
+    return _make_node("memory_context", memory, read_block)
 
 
-def remember_messages_node(
-    *,
-    user: str | None = None,
-    agent: str | None = None,
-    participants: Iterable[str] | ChooseParticipants | None = None,
-    url: str | None = None,
-    key: str | None = None,
-    client: Strandline | None = None,
-    async_client: AsyncStrandline | None = None,
-) -> Runnable[Any, dict[str, Any]]:
+def remember_messages_node(**whose: Unpack[MemoryOptions]) -> Runnable[Any, dict[str, Any]]:
     """A node that stores what was said since the latest message of the user, that message
     included: the `post_model_hook` of `create_react_agent`. Each message is stored once, under its
     own id and text, in the session that the run's `thread_id` names; results of tools and calls
     without a text are left out. Parameters and errors are those of `memory_context_node`."""
-    memory = _Memory(user, agent, participants, ClientPair(url, key, client, async_client))
+    memory = AgentMemory(**whose)
 
-    def run(state: Any, config: RunnableConfig) -> dict[str, Any]:
-        events = _make_events(state, config, memory.list_participants(config))
-        if events:
-            require_all_stored(memory.clients.blocking.add_batch(events, atomic=True))
+    def store_messages(state: Any, config: RunnableConfig) -> Steps[dict[str, Any]]:
+        participants = memory.list_participants((), config)
+        yield from memory.store_texts(
+            participants, _get_thread(config) or None, _list_said(state, config)
+        )
         return {}
 
-    async def run_async(state: Any, config: RunnableConfig) -> dict[str, Any]:
-        events = _make_events(state, config, memory.list_participants(config))
-        if events:
-            answer = await memory.clients.asynchronous.add_batch(events, atomic=True)
-            require_all_stored(answer)
-        return {}
-
-    return RunnableLambda(run, run_async, name="remember_messages")
+    return _make_node("remember_messages", memory, store_messages)
 
 
-def make_memory_tools(
-    *,
-    user: str | None = None,
-    agent: str | None = None,
-    participants: Iterable[str] | ChooseParticipants | None = None,
-    url: str | None = None,
-    key: str | None = None,
-    client: Strandline | None = None,
-    async_client: AsyncStrandline | None = None,
-) -> list[BaseTool]:
+def make_memory_tools(**whose: Unpack[MemoryOptions]) -> list[BaseTool]:
     """The tools `recall_memory` and `save_memory`. What a call saves is stored once, however often
     the graph carries it out. Parameters and errors are those of `memory_context_node`."""
-    memory = _Memory(user, agent, participants, ClientPair(url, key, client, async_client))
+    memory = AgentMemory(**whose)
 
     @tool
     def recall_memory(query: str, config: RunnableConfig) -> str:
         """Find what was said or saved in earlier conversations about a question."""
-        who = memory.list_participants(config)
-        return memory.clients.blocking.context(query, participants=who, budget=_BUDGET).text
+        return memory.run(memory.read_block(memory.list_participants((), config), query))
 
     @tool
     def save_memory(
         text: str, config: RunnableConfig, tool_call_id: Annotated[str, InjectedToolCallId]
     ) -> str:
         """Save one fact, preference or decision for later conversations, as a whole sentence."""
-        memory.clients.blocking.add(
-            text,
-            participants=memory.list_participants(config),
-            role="agent",
-            source_event_key=_make_key(config, tool_call_id, text),
-        )
+        said = SaidText("agent", text, _make_key(config, tool_call_id, text))
+        memory.run(memory.store_texts(memory.list_participants((), config), None, [said]))
         return "Saved."
 
     return [recall_memory, save_memory]
+
+
+def _make_node(
+    name: str,
+    memory: AgentMemory,
+    make_steps: Callable[[Any, RunnableConfig], Steps[dict[str, Any]]],
+) -> Runnable[Any, dict[str, Any]]:
+    """A node of a procedure, for graphs that block and for those that do not."""
+
+    def run(state: Any, config: RunnableConfig) -> dict[str, Any]:
+        return memory.run(make_steps(state, config))
+
+    async def run_async(state: Any, config: RunnableConfig) -> dict[str, Any]:
+        return await memory.run_async(make_steps(state, config))
+
+    return RunnableLambda(run, run_async, name=name)
 
 
 def _list_messages(state: Any) -> list[AnyMessage]:
@@ -161,12 +106,7 @@ def _list_messages(state: Any) -> list[AnyMessage]:
 
 def _find_question(messages: Sequence[BaseMessage]) -> str | None:
     """The text of the user's latest message."""
-    texts = [message.text for message in messages if message.type == "human"]
-    return texts[-1][:8000] if texts and texts[-1].strip() else None
-
-
-def _put_first(block: str, messages: Sequence[AnyMessage]) -> dict[str, Any]:
-    return {"llm_input_messages": [SystemMessage(block), *messages]}
+    return next((one.text for one in reversed(messages) if one.type == "human"), None)
 
 
 def _get_thread(config: RunnableConfig) -> str:
@@ -179,21 +119,16 @@ def _make_key(config: RunnableConfig, name: str, text: str) -> str:
     return f"{_get_thread(config)}/{name}/{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
-def _make_events(
-    state: Any, config: RunnableConfig, participants: Sequence[str]
-) -> list[dict[str, Any]]:
-    """The events of the texts since the user's latest message."""
+def _list_said(state: Any, config: RunnableConfig) -> list[SaidText]:
+    """The texts since the user's latest message."""
     messages = _list_messages(state)
     latest = max((n for n, one in enumerate(messages) if one.type == "human"), default=0)
-    thread = _get_thread(config)
     return [
-        {
-            "participants": list(participants),
-            "role": "user" if message.type == "human" else "agent",
-            "content": message.text,
-            "source_event_key": _make_key(config, message.id, message.text),
-            **({"session_id": thread} if thread else {}),
-        }
+        SaidText(
+            "user" if message.type == "human" else "agent",
+            message.text,
+            _make_key(config, message.id, message.text),
+        )
         for message in messages[latest:]
-        if message.type in ("human", "ai") and message.text.strip() and message.id
+        if message.type in ("human", "ai") and message.id
     ]

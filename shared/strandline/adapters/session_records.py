@@ -20,7 +20,7 @@ from uuid import UUID, uuid4
 from strandline.adapters.step_runners import ask
 from strandline.client import answers
 from strandline.client.erasures import ErasureVerbs
-from strandline.client.errors import ForbiddenError, GoneError, make_error
+from strandline.client.errors import ForbiddenError, GoneError, ServiceError, make_error
 from strandline.client.memory import EventType, MemoryVerbs
 from strandline.client.request_building import VerbGroup
 from strandline.client.scopes_and_payloads import ScopeAndPayloadVerbs
@@ -30,6 +30,8 @@ logger = logging.getLogger(__name__)
 
 _NOBODY = VerbGroup()
 _MAX_BATCH = 500
+_NOT_TRIED = 424
+"""The status of an event of a batch that was not stored for another one's sake."""
 _MAX_ERASED = 1000
 _PAGE = 500
 _MAX_METADATA_BYTES = 12 * 1024
@@ -84,8 +86,7 @@ class SessionRecords:
                 self._make_event(participants, session_id, record, f"{key}#{start + n}")
                 for n, record in enumerate(records[start : start + _MAX_BATCH])
             ]
-            call = MemoryVerbs.post_batch.call(_NOBODY, events, atomic=len(events) > 1)
-            require_all_stored((yield from ask(call)))
+            yield from post_events(events)
 
     def read(
         self,
@@ -178,7 +179,7 @@ class SessionRecords:
                 "metadata": {self._kind: removal},
                 "source_event_key": str(uuid4()),
             }
-            yield from ask(MemoryVerbs.post_batch.call(_NOBODY, [event], atomic=True))
+            yield from post_events([event])
 
     def _tell_of_tombstones(self) -> None:
         if not self._has_told_of_tombstones:
@@ -256,12 +257,24 @@ class RetryKeys:
         return json.dumps(content, sort_keys=True, default=str)
 
 
-def require_all_stored(answer: answers.BatchAnswer) -> None:
-    """Raise the error that kept events of an atomic batch from being stored, if there is one."""
-    failures = [item for item in answer.results if item.error is not None]
-    if failures:
-        cause = min(failures, key=lambda item: item.status == 424)
-        raise make_error(cause.status, cause.error.model_dump() if cause.error else None, None)
+def post_events(events: Sequence[Mapping[str, Any]]) -> Steps[None]:
+    """Store events in order, up to 500 all or none. Raises the error of the event that kept the
+    others from being stored."""
+    for start in range(0, len(events), _MAX_BATCH):
+        batch = events[start : start + _MAX_BATCH]
+        call = MemoryVerbs.post_batch.call(_NOBODY, batch, atomic=True)
+        try:
+            yield from ask(call)
+        except ServiceError as error:
+            raise _find_cause(error) from error
+
+
+def _find_cause(error: ServiceError) -> ServiceError:
+    """The error of an event of a batch, where the batch was refused for it."""
+    for item in error.details.get("results", ()):
+        if item["error"] is not None and item["status"] != _NOT_TRIED:
+            return make_error(item["status"], item["error"], None)
+    return error
 
 
 def _list_newest_first(

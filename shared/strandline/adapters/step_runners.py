@@ -1,9 +1,10 @@
-"""Procedures of several requests, written once for both clients. Unlike a verb's, a procedure here
+"""Procedures of several requests, written once and carried out by either client. A procedure here
 is told of an error where it yielded the request, and may catch it."""
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from strandline.client.request_building import Call
@@ -22,29 +23,31 @@ def ask(call: Call[T]) -> Steps[T]:
 
 def run_steps(client: Strandline, steps: Steps[T]) -> T:
     """The result of a procedure, by a blocking client. Raises what the procedure does not catch."""
-    with contextlib.closing(steps):
-        try:
-            step = next(steps)
-            while True:
-                try:
-                    answer: Any = client.perform(_require_call(step))
-                except Exception as error:
-                    step = steps.throw(error)
-                else:
-                    step = steps.send(answer)
-        except StopIteration as end:
-            return end.value
+
+    async def perform(call: Call[Any]) -> Any:
+        return client.perform(call)
+
+    running = _run(perform, steps)
+    try:
+        running.send(None)  # nothing in it waits, so that it runs to its end
+    except StopIteration as end:
+        return end.value
+    raise RuntimeError("a blocking client does not suspend a procedure")
 
 
 async def run_steps_async(client: AsyncStrandline, steps: Steps[T]) -> T:
     """The result of a procedure, by an asynchronous client. Raises what the procedure does not
     catch."""
+    return await _run(client.perform, steps)
+
+
+async def _run(perform: Callable[[Call[Any]], Awaitable[Any]], steps: Steps[T]) -> T:
     with contextlib.closing(steps):
         try:
             step = next(steps)
             while True:
                 try:
-                    answer: Any = await client.perform(_require_call(step))
+                    answer = await perform(_require_call(step))
                 except Exception as error:
                     step = steps.throw(error)
                 else:

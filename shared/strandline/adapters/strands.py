@@ -23,7 +23,8 @@ from strands.memory import (
 from strands.types.content import Message
 
 from strandline.adapters.client_pairs import ClientPair, choose_participants
-from strandline.adapters.session_records import RetryKeys, require_all_stored
+from strandline.adapters.session_records import RetryKeys, post_events
+from strandline.adapters.step_runners import run_steps_async
 from strandline.client.clients import AsyncStrandline
 
 _DEFAULT_RESULTS = 10
@@ -114,9 +115,7 @@ class StrandlineMemoryStore(MemoryStore):
             for key, (number, event) in zip(keys, events, strict=True)
         ]
         try:
-            for start in range(0, len(numbered_events), 500):
-                batch = numbered_events[start : start + 500]
-                require_all_stored(await self._clients.asynchronous.add_batch(batch, atomic=True))
+            await run_steps_async(self._clients.asynchronous, post_events(numbered_events))
         except BaseException:
             for key, (number, event) in zip(keys, events, strict=True):
                 self._keys.give_back([number, event], key)

@@ -17,7 +17,7 @@ FRAMEWORKS: dict[tuple[str, ...], set[str]] = {
 }
 """The packages of frameworks that modules may import."""
 NEUTRAL = (
-    *("client_pairs", "keyed_values", "session_records", "step_runners"),
+    *("agent_memory", "client_pairs", "keyed_values", "session_records", "step_runners"),
     *("value_filters", "value_names", "value_topics"),
 )
 ALL = set[str]().union(*FRAMEWORKS.values())

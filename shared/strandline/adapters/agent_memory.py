@@ -1,0 +1,126 @@
+"""What an agent remembers: the block of its prompt, and what was said, each text stored once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal, TypeVar
+
+from typing_extensions import TypedDict
+
+from strandline.adapters.client_pairs import ClientPair, ParticipantChoice
+from strandline.adapters.session_records import RetryKeys, post_events
+from strandline.adapters.step_runners import ask, run_steps, run_steps_async
+from strandline.client.clients import AsyncStrandline, Strandline
+from strandline.client.memory import MemoryVerbs
+from strandline.client.request_building import VerbGroup
+from strandline.client.verb_declarations import Steps
+
+T = TypeVar("T")
+
+DEFAULT_BUDGET = 1000
+"""Tokens of a block."""
+
+_NOBODY = VerbGroup()
+_MAX_QUESTION_CHARS = 8000
+
+
+class AsyncMemoryOptions(TypedDict, total=False):
+    """Whose memory it is, and where: the options that asynchronous adapters have in common."""
+
+    user: str | None
+    agent: str | None
+    participants: Iterable[str] | Callable[..., Iterable[str]] | None
+    """Everybody, or a function of a run that names them."""
+    url: str | None
+    key: str | None
+    async_client: AsyncStrandline | None
+
+
+class MemoryOptions(AsyncMemoryOptions, total=False):
+    """Those of adapters that block, too."""
+
+    client: Strandline | None
+
+
+@dataclass(frozen=True)
+class SaidText:
+    """A text of a conversation."""
+
+    role: Literal["user", "agent", "system"]
+    text: str
+    key: str | None = None
+    """Its idempotency key, from what the framework calls it. None: it gets one, and where it was
+    not stored the same text has the same key when it is stored again."""
+    occurred_at: datetime | None = None
+
+
+class AgentMemory:
+    """Whose memory an adapter reads and writes, by which clients. Raises ValueError where no user
+    is named, and ServiceError. Safe for threads and tasks."""
+
+    def __init__(
+        self,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        participants: Iterable[str] | Callable[..., Iterable[str]] | None = None,
+        url: str | None = None,
+        key: str | None = None,
+        client: Strandline | None = None,
+        async_client: AsyncStrandline | None = None,
+    ) -> None:
+        self._choice = ParticipantChoice(user, agent, participants)
+        self.clients = ClientPair(url, key, client, async_client)
+        self._keys = RetryKeys()
+
+    def list_participants(self, *run: Any) -> list[str]:
+        """Whose memory a run is about."""
+        return self._choice.list_participants(*run)
+
+    def read_block(
+        self, participants: Sequence[str], question: str | None, budget: int = DEFAULT_BUDGET
+    ) -> Steps[str]:
+        """What memory holds about a question, as a text for a prompt; what is newest without one.
+        `budget` is in tokens, from 100 to 8,000."""
+        asked = question[:_MAX_QUESTION_CHARS] if question and question.strip() else None
+        call = MemoryVerbs.context.call(_NOBODY, asked, participants=participants, budget=budget)
+        return (yield from ask(call)).text
+
+    def store_texts(
+        self, participants: Sequence[str], session_id: str | None, texts: Sequence[SaidText]
+    ) -> Steps[None]:
+        """Store texts in order, each once; up to 500 all or none. Blank ones are left out."""
+        said = [one for one in texts if one.text.strip()]
+
+        def describe(one: SaidText) -> object:
+            return [list(participants), session_id, one.role, one.text]
+
+        keys = [one.key or self._keys.take(describe(one)) for one in said]
+        common = {"participants": list(participants), "session_id": session_id}
+        events = [
+            {
+                **{name: value for name, value in common.items() if value},
+                "role": one.role,
+                "content": one.text,
+                "source_event_key": key,
+                **({"occurred_at": one.occurred_at.isoformat()} if one.occurred_at else {}),
+            }
+            for one, key in zip(said, keys, strict=True)
+        ]
+        try:
+            yield from post_events(events)
+        except BaseException:
+            for one, key in zip(said, keys, strict=True):
+                if one.key is None:
+                    self._keys.give_back(describe(one), key)
+            raise
+
+    def run(self, steps: Steps[T]) -> T:
+        """The result of a procedure, by the blocking client."""
+        return run_steps(self.clients.blocking, steps)
+
+    async def run_async(self, steps: Steps[T]) -> T:
+        """The result of a procedure, by the asynchronous client."""
+        return await run_steps_async(self.clients.asynchronous, steps)
