@@ -107,7 +107,7 @@ def test_wheel_files_are_in_one_wheel_each(wheels: dict[str, Path], repository: 
         for name, wheel in wheels.items()
     }
     assert extras == {
-        "strandline": {"langgraph", "openai-agents", "service", "strands"},
+        "strandline": {"langgraph", "openai-agents", "pydantic-ai", "service", "strands"},
         "strandline_service": {"all", "functions", "graph", "local", "model"},
     }
 
@@ -134,7 +134,7 @@ COMPILE_AND_IMPORT = """
 import compileall, importlib, pathlib, pkgutil, warnings
 warnings.simplefilter("error")
 import strandline
-frameworks = {"agents", "langchain_core", "langgraph", "strands"}
+frameworks = {"agents", "langchain_core", "langgraph", "pydantic_ai", "strands"}
 assert compileall.compile_dir(pathlib.Path(strandline.__file__).parent, quiet=1, force=True)
 names = [module.name for module in pkgutil.walk_packages(strandline.__path__, "strandline.")]
 for name in names:

@@ -63,6 +63,27 @@ class Service:
         self._process.stdin.flush()
 
 
+def lose_first_answer(holder: object) -> None:
+    """Make the client of an adapter lose the answer to its next request, which was carried out."""
+    fields: dict[str, Any] = vars(holder)
+    clients = fields["_memory"].clients if "_memory" in fields else fields["_clients"]
+    perform, lost = clients.asynchronous.perform, [True]
+
+    async def lose(call: Any) -> Any:
+        answer = await perform(call)
+        if lost:
+            raise ConnectionError(f"the answer was lost {lost.pop()}")
+        return answer
+
+    clients.asynchronous.perform = lose
+
+
+def list_texts(client: Strandline, user: str) -> list[tuple[str, str, bool]]:
+    """What was said by a user and the agent, in order: the role, the text, whether in a session."""
+    events = [*client.get_all(user=user, agent="helper")][::-1]
+    return [(event.role, str(event.content), event.session_id is not None) for event in events]
+
+
 class Users(NamedTuple):
     """Two users whom no other test knows."""
 

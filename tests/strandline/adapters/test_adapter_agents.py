@@ -188,3 +188,28 @@ def test_adapter_agent_of_openai_agents(client: Strandline, script: Script, user
     assert talk(users.alice, f"three-{users.alice}", "Thank you.")
     assert QUESTION in script.prompts[-1], "the session goes on"
     assert list_said(client, users.alice).count(FACT) == 1
+
+
+def test_adapter_agent_of_pydantic_ai(client: Strandline, script: Script, users: Users) -> None:
+    pydantic_ai: Any = importlib.import_module("pydantic_ai")
+    messages: Any = importlib.import_module("pydantic_ai.messages")
+    function: Any = importlib.import_module("pydantic_ai.models.function")
+    from strandline.adapters.pydantic_ai import StrandlineMemory
+
+    def respond(history: Any, info: Any) -> Any:
+        text = script.answer([info.instructions, history])
+        return messages.ModelResponse([messages.TextPart(text)])
+
+    async def run(user: str, session: str, words: str) -> str:
+        memory = StrandlineMemory(user=user, agent="helper")
+        model = function.FunctionModel(respond)  # the framework's own fake
+        agent = pydantic_ai.Agent(model, capabilities=[memory])
+        result = await agent.run(words, conversation_id=session)
+        await memory.aclose()
+        return str(result.output)
+
+    def talk(user: str, session: str, words: str) -> str:
+        return asyncio.run(run(user, session, words))
+
+    check_three_sessions(talk, script, users)
+    assert list_said(client, users.alice).count(FACT) == 1

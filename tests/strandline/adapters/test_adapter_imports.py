@@ -13,6 +13,7 @@ from tests.strandline.adapters.conftest import ROOT
 FRAMEWORKS: dict[tuple[str, ...], set[str]] = {
     ("langgraph", "langgraph_agents"): {"langgraph", "langchain_core"},
     ("openai_agents",): {"agents", "openai", "mcp"},
+    ("pydantic_ai",): {"pydantic_ai", "pydantic_graph"},
     ("strands", "strands_sessions"): {"strands", "mcp", "boto3"},
 }
 """The packages of frameworks that modules may import."""

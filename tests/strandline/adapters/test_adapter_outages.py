@@ -3,14 +3,19 @@ again: nothing is lost, and nothing doubled."""
 
 import asyncio
 import threading
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelResponse, TextPart
+from pydantic_ai.models.function import FunctionModel
 from strands.types.session import SessionMessage
 
 from strandline import AsyncStrandline, Strandline
 from strandline.adapters.langgraph import StrandlineStore
 from strandline.adapters.openai_agents import StrandlineSession
+from strandline.adapters.pydantic_ai import StrandlineMemory
 from strandline.adapters.strands import StrandlineMemoryStore
 from strandline.adapters.strands_sessions import StrandlineSessionRepository
 from strandline.client.retries import Retry
@@ -43,48 +48,74 @@ def write_by_threads(client: Strandline, user: str, started: threading.Event) ->
     assert [message.message_id for message in listed] == [*range(EACH)]
 
 
+type StoreText = Callable[[str, int], Coroutine[Any, Any, object]]
+"""Stores a text of one of the writers."""
+
+
+def make_stores(client: AsyncStrandline, user: str) -> dict[str, StoreText]:
+    """Of each framework whose adapter does not block, how it stores a text."""
+    whose: Any = {"user": user, "agent": "helper", "async_client": client}
+    session = StrandlineSession(f"talk-{user}", **whose)
+    memory = StrandlineMemoryStore(**whose)
+    model = FunctionModel(lambda messages, info: ModelResponse([TextPart("")]))
+    agent: Any = Agent(model, output_type=[str, None], capabilities=[StrandlineMemory(**whose)])
+
+    async def add_strands_message(text: str, writer: int) -> None:
+        await memory.add_messages([{"role": "user", "content": [{"text": text}]}])
+
+    async def add_item(text: str, writer: int) -> None:
+        await session.add_items([{"role": "user", "content": text}])
+
+    return {
+        "strands": add_strands_message,
+        "openai_agents": add_item,
+        "pydantic_ai": lambda text, writer: agent.run(text),
+    }
+
+
 async def write_by_tasks(client: AsyncStrandline, user: str, started: threading.Event) -> None:
-    """By the session of the OpenAI Agents SDK and Strands's store, which do not block."""
-    session = StrandlineSession(f"talk-{user}", user=user, agent="helper", async_client=client)
-    memory = StrandlineMemoryStore(user=user, agent="helper", async_client=client)
+    """By adapters that do not block, all in one event loop."""
+    stores = make_stores(client, user)
 
     async def write(writer: int) -> None:
         for number in range(EACH):
-            await session.add_items([{"role": "user", "content": f"item {writer} {number}"}])
-            message: Any = {"role": "user", "content": [{"text": f"words {writer} {number}"}]}
-            await memory.add_messages([message])
+            for name, store in stores.items():
+                await store(f"{name} {writer} {number}", writer)
             started.set()
 
     await asyncio.gather(*map(write, range(WRITERS)))
+    session = StrandlineSession(f"talk-{user}", user=user, agent="helper", async_client=client)
     items: list[Any] = await session.get_items()
-    texts = [item["content"] for item in items]
-    assert sorted(texts) == sorted(f"item {writer} {number}" for writer, number in PAIRS)
-    of_first = [text for text in texts if text.startswith("item 0 ")]
-    assert of_first == [f"item 0 {number}" for number in range(EACH)], "in order"
+    of_first = [item["content"] for item in items if " 0 " in item["content"]]
+    assert of_first == [f"openai_agents 0 {number}" for number in range(EACH)], "in order"
+
+
+def list_said(client: Strandline, user: str) -> list[str]:
+    """What a user said, in order of the alphabet."""
+    events = client.get_all(user=user, agent="helper", page_size=500)
+    return sorted(str(event.content) for event in events if event.type == "message")
 
 
 def test_adapter_outage_loses_and_doubles_nothing(service: Service, users: Users) -> None:
     with Strandline(service.url, service.key, retry=PATIENT) as client:
 
-        async def use_tasks(started: threading.Event) -> None:
+        async def use_tasks(started: threading.Event) -> list[str]:
             async with AsyncStrandline(service.url, service.key, retry=PATIENT) as own:
                 await write_by_tasks(own, users.bob, started)
+                return [*make_stores(own, users.bob)]
 
         threads, tasks = threading.Event(), threading.Event()
         with ThreadPoolExecutor(2) as pool:
-            writing = [
-                pool.submit(write_by_threads, client, users.alice, threads),
-                pool.submit(lambda: asyncio.run(use_tasks(tasks))),
-            ]
+            by_threads = pool.submit(write_by_threads, client, users.alice, threads)
+            by_tasks = pool.submit(lambda: asyncio.run(use_tasks(tasks)))
             for started in (threads, tasks):
                 assert started.wait(60)
-            assert not any(one.done() for one in writing)
+            assert not by_threads.done()
+            assert not by_tasks.done()
             service.restart()
-            for one in writing:
-                one.result()
-        for user in users:
-            events = client.get_all(user=user, agent="helper", page_size=500)
-            said = [str(event.content) for event in events if event.type == "message"]
-            words = [text for text in said if text.startswith("words ")]
-            assert sorted(words) == sorted(f"words {writer} {number}" for writer, number in PAIRS)
-            assert len(said) == len(set(said))
+            by_threads.result()
+            names = by_tasks.result()
+        expected = [f"words {writer} {number}" for writer, number in PAIRS]
+        assert list_said(client, users.alice) == sorted(expected)
+        expected = [f"{name} {writer} {number}" for writer, number in PAIRS for name in names]
+        assert list_said(client, users.bob) == sorted(expected)

@@ -13,6 +13,7 @@ PAGES = sorted(path for path in (ROOT / "docs/adapters").glob("*.md") if path.st
 SAYS = {
     "langgraph": ["Noted.", "The buoy goes out on Friday."],
     "openai-agents": ["The buoy goes out on Friday."] * 2,
+    "pydantic-ai": ["The buoy goes out on Friday."],
     "strands": ["True", "True"],
 }
 """What each program prints."""

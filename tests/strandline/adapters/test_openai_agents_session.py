@@ -11,7 +11,7 @@ from agents.memory import Session, SessionSettings
 
 from strandline import AsyncStrandline, Strandline
 from strandline.adapters.openai_agents import StrandlineSession
-from tests.strandline.adapters.conftest import Service, Users
+from tests.strandline.adapters.conftest import Service, Users, lose_first_answer
 
 ITEMS: list[Any] = [
     {"role": "user", "content": "What is the depth at Auk?"},
@@ -99,17 +99,7 @@ def test_openai_agents_session_stores_retried_items_once(service: Service, users
     """The answer to an attempt is lost; the SDK adds the same items again."""
 
     async def use(session: StrandlineSession) -> None:
-        clients: Any = vars(session)["_clients"]
-        perform = clients.asynchronous.perform
-        lost: list[bool] = [True, False, False]
-
-        async def lose(call: Any) -> Any:
-            answer = await perform(call)
-            if lost and lost.pop(0):
-                raise ConnectionError("the answer was lost")
-            return answer
-
-        clients.asynchronous.perform = lose
+        lose_first_answer(session)
         with pytest.raises(ConnectionError):
             await session.add_items(ITEMS[:2])
         await session.add_items(ITEMS[:2])

@@ -14,7 +14,7 @@ from strands.types.session import Session, SessionAgent, SessionMessage, Session
 from strandline import Strandline
 from strandline.adapters.strands import StrandlineMemoryStore
 from strandline.adapters.strands_sessions import StrandlineSessionRepository
-from tests.strandline.adapters.conftest import Service, Users
+from tests.strandline.adapters.conftest import Service, Users, lose_first_answer
 
 MESSAGES: list[Any] = [
     {"role": "user", "content": [{"text": "The tide turns at noon."}]},
@@ -59,17 +59,7 @@ def test_strands_store_stores_retried_messages_once(users: Users, client: Strand
     """The manager delivers a batch again under the same sequence numbers."""
 
     async def use(store: StrandlineMemoryStore) -> None:
-        clients: Any = vars(store)["_clients"]
-        perform = clients.asynchronous.perform
-        lost = [True]
-
-        async def lose(call: Any) -> Any:
-            answer = await perform(call)
-            if lost:
-                raise ConnectionError(f"the answer was lost {lost.pop()}")
-            return answer
-
-        clients.asynchronous.perform = lose
+        lose_first_answer(store)
         context = AddMessagesContext(sequence_numbers=[0, 2])
         with pytest.raises(ConnectionError):
             await store.add_messages(MESSAGES, context)
