@@ -92,12 +92,12 @@ class AgentMemory:
         self, participants: Sequence[str], session_id: str | None, texts: Sequence[SaidText]
     ) -> Steps[None]:
         """Store texts in order, each once; up to 500 all or none. Blank ones are left out."""
-        said = [one for one in texts if one.text.strip()]
+        full_texts = [one for one in texts if one.text.strip()]
 
         def describe(one: SaidText) -> object:
             return [list(participants), session_id, one.role, one.text]
 
-        keys = [one.key or self._keys.take(describe(one)) for one in said]
+        keys = [one.key or self._keys.take(describe(one)) for one in full_texts]
         common = {"participants": list(participants), "session_id": session_id}
         events = [
             {
@@ -107,12 +107,12 @@ class AgentMemory:
                 "source_event_key": key,
                 **({"occurred_at": one.occurred_at.isoformat()} if one.occurred_at else {}),
             }
-            for one, key in zip(said, keys, strict=True)
+            for one, key in zip(full_texts, keys, strict=True)
         ]
         try:
             yield from post_events(events)
         except BaseException:
-            for one, key in zip(said, keys, strict=True):
+            for one, key in zip(full_texts, keys, strict=True):
                 if one.key is None:
                     self._keys.give_back(describe(one), key)
             raise

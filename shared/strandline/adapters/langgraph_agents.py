@@ -77,8 +77,8 @@ def make_memory_tools(**whose: Unpack[MemoryOptions]) -> list[BaseTool]:
         text: str, config: RunnableConfig, tool_call_id: Annotated[str, InjectedToolCallId]
     ) -> str:
         """Save one fact, preference or decision for later conversations, as a whole sentence."""
-        said = SaidText("agent", text, _make_key(config, tool_call_id, text))
-        memory.run(memory.store_texts(memory.list_participants((), config), None, [said]))
+        fact = SaidText("agent", text, _make_key(config, tool_call_id, text))
+        memory.run(memory.store_texts(memory.list_participants((), config), None, [fact]))
         return "Saved."
 
     return [recall_memory, save_memory]

@@ -93,9 +93,9 @@ class StrandlineMemory(AbstractCapability[Any]):
         async def save_memory(ctx: RunContext[Any], text: str) -> str:
             """Save one fact, preference or decision for later conversations, as a whole
             sentence."""
-            said = SaidText("agent", text, _make_key(ctx, ctx.tool_call_id, text))
+            fact = SaidText("agent", text, _make_key(ctx, ctx.tool_call_id, text))
             await memory.run_async(
-                memory.store_texts(memory.list_participants(ctx), ctx.conversation_id, [said])
+                memory.store_texts(memory.list_participants(ctx), ctx.conversation_id, [fact])
             )
             return "Saved."
 

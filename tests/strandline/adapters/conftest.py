@@ -67,12 +67,12 @@ def lose_first_answer(holder: object) -> None:
     """Make the client of an adapter lose the answer to its next request, which was carried out."""
     fields: dict[str, Any] = vars(holder)
     clients = fields["_memory"].clients if "_memory" in fields else fields["_clients"]
-    perform, lost = clients.asynchronous.perform, [True]
+    perform, errors = clients.asynchronous.perform, [ConnectionError("the answer was lost")]
 
     async def lose(call: Any) -> Any:
         answer = await perform(call)
-        if lost:
-            raise ConnectionError(f"the answer was lost {lost.pop()}")
+        if errors:
+            raise errors.pop()
         return answer
 
     clients.asynchronous.perform = lose

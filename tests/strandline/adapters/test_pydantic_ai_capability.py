@@ -22,7 +22,7 @@ from tests.strandline.adapters.conftest import Users, list_texts, lose_first_ans
 SAYS = ("agent", "Aye.", True)
 
 
-class Seen:
+class RequestLog:
     """A model of the framework's own fake that says aye, and what it was given."""
 
     def __init__(self) -> None:
@@ -61,16 +61,16 @@ def use(memory: StrandlineMemory, talk: Callable[[], Coroutine[Any, Any, None]])
 
 
 def test_pydantic_ai_capability_serves_each_way_to_run(users: Users, client: Strandline) -> None:
-    seen, memory = Seen(), make_memory(users)
-    agent: Any = Agent(seen.model, capabilities=[memory])
+    requests, memory = RequestLog(), make_memory(users)
+    agent: Any = Agent(requests.model, capabilities=[memory])
 
     async def talk() -> None:
         first = await agent.run("The tide turns at noon.")
-        assert "Nothing" in seen.instructions[-1]
+        assert "Nothing" in requests.instructions[-1]
         await agent.run("When does it turn?", message_history=first.all_messages())
-        assert "The tide turns at noon." in seen.instructions[-1]
-        async with agent.run_stream("Say it in parts.") as streamed:
-            assert [text async for text in streamed.stream_text(debounce_by=None)][-1] == "Aye."
+        assert "The tide turns at noon." in requests.instructions[-1]
+        async with agent.run_stream("Say it in parts.") as stream:
+            assert [text async for text in stream.stream_text(debounce_by=None)][-1] == "Aye."
         async with agent.iter("Step by step.") as steps:
             async for _ in steps:
                 pass
@@ -81,7 +81,7 @@ def test_pydantic_ai_capability_serves_each_way_to_run(users: Users, client: Str
         agent.run_sync("Now at once.")
         runner.run(memory.aclose())
         asyncio.set_event_loop(None)
-    assert seen.tools == ["recall_memory", "save_memory"]
+    assert requests.tools == ["recall_memory", "save_memory"]
     assert list_texts(client, users.alice) == [
         ("user", "The tide turns at noon.", True), SAYS,
         ("user", "When does it turn?", True), SAYS,
@@ -114,9 +114,9 @@ def test_pydantic_ai_capability_reads_block_once_in_run(users: Users, client: St
     async def talk() -> None:
         agent: Any = Agent(FunctionModel(answer), capabilities=[memory])
         result = await agent.run("Hello.")
-        returned = [part.content for part in result.all_messages()[2].parts]
-        assert "The tide turns at noon." in returned[0]
-        assert returned[1:] == ["Saved."]
+        results = [part.content for part in result.all_messages()[2].parts]
+        assert "The tide turns at noon." in results[0]
+        assert results[1:] == ["Saved."]
 
     use(memory, talk)
     assert instructions[0] == instructions[1]
@@ -150,20 +150,20 @@ def test_pydantic_ai_capability_takes_user_from_run(users: Users, client: Strand
     def choose(ctx: RunContext[str]) -> list[str]:
         return [f"user:{ctx.deps}", "agent:helper"]
 
-    seen, memory, own = Seen(), StrandlineMemory(participants=choose), make_memory(users)
+    requests, memory, own = RequestLog(), StrandlineMemory(participants=choose), make_memory(users)
 
     async def talk() -> None:
-        agent: Any = Agent(seen.model, deps_type=str, capabilities=[memory])
+        agent: Any = Agent(requests.model, deps_type=str, capabilities=[memory])
         await agent.run("I moor at pier B.", deps=users.alice)
         await agent.run("Where do I moor?", deps=users.bob)
-        assert "pier B" not in seen.instructions[-1]
+        assert "pier B" not in requests.instructions[-1]
         await agent.run("Where do I moor?", deps=users.alice)
-        assert "pier B" in seen.instructions[-1]
+        assert "pier B" in requests.instructions[-1]
         with pytest.raises(ValueError, match="name the user"):
             await agent.run("Where do I moor?", deps="")
-        bare: Any = Agent(seen.model)
+        bare: Any = Agent(requests.model)
         await bare.run("Where do I moor?", capabilities=[own])
-        assert "pier B" in seen.instructions[-1]
+        assert "pier B" in requests.instructions[-1]
         await own.aclose()
 
     use(memory, talk)
@@ -171,7 +171,7 @@ def test_pydantic_ai_capability_takes_user_from_run(users: Users, client: Strand
 
 
 def test_pydantic_ai_capability_comes_from_spec_and_loads_late(users: Users) -> None:
-    seen, made = Seen(), list[StrandlineMemory]()
+    requests, memories = RequestLog(), list[StrandlineMemory]()
 
     @dataclass(init=False)
     class Kept(StrandlineMemory):
@@ -179,21 +179,21 @@ def test_pydantic_ai_capability_comes_from_spec_and_loads_late(users: Users) -> 
 
         @classmethod
         def from_spec(cls, *args: Any, **kwargs: Any) -> StrandlineMemory:
-            made.append(StrandlineMemory(*args, **kwargs))
-            return made[-1]
+            memories.append(StrandlineMemory(*args, **kwargs))
+            return memories[-1]
 
     spec: Any = {"capabilities": [{"Kept": {"user": users.alice, "agent": "helper"}}]}
-    agent: Any = Agent.from_spec(spec, model=seen.model, custom_capability_types=[Kept])
+    agent: Any = Agent.from_spec(spec, model=requests.model, custom_capability_types=[Kept])
     memory = make_memory(users, id="memory", description="Memory.", defer_loading=True)
 
     async def talk() -> None:
         await agent.run("Hello.")
         await agent.run("Hello?")
-        assert "Hello." in seen.instructions[-1]
-        await made[0].aclose()
-        late: Any = Agent(seen.model, capabilities=[memory])
+        assert "Hello." in requests.instructions[-1]
+        await memories[0].aclose()
+        late: Any = Agent(requests.model, capabilities=[memory])
         await late.run("Hello?")
-        assert seen.tools == ["load_capability"]
+        assert requests.tools == ["load_capability"]
 
     use(memory, talk)
 
@@ -203,7 +203,7 @@ def test_pydantic_ai_capability_stores_run_once(users: Users, client: Strandline
     memory = make_memory(users, tools=False)
 
     async def talk() -> None:
-        agent: Any = Agent(Seen().model, capabilities=[memory])
+        agent: Any = Agent(RequestLog().model, capabilities=[memory])
         contexts: list[Any] = []
         hooks = Hooks[Any]()
 
@@ -231,12 +231,12 @@ def test_pydantic_ai_capability_tells_of_errors(users: Users, client: Strandline
     memory = make_memory(users)
 
     async def talk() -> None:
-        agent: Any = Agent(Seen().model, capabilities=[memory])
+        agent: Any = Agent(RequestLog().model, capabilities=[memory])
         with pytest.raises(InvalidFieldError, match="this session has other participants"):
             await agent.run("Hello.", conversation_id=f"of-{users.bob}")
         async with AsyncStrandline(key="strandline_wrong") as stranger:
             strange: Any = make_memory(users, async_client=stranger)
             with pytest.raises(UnauthorizedError):
-                await Agent(Seen().model, capabilities=[strange]).run("Hello.")
+                await Agent(RequestLog().model, capabilities=[strange]).run("Hello.")
 
     use(memory, talk)
