@@ -25,6 +25,7 @@ from infra.metrics import (
     sqs_maximum_metric,
     sum_metrics,
 )
+from infra.price_list import PRICES
 from infra.settings import StackSettings
 from strandline.aws.work_queue import MAX_DELAY_SECONDS
 from strandline.function_specs import FUNCTIONS, JOBS
@@ -208,6 +209,15 @@ def _database_alarms(settings: StackSettings, resources: MonitoredResources) -> 
         rds_metric(resources, "MaximumUsedTransactionIDs", "Maximum"),
         _OLD_TRANSACTIONS,
     )
+    if settings.storage_type == "aurora":
+        daily_reads = alarm_settings.read_usd_per_day / PRICES["io"].usd
+        yield AlarmSpec(
+            "reads",
+            "The database reads many pages from storage: what is asked for does not fit its cache.",
+            rds_metric(resources, "VolumeReadIOPs", "Average"),
+            int(daily_reads * PERIOD_MINUTES / (24 * 60)),
+            periods=60 // PERIOD_MINUTES,
+        )
 
 
 def _model_alarms(settings: StackSettings, resources: MonitoredResources) -> Iterable[AlarmSpec]:

@@ -5,7 +5,15 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from infra.prices import CORES_PER_UNIT, CPU_OF_EVENT, CPU_OF_RECALL, PRICES
+from infra.prices import (
+    CORES_PER_UNIT,
+    CPU_OF_EVENT,
+    CPU_OF_RECALL,
+    FIGURES,
+    LARGE_VIEW,
+    PRICES,
+    WORKER_SECONDS,
+)
 from infra.settings import RECALLS_PER_UNIT
 from strandline.function_specs import FUNCTIONS
 
@@ -15,8 +23,8 @@ UNITS = (4, 16, 64, 256)
 """Maximum capacities: the default, that of `prod`, and on to Aurora's limit."""
 BUSY = 0.7
 """Share of the cores that may be in use at a peak."""
-WORKER_SECONDS = 0.030
-"""The worker's CPU for an event, as in the price table: embedding is most of it."""
+CACHE_SHARE = 0.75
+"""Share of a unit's 2 GiB that caches pages (Aurora User Guide, shared buffers)."""
 EVENT_KB = 5
 """What an event takes in the database, with its vector, words and share of derived rows."""
 EVENTS_PER_TENANT_DAY = 1000
@@ -65,6 +73,12 @@ class StackCapacity:
         return int(exact / step) * step
 
     @property
+    def cached_tenants(self) -> int:
+        """Tenants whose recalls read no storage, of callers who see many events."""
+        cache = self.units * 2 * 2**30 * CACHE_SHARE
+        return int(cache / FIGURES.recall[LARGE_VIEW].hot_bytes)
+
+    @property
     def gigabytes_a_year(self) -> float:
         """What these tenants add to the database in a year."""
         return self.tenants_at_peak * EVENTS_PER_TENANT_DAY * 365 * EVENT_KB / 1e6
@@ -81,7 +95,8 @@ def render_capacity_table() -> str:
     rows = [
         f"| {cell.units} | {cell.recalls_per_second:,.0f} "
         f"| {cell.accepted_requests_per_second:,.0f} | {cell.events_per_second:,.0f} "
-        f"| {cell.worker_instances:,} | {cell.tenants_at_peak:,} | {cell.gigabytes_a_year:,.0f} "
+        f"| {cell.worker_instances:,} | {cell.tenants_at_peak:,} "
+        f"| {cell.cached_tenants:,} | {cell.gigabytes_a_year:,.0f} "
         f"| {cell.usd_a_month_at_maximum:,.0f} |"
         for cell in map(StackCapacity, UNITS)
     ]
@@ -89,8 +104,8 @@ def render_capacity_table() -> str:
         (
             BEGIN,
             "| `max_capacity` | recalls/s | `throttle_rate` | events/s | workers | tenants "
-            "| GB a year | USD a month at most |",
-            "|---|---|---|---|---|---|---|---|",
+            "| tenants in cache | GB a year | USD a month at most |",
+            "|---|---|---|---|---|---|---|---|---|",
             *rows,
             "",
             f"The worker has {reserved} reserved instances, which embed and fold "

@@ -9,15 +9,20 @@ from infra.price_list import AGENTCORE, AS_OF, PRICES
 from infra.prices import (
     AWAKE_COSTS,
     BEDROCK_ENDPOINT,
+    COLD_RECALLS,
     EMBEDDED_BY_BEDROCK,
     EVENTS,
     FIREWALL,
     FIXED_COSTS,
     FORMED_BY_BEDROCK,
+    HOURLY_TALKS,
     IDLE,
     KEY,
+    LARGE_RECALLS,
+    LARGE_VIEW,
     METRICS,
     MILLION,
+    MONTH_OF_A_MILLION,
     NETWORKS,
     PAUSED_COSTS,
     PROD,
@@ -28,6 +33,7 @@ from infra.prices import (
     STRANGERS,
     TOKENS_OF_QUESTION,
     TOOL_CALLS,
+    USUAL_VIEW,
     CostItem,
     sum_costs,
 )
@@ -85,10 +91,20 @@ def _make_idle_rows() -> list[str]:
 
 def _make_usage_rows() -> list[str]:
     """The additional cost of use, beside that of AgentCore Memory."""
+    retrievals = AGENTCORE["retrieval"].usd * MILLION
     peers = {
-        "a million events": (EVENTS, AGENTCORE["event"].usd * MILLION),
-        "a million recalls": (RECALLS, AGENTCORE["retrieval"].usd * MILLION),
-        "a million recalls by a tool, over MCP": (TOOL_CALLS, AGENTCORE["retrieval"].usd * MILLION),
+        "a million events, on top of a stage that is awake": (
+            EVENTS,
+            AGENTCORE["event"].usd * MILLION,
+        ),
+        "a million events over a month, everything included": (
+            MONTH_OF_A_MILLION,
+            AGENTCORE["event"].usd * MILLION,
+        ),
+        f"a million recalls, of callers who see {USUAL_VIEW:,} events": (RECALLS, retrievals),
+        f"a million recalls, of callers who see {LARGE_VIEW:,} events": (LARGE_RECALLS, retrievals),
+        "the same, nothing of the tenant in the database's cache": (COLD_RECALLS, retrievals),
+        "a million recalls by a tool, over MCP": (TOOL_CALLS, retrievals),
         "100,000 long-term memories, a month": (RECORDS, AGENTCORE["record"].usd * 1e5),
     }
     rows = [
@@ -109,35 +125,45 @@ def _make_usage_rows() -> list[str]:
         "| a million events, topics by Bedrock's `amazon.nova-lite-v1:0` | "
         f"{_format_usd(sum_costs(FORMED_BY_BEDROCK))} | |"
     )
+    talks = (
+        "| one conversation an hour, day and night, a month "
+        f"| {_format_usd(sum_costs(HOURLY_TALKS))} | |"
+    )
     strangers = [
         f"| a stranger's address that sends {STRANGER_RATE:g} requests a second, a day{how} "
         f"| {_format_usd(sum_costs(items))} | |"
         for how, items in STRANGERS.items()
     ]
-    return [*rows, *models, topics, *runs, *strangers]
+    return [*rows, *models, topics, talks, *runs, *strangers]
 
 
 def _describe_assumptions() -> str:
     return (
         f"Assumptions for an event: {_join_reasons(EVENTS)}. For a recall: "
-        f"{_join_reasons(RECALLS)}. By a tool: {_join_reasons(TOOL_CALLS)}. A capacity unit "
-        "counts as a quarter of a core, used to three tenths. The times are estimates above what "
-        "one machine showed (an append 1.1 ms, a recall 15.4 ms, see proofs.md; embedding 15 to 20 "
-        "ms of CPU a text), because no account was available to measure in. A batch is one call "
-        "with up to 500 events. By a model of Bedrock, of which none is used by default, "
-        f"an event is {_join_reasons(next(iter(EMBEDDED_BY_BEDROCK.values())))} (a question "
+        f"{_join_reasons(RECALLS)}. By a tool: {_join_reasons(TOOL_CALLS)}. Cold: "
+        f"{_join_reasons(COLD_RECALLS[-1:])}. A capacity unit counts as a quarter of a core, used "
+        "to three tenths. The database's CPU and the I/Os of a cold recall are measured on one "
+        "machine with other work (infra/database_figures.json, by `make bench NAME=database-cpu`), "
+        "the functions' times are estimates above what it showed, because no account was at hand. "
+        "A batch is one call with up to 500 events. One conversation an hour keeps the database "
+        f"{HOURLY_TALKS[0].why}: its jobs follow 10, 30, 45 and 60 minutes after it, and the "
+        "database pauses after five minutes without a connection. A million events over a month "
+        "are one each 2.6 seconds, so that it never pauses: included are a stage at rest, the "
+        f"unit that is awake ({_format_usd(sum_costs(AWAKE_COSTS))}; half a unit, 1 GiB, is too "
+        "little: logins by IAM alone take 300 to 1,000 MiB), the metrics of a stage in use "
+        f"({_format_usd(sum_costs(METRICS))}, {METRICS[0].why}) and every job at its least "
+        "spacing day and night. With `storage_type` aurora-iopt1 no page has a price, a capacity "
+        f"unit costs {PRICES['acu_iopt'].usd:g} an hour and a GB {PRICES['storage_iopt'].usd:g} a "
+        "month. By a model of Bedrock, of which none is used by default, an event is "
+        f"{_join_reasons(next(iter(EMBEDDED_BY_BEDROCK.values())))} (a question "
         f"{TOKENS_OF_QUESTION}; both are estimates), and for topics "
         f"{_join_reasons(FORMED_BY_BEDROCK)} (110 calls for 1,000 events, chains.md). The price of "
         "AgentCore Memory includes its models. Not included: payloads in S3, data through "
         f"endpoints ({PRICES['endpoint_gb'].usd:g} a GB) and NAT ({PRICES['nat_gb'].usd:g}), "
-        f"backups beyond the size of the database ({PRICES['backup'].usd:g} a GB and month), logs "
-        "of runs, and a database that "
-        f"never pauses because calls never cease: {_format_usd(sum_costs(AWAKE_COSTS))} a month at "
-        "one unit (half a unit, 1 GiB, is too little: logins by IAM alone take 300 to 1,000 MiB). "
-        f"The metrics of a stage in use all month cost about {_format_usd(sum_costs(METRICS))} "
-        f"({METRICS[0].why}). The prices of AgentCore Memory are as third parties quote them "
-        "(0.25 for 1,000 events, 0.75 for 1,000 built-in records and month, 0.50 for 1,000 "
-        "retrievals), not verified."
+        f"backups beyond the size of the database ({PRICES['backup'].usd:g} a GB and month), and "
+        "logs of runs. The prices of AgentCore Memory are as third parties quote them (0.25 for "
+        "1,000 events, 0.75 for 1,000 built-in records and month, 0.50 for 1,000 retrievals), not "
+        "verified."
     )
 
 

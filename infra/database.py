@@ -106,6 +106,9 @@ class Database(Construct):
             serverless_v2_auto_pause_duration=Duration.minutes(settings.pause_minutes)
             if settings.can_pause
             else None,
+            storage_type=rds.DBClusterStorageType.AURORA_IOPT1
+            if settings.storage_type == "aurora-iopt1"
+            else rds.DBClusterStorageType.AURORA,
             storage_encrypted=True,
             storage_encryption_key=key,
             backup=rds.BackupProps(retention=Duration.days(settings.backup_days)),

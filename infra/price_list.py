@@ -38,6 +38,10 @@ BEDROCK_CHAT: Mapping[str, UnitPrice] = {
 PRICES: Mapping[str, UnitPrice] = {
     "acu": UnitPrice(0.12, "Aurora capacity unit and hour", "seen: factualminds.com, 2026-06"),
     "storage": UnitPrice(0.10, "GB of Aurora storage and month", "remembered"),
+    "acu_iopt": UnitPrice(0.156, "capacity unit and hour, I/O-Optimized", "remembered"),
+    "storage_iopt": UnitPrice(
+        0.225, "GB of I/O-Optimized storage and month", "seen: factualminds.com, 2026-06"
+    ),
     "io": UnitPrice(0.20e-6, "I/O of Aurora Standard", "seen: jusdb.com"),
     "endpoint": UnitPrice(0.01, "interface endpoint, zone and hour", "remembered"),
     "endpoint_gb": UnitPrice(0.01, "GB through an interface endpoint", "remembered"),

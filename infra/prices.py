@@ -4,6 +4,7 @@ infra/price_list.py has the unit prices, infra/cost_tables.py writes the tables 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from infra.database_figures import read_database_figures
 from infra.price_list import BEDROCK_EMBEDDINGS, PRICES
 from infra.settings import RECALLS_PER_UNIT
 from strandline.function_specs import FUNCTIONS, JOBS
@@ -16,7 +17,7 @@ ENDPOINTS = 2
 """Interface endpoints of `network=endpoints`: SQS and Secrets Manager."""
 SECRETS = 3
 """Secrets of the settings, the first key and the master user."""
-ALARM_METRICS = 38
+ALARM_METRICS = 39
 """Metrics that alarms use without a language model. A test counts them in the template."""
 SWEEP_METRICS = 9
 """Metrics that a sweep prints, the only use of a stage at rest. A test counts them in its lines."""
@@ -28,8 +29,13 @@ S3_METRICS = 16
 custom metrics in the hours that have requests."""
 CORES_PER_UNIT = 0.25
 """Cores of a capacity unit: an assumption, AWS gives no figure."""
-CPU_OF_EVENT, CPU_OF_RECALL = 0.002, 0.006
-"""The database's CPU for an append and for a recall, in seconds."""
+FIGURES = read_database_figures()
+"""What the database does for a call, as measured."""
+USUAL_VIEW, LARGE_VIEW = 1_000, 5_000
+"""Events that the caller of a recall sees: where nothing else is said, and many."""
+CPU_OF_EVENT = FIGURES.event.database_ms / 1000
+CPU_OF_RECALL = FIGURES.recall[USUAL_VIEW].database_ms / 1000
+"""The database's CPU for an event with everything that follows, and for a recall, in seconds."""
 _USED_SHARE = 0.3
 """Share of a unit's cores that is in use on average."""
 POLLS = 2 * 5 * HOURS * 3600 / 20
@@ -92,6 +98,9 @@ FIREWALL: Sequence[CostItem] = (
 KEY: Sequence[CostItem] = (CostItem("key", 1, "one KMS key"),)
 
 MILLION = 1e6
+WORKER_SECONDS = 0.045
+"""The worker's CPU for an event: embedding by the two included models is most of it."""
+_WORKER_WHY = f"{1000 * WORKER_SECONDS:.0f} ms of the worker"
 
 
 def _convert_cpu_seconds_to_acu_hours(seconds: float) -> float:
@@ -105,39 +114,51 @@ EVENTS: Sequence[CostItem] = (
     CostItem("gb_second", MILLION * 0.010 * _MEMORY["ingest"], "10 ms of ingest"),
     CostItem("message", 3 * MILLION / 10, "a tenth of a queue message (sent, received, deleted)"),
     CostItem("invocation", MILLION / 10, ""),
-    CostItem("gb_second", MILLION * 0.030 * _MEMORY["worker"], "30 ms of the worker"),
+    CostItem("gb_second", MILLION * WORKER_SECONDS * _MEMORY["worker"], _WORKER_WHY),
     CostItem(
         "acu",
         MILLION * _convert_cpu_seconds_to_acu_hours(CPU_OF_EVENT),
-        "2 ms of the database's CPU",
+        f"{FIGURES.event.database_ms:.1f} ms of the database's CPU",
     ),
     CostItem("io", 10 * MILLION, "10 I/Os"),
     CostItem("storage", 5, "5 KB kept for a month"),
     CostItem("log", 1.5, "1.5 KB of log"),
 )
-RECALLS: Sequence[CostItem] = (
+
+
+def _make_database_costs(in_view: int, *, is_cold: bool = False) -> Sequence[CostItem]:
+    """What a million recalls cost of the database, by callers who see so many events."""
+    figures = FIGURES.recall[in_view]
+    return (
+        CostItem(
+            "acu",
+            MILLION * _convert_cpu_seconds_to_acu_hours(figures.database_ms / 1000),
+            f"{figures.database_ms:.1f} ms of the database's CPU",
+        ),
+        CostItem("io", figures.cold_pages * MILLION, f"{figures.cold_pages:,} I/Os")
+        if is_cold
+        else CostItem("io", 2 * MILLION, "2 I/Os"),
+    )
+
+
+_RECALL_CALLS: Sequence[CostItem] = (
     CostItem("request", MILLION, "a call of its own"),
     CostItem("invocation", MILLION, ""),
-    CostItem("gb_second", MILLION * 0.050 * _MEMORY["query"], "50 ms of query"),
-    CostItem(
-        "acu",
-        MILLION * _convert_cpu_seconds_to_acu_hours(CPU_OF_RECALL),
-        "6 ms of the database's CPU",
-    ),
-    CostItem("io", 2 * MILLION, "2 I/Os"),
+    CostItem("gb_second", MILLION * 0.060 * _MEMORY["query"], "60 ms of query"),
     CostItem("log", 1.5, "1.5 KB of log"),
     CostItem("out", 8, "8 KB of answer"),
+)
+RECALLS: Sequence[CostItem] = (*_RECALL_CALLS, *_make_database_costs(USUAL_VIEW))
+LARGE_RECALLS: Sequence[CostItem] = (*_RECALL_CALLS, *_make_database_costs(LARGE_VIEW))
+COLD_RECALLS: Sequence[CostItem] = (
+    *_RECALL_CALLS,
+    *_make_database_costs(LARGE_VIEW, is_cold=True),
 )
 TOOL_CALLS: Sequence[CostItem] = (
     CostItem("request", MILLION, "a call of its own"),
     CostItem("invocation", MILLION, ""),
-    CostItem("gb_second", MILLION * 0.055 * _MEMORY["mcp"], "55 ms of mcp"),
-    CostItem(
-        "acu",
-        MILLION * _convert_cpu_seconds_to_acu_hours(CPU_OF_RECALL),
-        "6 ms of the database's CPU",
-    ),
-    CostItem("io", 2 * MILLION, "2 I/Os"),
+    CostItem("gb_second", MILLION * 0.065 * _MEMORY["mcp"], "65 ms of mcp"),
+    *_make_database_costs(USUAL_VIEW),
     CostItem("log", 3, "3 KB of log"),
     CostItem("out", 6, "6 KB of answer"),
 )
@@ -209,6 +230,41 @@ METRICS: Sequence[CostItem] = (
         f"{USE_METRICS + S3_METRICS} metrics, {S3_METRICS} of them S3's",
     ),
 )
+
+
+DUES_MINUTES = (0, 10, 30, 45, 60)
+"""When after the end of a conversation the database is woken: by it, and as its bytes are counted,
+its lane closes, its chain is built, and its nodes are promoted (tests/prove/test_idle.py)."""
+_TALK_MINUTES, _RUN_MINUTES, _PAUSE_MINUTES = 5, 1, 5
+"""What a conversation and a run take, and what the database waits before it pauses."""
+
+
+def count_awake_minutes_of_hour() -> int:
+    """Minutes of an hour in which the database is awake, where one conversation an hour is had."""
+    minutes = set(range(60 - _TALK_MINUTES, 60))
+    for due in DUES_MINUTES:
+        minutes |= {(due + n) % 60 for n in range(_RUN_MINUTES + _PAUSE_MINUTES)}
+    return len(minutes)
+
+
+HOURLY_TALKS: Sequence[CostItem] = (
+    CostItem(
+        "acu",
+        HOURS * count_awake_minutes_of_hour() / 60,
+        f"awake {count_awake_minutes_of_hour()} minutes of each hour at 1 unit",
+    ),
+)
+"""One conversation an hour, day and night, a month: the database seldom pauses for long."""
+MONTH_OF_A_MILLION: Sequence[CostItem] = (
+    *NETWORKS["`endpoints`, one zone (default)"],
+    *FIXED_COSTS,
+    *AWAKE_COSTS,
+    *METRICS,
+    *EVENTS,
+    *(CostItem("transition", 3 * item.units, item.why) for item in RUN_COSTS[1]),
+)
+"""A million events spread over a month, everything included: one each 2.6 seconds, so that the
+database never pauses and jobs run day and night, at most as often as their spacings let them."""
 
 
 def sum_costs(items: Sequence[CostItem]) -> float:

@@ -10,9 +10,9 @@ from infra.setting_types import AddressRange, Arn, LogDays, Name, Scalar
 from strandline.config import ServiceSettings
 from strandline.function_specs import FUNCTIONS, FunctionSpec
 
-RECALLS_PER_UNIT = 40
-"""Recalls a second that a capacity unit serves: a quarter of a core, at 6 ms of CPU each
-(infra/prices.py). Appends cost less."""
+RECALLS_PER_UNIT = 15
+"""Recalls a second that a capacity unit serves: a quarter of a core, at 16.6 ms of CPU each
+(infra/database_figures.json, of a caller who sees a thousand events). Appends cost less."""
 _TENANT_REQUESTS_PER_MINUTE = 6000
 """The service's own default for a tenant (config_quotas.py): a larger stage gives no more."""
 
@@ -96,6 +96,9 @@ class Alarms(_SettingsModel):
     """Database connections in use, in percent of the maximum."""
     capacity_minutes: int = Field(default=15, ge=5)
     """How long the database may run at its maximum capacity."""
+    read_usd_per_day: float = Field(default=10.0, gt=0)
+    """Cost of pages that the database reads from storage, as an hour's reads would cost in a day;
+    of `storage_type` aurora-iopt1, which has no price for them, none."""
     model_usd_per_day: float = Field(default=10.0, gt=0)
     """Cost of language models in a day, by the prices in settings.llm_usd_per_million_*."""
     usd_per_month: float | None = Field(default=None, gt=0)
@@ -136,6 +139,10 @@ class StackSettings(_SettingsModel):
     Database Insights need 2 or more and are off below."""
     max_capacity: float = Field(default=4, ge=1, le=256, multiple_of=0.5)
     """Largest number of Aurora capacity units."""
+    storage_type: Literal["aurora", "aurora-iopt1"] = "aurora"
+    """`aurora`: each page read or written has a price; `aurora-iopt1` (I/O-Optimized): none has,
+    capacity and storage cost more. AWS lets a cluster return to `aurora` at any time and change to
+    aurora-iopt1 once in 30 days."""
     pause_minutes: int = Field(default=5, ge=5, le=1440)
     """Minutes without a connection before the database pauses, where `min_capacity` is 0."""
     readers: int = Field(default=0, ge=0, le=15)
@@ -174,7 +181,7 @@ class StackSettings(_SettingsModel):
     cors_origins: list[str] = []
     """Origins whose pages may call the API from a browser; none by default."""
     throttle_rate: float | None = Field(default=None, gt=0)
-    """Requests a second that the API accepts from all callers together; when absent, 40 for each
+    """Requests a second that the API accepts from all callers together; when absent, 15 for each
     unit of `max_capacity`, which is what the database serves. A tenant's default limit is half of
     it, and 100 at most."""
     throttle_burst: int | None = Field(default=None, gt=0)

@@ -32,6 +32,7 @@ BENCHES: Mapping[str, Bench] = {
     "graph-reading": Bench("graph_reading", "what the graph gives to recall and contexts"),
     "conflicts": Bench("conflicts", "how well contradicting facts are found"),
     "beside-postgres": Bench("beside_postgres", "search and the cost of calls beside plain SQL"),
+    "database-cpu": Bench("database_cpu", "the database's CPU and pages of recalls and events"),
     "growth": Bench("growth", "how recall and the topic index grow: 1000 10000 100000"),
     "graph": Bench("graph", "search and traversal of the graph beside bare SQL: 100000"),
     "analytics": Bench("analytics", "the graph's analytics: 1000 10000 100000"),

@@ -18,7 +18,7 @@ TEMPLATES = ROOT / "build" / "templates"
 FOLDERS = ("infra", "layers")
 """And of the package what these import."""
 PROGRAMS = {
-    *("infra/prices.py", "infra/price_list.py", "infra/cost_tables.py"),
+    *("infra/prices.py", "infra/database_figures.py", "infra/cost_tables.py"),
     *("infra/capacity_estimate.py", "infra/preflight.py", "infra/smoke.py"),
     *("infra/first_key.py", "infra/teardown.py", "infra/account_session.py"),
 }

@@ -88,6 +88,7 @@ SEVERAL: Mapping[str, Any] = {
     "min_capacity": 8,
     "profile_models": OWN_MODELS,
     "restart": "again",
+    "storage_type": "aurora-iopt1",
     "settings": {
         "llm_provider": "bedrock",
         "llm_model": OWN_PROFILE,

@@ -222,7 +222,7 @@ def test_monitoring_alarms_cover_required_signals() -> None:
     alarm_resources = alarms(**MODEL)
     names = {"work-queue-dead-letters", "job-queue-dead-letters", "unembedded", "unfolded"}
     names |= {"failed-runs", "errors", "slow", "failed-vacuums", "late-erasures"}
-    names |= {"throttles", "function-errors", "transaction-age"}
+    names |= {"throttles", "function-errors", "transaction-age", "reads"}
     assert names | {"connections", "capacity", "breaker-open", "model-spend"} <= set(
         alarm_resources
     )
@@ -236,6 +236,16 @@ def test_monitoring_queue_age_allows_for_delayed_messages() -> None:
     it is first received."""
     thresholds = {n: alarms()[n]["Threshold"] for n in ("work-queue-age", "job-queue-age")}
     assert thresholds == {"work-queue-age": 900 + 900, "job-queue-age": 900}
+
+
+def test_monitoring_reads_alarm_has_price_of_storage() -> None:
+    """10 USD a day are 50 million reads at 0.20 a million: 173,611 in each five minutes of an hour.
+    Where reads have no price there is no alarm."""
+    alarm = alarms()["reads"]
+    (metric,) = stats(alarm)
+    assert metric["MetricName"] == "VolumeReadIOPs"
+    assert (alarm["Threshold"], alarm["EvaluationPeriods"]) == (173_611, 12)
+    assert "reads" not in alarms(storage_type="aurora-iopt1")
 
 
 def test_monitoring_slow_alarm_sees_few_calls() -> None:

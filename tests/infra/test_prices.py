@@ -6,6 +6,7 @@ import pytest
 
 from infra import cost_tables, prices
 from infra.cost_tables import DOCUMENT
+from infra.database_figures import read_database_figures
 from infra.load_settings import build_valid_settings
 from infra.price_list import AGENTCORE, BEDROCK_EMBEDDINGS, PRICES, UnitPrice
 from infra.prices import IDLE, NETWORKS, CostItem, sum_costs
@@ -25,7 +26,9 @@ def test_prices_tables_in_docs_are_current() -> None:
 def test_prices_in_readme_match_table(repository: Path) -> None:
     readme = (repository / "README.md").read_text()
     agentcore = AGENTCORE["event"].usd * prices.MILLION
-    assert f"A million events cost about {sum_costs(prices.EVENTS):.2f} USD" in readme
+    whole, marginal = sum_costs(prices.MONTH_OF_A_MILLION), sum_costs(prices.EVENTS)
+    assert f"A million events over a month cost about {whole:.0f} USD" in readme
+    assert f"{marginal:.2f} on top of a stage that is awake" in readme
     assert f"makes that {agentcore:.0f}." in readme
 
 
@@ -37,10 +40,10 @@ def test_prices_change_changes_tables(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_prices_idle_matches_hand_calculation() -> None:
-    """Without a network: 10 GB at 0.10, 3.1 unit-hours at 0.12, 3 secrets at 0.40, 38 alarms at
+    """Without a network: 10 GB at 0.10, 3.1 unit-hours at 0.12, 3 secrets at 0.40, 39 alarms at
     0.10, a dashboard, 25 metrics for 31 of 730 hours, and 1,314,000 calls of SQS at 0.40 a
     million."""
-    expected = 1.00 + 0.372 + 1.20 + 3.80 + 3.00 + 0.3185 + 0.5256
+    expected = 1.00 + 0.372 + 1.20 + 3.90 + 3.00 + 0.3185 + 0.5256
     assert sum_costs(IDLE) == pytest.approx(expected, abs=1e-3)
     one, two, nat, existing = (sum_costs(items) for items in NETWORKS.values())
     assert (one, two) == (pytest.approx(14.60), pytest.approx(29.20))
@@ -56,14 +59,34 @@ def test_prices_prod_matches_shipped_settings() -> None:
 
 
 def test_prices_firewall_counts_rules_of_template(repository: Path) -> None:
-    """5 USD and 1 for each rule; 0.60 for each of 13.824 million requests a day, of which one
+    """5 USD and 1 for each rule; 0.60 for each of 5.184 million requests a day, of which one
     address gets half to the functions."""
     assert build_valid_settings(CONTEXT["stages"]["prod"]).firewall is True
     acl = template(**VARIANTS["mutual TLS"])
     (props,) = properties(acl, "WAFv2::WebACL").values()
     assert sum_costs(prices.FIREWALL) == pytest.approx(5 + len(props["Rules"]))
     open_stage, behind = (sum_costs(items) for items in prices.STRANGERS.values())
-    assert behind == pytest.approx(open_stage / 2 + 13.824 * 0.60)
+    assert behind == pytest.approx(open_stage / 2 + 5.184 * 0.60)
+
+
+def test_prices_hourly_talk_matches_hand_calculation() -> None:
+    """Awake from five minutes before its end to 16 after it, and for six minutes at 30 and 45."""
+    assert prices.count_awake_minutes_of_hour() == 5 + 6 + 6 + 6 + 6
+    (item,) = prices.HOURLY_TALKS
+    assert item.total_usd == pytest.approx(730 * 29 / 60 * 0.12)
+
+
+def test_prices_cold_recall_pays_for_its_pages() -> None:
+    cold, warm = sum_costs(prices.COLD_RECALLS), sum_costs(prices.LARGE_RECALLS)
+    pages = prices.FIGURES.recall[prices.LARGE_VIEW].cold_pages
+    assert cold - warm == pytest.approx((pages - 2) * 0.20)
+
+
+def test_prices_refuse_figures_of_another_form(tmp_path: Path) -> None:
+    path = tmp_path / "database_figures.json"
+    path.write_text('{"recall": [{"in_view": 1}]}')
+    with pytest.raises(ValueError, match="make bench NAME=database-cpu"):
+        read_database_figures(path)
 
 
 def test_prices_transitions_match_hand_calculation() -> None:

@@ -313,6 +313,11 @@ def test_stack_database_stays_at_set_version() -> None:
         assert props["AutoMinorVersionUpgrade"] is False
 
 
+def test_stack_database_storage_type_is_set() -> None:
+    for stack, storage in ((template(), "aurora"), (template(**SEVERAL), "aurora-iopt1")):
+        assert only(stack, "RDS::DBCluster")["StorageType"] == storage
+
+
 def test_stack_database_log_is_as_silent_as_local_one() -> None:
     """Which is shown to hold no value of an error (tests/strandline/local/test_postgres.py)."""
     parameters = only(template(), "RDS::DBClusterParameterGroup")["Parameters"]

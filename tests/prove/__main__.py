@@ -56,6 +56,7 @@ PARALLEL = (
     ("replay", "tests/prove/test_replay.py tests/strandline/topics/test_replay.py", 6),
     ("order", "tests/prove/test_order.py", 6),
     ("plans", "tests/prove/test_plans.py", 8),
+    ("database cpu", "tests/prove/test_database_cpu.py", 10),
     (
         "graph",
         "tests/prove/test_graph_plans.py tests/strandline/graph/test_extraction_checks.py"
