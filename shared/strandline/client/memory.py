@@ -188,6 +188,7 @@ class MemoryVerbs(VerbGroup):
         weights: Fields | None = None,
         now: datetime | float | str | None = None,
         as_of: datetime | float | str | None = None,
+        only_words: bool | None = None,
         explain: bool | None = None,
         include: Literal["full"] | None = None,
         session_id: str | None = None,

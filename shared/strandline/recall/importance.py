@@ -105,6 +105,12 @@ def rerank_by_weights(
     return sorted(events, key=compute_weighted_score, reverse=True), traits
 
 
+def list_extra_weights(weights: RecallWeights | None) -> dict[str, float]:
+    """The weights of a request as those of a score, by the name of the quantity; none without."""
+    given = weights.model_dump().items() if weights else ()
+    return {name: WEIGHT_DEVIATIONS * weight for name, weight in given if weight}
+
+
 def fold_answers_into_event_uses(
     access: TenantDb,
     now: datetime,

@@ -10,6 +10,9 @@ from strandline.observability import logger
 # answers but does not block them.
 _EMBEDDING_POOL = ThreadPoolExecutor(max_workers=4, thread_name_prefix="query-vector")
 
+NO_QUERY_VECTOR = "no_query_vector"
+"""The code for `degraded` of an answer by words alone."""
+
 
 def embed_query(
     embedder: Embedder, question: str, timeout: float, purpose: Purpose = "question"
@@ -26,4 +29,4 @@ def embed_query(
         future.cancel()
         reason = type(error).__name__
     logger.warning("recall without a query vector", extra={"error": reason})
-    return None, ["no_query_vector"]
+    return None, [NO_QUERY_VECTOR]

@@ -27,11 +27,12 @@ from strandline.recall.hit_postprocessing import (
 from strandline.recall.importance import (
     ExtraRankingSignals,
     SonaInEmbeddingSpace,
+    list_extra_weights,
     rerank_by_weights,
 )
 from strandline.recall.near_duplicates import DeduplicatedEvents, collapse_near_duplicates
 from strandline.recall.relevance import ScoredEvent
-from strandline.recall.schemas import Hit, RecallAnswer, RecallRequest
+from strandline.recall.schemas import Hit, RecallAnswer, RecallRequest, ScoringOut
 from strandline.recall.search import SearchResult, search
 from strandline.recall.topic_breadth import TOPIC
 
@@ -73,6 +74,7 @@ def recall(
         filters=request.to_json_filter(),
         min_known=min_known,
         needs_breadth=request.needs_breadth,
+        only_words=request.only_words,
     )
     relevant = search_result.select_relevant_events(request.min_relevance)
     sona = SonaInEmbeddingSpace(sona_id, embedder.space) if sona_id else None
@@ -94,6 +96,7 @@ def recall(
     return RecallAnswer(
         known=search_result.answer_probability,
         hits=hits,
+        scoring=_describe_scoring(search_result, request) if request.explain else None,
         breadth=request.needs_breadth,
         did_not_fit=fitting.left_out,
         degraded=search_result.list_degradations(request.min_relevance)
@@ -102,6 +105,15 @@ def recall(
         not_yet_embedded=search_result.unembedded_event_count,
         not_yet_folded=search_result.unfolded_event_count,
         read_token=make_read_token(access, search_result.result, search_result.space),
+    )
+
+
+def _describe_scoring(search_result: SearchResult, request: RecallRequest) -> ScoringOut:
+    threshold = search_result.min_known or None
+    weights = search_result.calibration.features._asdict()
+    return ScoringOut(
+        min_known=threshold if request.min_relevance is None else None,
+        weights=weights | list_extra_weights(request.weights),
     )
 
 

@@ -99,8 +99,11 @@ class RecallRequest(QuestionTime, EventFilters):
     weights: RecallWeights | None = None
     """Additional weights for the order of the hits: recency, importance and the sona. By default
     none is used. They do not change which events are found, nor `relevance` and `known`."""
+    only_words: bool = Field(default=False, strict=True)
+    """Whether to search by words alone, without the question's vector, as where no embedding model
+    answers."""
     explain: bool = Field(default=False, strict=True)
-    """Whether each hit includes the features of its score."""
+    """Whether each hit includes the features of its score, and the answer their weights."""
     include: Literal["full"] | None = None
     """`full`: each hit includes the whole event."""
 
@@ -197,6 +200,16 @@ class Hit(ResponseModel):
     with a `min_relevance` of 0."""
 
 
+class ScoringOut(ResponseModel):
+    """What scores and the threshold of this answer rest on."""
+
+    min_known: float | None
+    """The threshold that `known` was compared with; null where hits are not left out by it: with
+    `min_relevance`, by words alone, and in an embedding space without a calibration."""
+    weights: Mapping[str, float]
+    """The weight of each feature: an event's score is the sum of weight times value."""
+
+
 class RecallAnswer(ResponseModel):
     """The hits, by default best first, and the settings and state that the answer is based on."""
 
@@ -206,6 +219,8 @@ class RecallAnswer(ResponseModel):
     without a calibration."""
     hits: list[Hit]
     """Empty if no event is relevant enough."""
+    scoring: ScoringOut | None
+    """With `explain`."""
     breadth: bool
     """Whether the question was answered as one that needs a list, an order or a summary."""
     did_not_fit: int

@@ -16,7 +16,7 @@ from strandline.recall.candidate_search import find_candidates
 from strandline.recall.features import QuestionWord
 from strandline.recall.looked_up_words import find_looked_up_word_bits
 from strandline.recall.passages import Passages, WordMatcher
-from strandline.recall.query_vector import embed_query
+from strandline.recall.query_vector import NO_QUERY_VECTOR, embed_query
 from strandline.recall.question_mentions import parse_names_and_dates
 from strandline.recall.read_calibration import choose_min_known, read_calibration
 from strandline.recall.relevance import (
@@ -123,14 +123,17 @@ def search(
     scopes: Sequence[UUID] | None = None,
     exclude: Collection[UUID] = (),
     needs_breadth: bool = False,
+    only_words: bool = False,
 ) -> SearchResult:
     """Find and score the visible events that may answer a question, in `scopes` or everywhere,
     without statements of a field's value that a later one, within the filters' `until`, replaced.
     `exclude` omits events, such as the question itself if it is stored. `needs_breadth` adds the
     events of the topics of the best ones. Without a query vector within `vector_timeout` seconds,
-    it searches by words alone and reports this in `degraded`. `min_known` is the deployment's
-    threshold, for tenants without one of their own."""
-    vector = embed_query(embedder, question, vector_timeout)
+    or with `only_words`, it searches by words alone and reports this in `degraded`. `min_known` is
+    the deployment's threshold, for tenants without one of their own."""
+    vector = (
+        (None, [NO_QUERY_VECTOR]) if only_words else embed_query(embedder, question, vector_timeout)
+    )
     return search_with_vector(
         access,
         embedder,

@@ -263,3 +263,29 @@ def test_recall_threshold_filter_keeps_word_counts(
             counts = dict(zip(rows[0].words or [], rows[0].document_counts or [], strict=True))
             assert counts == {"buoy": 1, "red": 1}, filters
             assert rows[0].events_in_view == 4
+
+
+def test_recall_threshold_and_weights_are_explained(gateway: Gateway, key: str) -> None:
+    """`known` stands beside what it was compared with, and a score is the sum of its parts."""
+    path, body = "/api/v1/recall", {"query": KNOWN_QUESTION, "explain": True}
+    answer = gateway.call("POST", path, body, key=key).body
+    scoring, weights = answer["scoring"], answer["scoring"]["weights"]
+    assert 0 < scoring["min_known"] <= answer["known"]
+    scores = [sum(weights[n] * v for n, v in hit["features"].items()) for hit in answer["hits"]]
+    assert scores == sorted(scores, reverse=True)
+    unknown = gateway.call("POST", path, {**body, "query": UNKNOWN_QUESTION}, key=key).body
+    assert (unknown["hits"], unknown["known"] < unknown["scoring"]["min_known"]) == ([], True)
+    own = gateway.call("POST", path, {**body, "min_relevance": 0.1}, key=key).body
+    assert own["scoring"]["min_known"] is None
+    weighted = gateway.call("POST", path, {**body, "weights": {"recency": 0.5}}, key=key).body
+    assert weighted["scoring"]["weights"]["recency"] > 0
+    assert "importance" not in weighted["scoring"]["weights"]
+    assert gateway.call("POST", path, {"query": "x"}, key=key).body["scoring"] is None
+
+
+def test_recall_threshold_is_none_by_words_alone(gateway: Gateway, key: str) -> None:
+    path, body = "/api/v1/recall", {"query": "the bread", "only_words": True, "explain": True}
+    answer = gateway.call("POST", path, body, key=key).body
+    assert (answer["degraded"], answer["scoring"]["min_known"]) == (["no_query_vector"], None)
+    assert texts(answer)[0] == TEXTS[1]
+    assert {hit["features"]["cosine"] for hit in answer["hits"]} == {0.0}

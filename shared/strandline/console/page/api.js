@@ -40,10 +40,10 @@ export function change(method, path, body, query = {}, headers = {}) {
 }
 
 /** Send a request, and give the answer's body. Raises ApiError. */
-export async function call(method, path, { query = {}, body, signal, headers = {}, attempts = ATTEMPTS, text = false, accepts = [] } = {}) {
+export async function call(method, path, { query = {}, body, signal, headers = {}, attempts = ATTEMPTS, as = "json", accepts = [] } = {}) {
   for (let attempt = 1; ; attempt += 1) {
     const response = await send(method, path, query, body, signal, headers);
-    if (response.ok || accepts.includes(response.status)) return text ? response.text() : response.json();
+    if (response.ok || accepts.includes(response.status)) return response[as]();
     const error = await readError(response);
     if (!error.retryable || attempt >= attempts || response.status === 429) throw error;
     const seconds = Math.min(Number(response.headers.get("Retry-After")) || 1, LONGEST_PAUSE);

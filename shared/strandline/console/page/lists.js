@@ -102,6 +102,7 @@ export function slidingFeed({ label, first, older, newer, render, onWindow = () 
   const frame = h("div.feed", { role: "feed", "aria-label": label, tabindex: "0" }, top, body, bottom);
   const ends = { older: { more: true, busy: false, status: top }, newer: { more: true, busy: false, status: bottom } };
   const rows = [];
+  let hold = null;
 
   const makeRow = (item) => ({ item, element: render(item) });
 
@@ -175,12 +176,18 @@ export function slidingFeed({ label, first, older, newer, render, onWindow = () 
     ends.older.more = hasOlder;
     ends.newer.more = hasNewer;
     const row = rows.find((it) => it.item === at);
-    if (row) {
-      frame.scrollTop = row.element.offsetTop - frame.clientHeight / 3;
-      row.element.classList.add("marked");
-    } else frame.scrollTop = at === "end" ? frame.scrollHeight : 0;
+    hold = () => {
+      if (row) frame.scrollTop = row.element.offsetTop - frame.clientHeight / 3;
+      else frame.scrollTop = at === "end" ? frame.scrollHeight : 0;
+    };
+    hold();
     check();
   }
+
+  // Marks that come later move rows: the place is held until the person scrolls.
+  const observer = new ResizeObserver(() => hold?.());
+  observer.observe(body);
+  for (const kind of ["wheel", "touchstart", "pointerdown", "keydown"]) frame.addEventListener(kind, () => (hold = null), { passive: true });
 
   let isWaiting = false;
   frame.addEventListener(
