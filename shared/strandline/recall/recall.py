@@ -53,6 +53,27 @@ def _choose_events(
     return groups, shown[: request.limit]
 
 
+def _search_as_requested(
+    access: TenantDb,
+    embedder: Embedder,
+    request: RecallRequest,
+    asked_at: datetime,
+    vector_timeout: float,
+    min_known: float | None,
+) -> SearchResult:
+    return search(
+        access,
+        embedder,
+        request.query,
+        now=asked_at,
+        vector_timeout=vector_timeout,
+        filters=request.to_json_filter(),
+        min_known=min_known,
+        needs_breadth=request.needs_breadth,
+        only_words=request.only_words,
+    )
+
+
 def recall(
     access: TenantDb,
     embedder: Embedder,
@@ -65,16 +86,8 @@ def recall(
     """The best hits for a question, best first, or by time; none if no event is relevant enough.
     `min_known` is the deployment's threshold, `sona_id` the sona that the request names."""
     asked_at = request.choose_now(now)
-    search_result = search(
-        access,
-        embedder,
-        request.query,
-        now=asked_at,
-        vector_timeout=vector_timeout,
-        filters=request.to_json_filter(),
-        min_known=min_known,
-        needs_breadth=request.needs_breadth,
-        only_words=request.only_words,
+    search_result = _search_as_requested(
+        access, embedder, request, asked_at, vector_timeout, min_known
     )
     relevant = search_result.select_relevant_events(request.min_relevance)
     sona = SonaInEmbeddingSpace(sona_id, embedder.space) if sona_id else None
@@ -96,7 +109,7 @@ def recall(
     return RecallAnswer(
         known=search_result.answer_probability,
         hits=hits,
-        scoring=_describe_scoring(search_result, request) if request.explain else None,
+        scoring=_describe_scoring(search_result, request),
         breadth=request.needs_breadth,
         did_not_fit=fitting.left_out,
         degraded=search_result.list_degradations(request.min_relevance)
@@ -108,7 +121,9 @@ def recall(
     )
 
 
-def _describe_scoring(search_result: SearchResult, request: RecallRequest) -> ScoringOut:
+def _describe_scoring(search_result: SearchResult, request: RecallRequest) -> ScoringOut | None:
+    if not request.explain:
+        return None
     threshold = search_result.min_known or None
     weights = search_result.calibration.features._asdict()
     return ScoringOut(
