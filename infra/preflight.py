@@ -15,6 +15,7 @@ from infra.account_session import open_account_session
 from infra.assets import load_own_certificate_bundle
 from infra.load_settings import load_stage_settings
 from infra.settings import SettingsError, StackSettings
+from infra.validation import find_warning
 from strandline.function_specs import FUNCTIONS
 
 ROOT = Path(__file__).parents[1]
@@ -164,13 +165,26 @@ def check_endpoint_zones(settings: StackSettings, account: Account) -> Finding:
         "describe_availability_zones",
         Filters=[{"Name": "zone-type", "Values": ["availability-zone"]}],
     )["AvailabilityZones"]
-    zone_names = sorted(str(zone["ZoneName"]) for zone in zones)[: settings.endpoint_zones]
+    # As CloudFormation's Fn::GetAZs: zones with a default subnet, or all where no zone has one.
+    filters = [{"Name": "default-for-az", "Values": ["true"]}]
+    subnets = account.call("ec2", "describe_subnets", Filters=filters)["Subnets"]
+    chosen = {str(one["AvailabilityZone"]) for one in subnets} or {
+        str(z["ZoneName"]) for z in zones
+    }
+    zone_names = sorted(chosen)[: settings.endpoint_zones]
     details = account.call("ec2", "describe_vpc_endpoint_services", ServiceNames=names)
     offers = {one["ServiceName"]: one["AvailabilityZones"] for one in details["ServiceDetails"]}
     lacks = [f"{n} in {z}" for n in names for z in zone_names if z not in offers.get(n, ())]
     if lacks:
         return Finding(False, f"AWS offers no {', no '.join(lacks)}: use network=existing")
     return Finding(True, f"{len(names)} services in {', '.join(zone_names)}")
+
+
+def check_notifications(settings: StackSettings, account: Account) -> Finding:
+    """Whom alarms and budget tell."""
+    del account
+    warning = find_warning(settings)
+    return Finding(warning is None, warning or "alarms reach somebody, or there is no budget")
 
 
 CHECKS: Mapping[str, Check] = {
@@ -182,6 +196,7 @@ CHECKS: Mapping[str, Check] = {
     "RDS's role": check_rds_role,
     "VPCs": check_vpcs,
     "the VPC's endpoints": check_endpoint_zones,
+    "notifications": check_notifications,
 }
 
 

@@ -68,6 +68,10 @@ class MigrationStep(Construct):
         allowed = [
             make_allow_statement(["lambda:InvokeFunction"], *versions),
             make_allow_statement(
+                ["lambda:GetFunctionConcurrency"],
+                *(function.function_arn for function in compute.functions.values()),
+            ),
+            make_allow_statement(
                 ["logs:CreateLogStream", "logs:PutLogEvents"], group.log_group_arn
             ),
         ]

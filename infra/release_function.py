@@ -1,7 +1,6 @@
-"""The function that CloudFormation calls for the resource `Release`: it runs `migrate`, and then
-calls each new version of the other functions once, unless the deployment is being rolled back. Its
-whole source stands in the template, so it imports nothing of ours; it runs outside the VPC, because
-it must reach Lambda and CloudFormation."""
+"""What CloudFormation calls for `Release`: it runs `migrate`, then calls each new version of the
+other functions once, unless it is a rollback. Its source stands in the template (at most 4 KiB), so
+it imports nothing of ours; it runs outside the VPC."""
 
 import functools
 import json
@@ -16,14 +15,14 @@ from botocore.config import Config
 
 _BOTO3: Any = boto3
 _READ_SECONDS = 840
-"""More than `migrate` may take, less than this function may."""
+"""More than `migrate` may take."""
 _PAUSES = (5.0,) * 12
-"""Seconds before each further call of a version that is not ready, or whose instances are busy."""
+"""Seconds before each further call of a version that is not ready or busy."""
 _NOT_READY = ("ResourceConflictException", "TooManyRequestsException")
 
 
 def handler(event: Mapping[str, Any], context: Any) -> None:
-    """Answer one request of CloudFormation."""
+    """Answer a request."""
     status, reason = "SUCCESS", ""
     try:
         if is_no_rollback(event):
@@ -48,14 +47,13 @@ def handler(event: Mapping[str, Any], context: Any) -> None:
 
 
 def list_versions(properties: Mapping[str, Any]) -> list[str]:
-    """The ARNs of the release's versions: that of `migrate`, and those of the others."""
+    """ARNs, that of `migrate` first."""
     return [properties["Version"], *properties.get("Others", ())]
 
 
 def is_no_rollback(event: Mapping[str, Any]) -> bool:
-    """Whether this request belongs to a release and not to a rollback. A rollback restores the
-    previous properties, and so names a version with a lower number: Lambda never gives a number
-    twice. That release is the one that still serves: nothing has to be applied or judged for it."""
+    """Whether this is a release. A rollback names a version with a lower number, since Lambda never
+    gives one twice; that release still serves, and nothing is applied or judged for it."""
     if event["RequestType"] == "Delete":
         return False
     former = event.get("OldResourceProperties")
@@ -65,19 +63,28 @@ def is_no_rollback(event: Mapping[str, Any]) -> bool:
 
 
 def ping_version(client: Any, version: str) -> None:
-    """Call a version to which no alias points yet. Raises RuntimeError with its reason."""
+    """Call a version, unless its function is stopped. Raises RuntimeError with its reason."""
     for pause in (*_PAUSES, None):
         try:
             invoke_version(client, version, {"ping": True}, f"{version}: ")
             break
         except Exception as error:
+            if type(error).__name__ == "TooManyRequestsException" and is_stopped(client, version):
+                print(f"{version}: not called, its concurrency is 0")  # noqa: T201
+                break
             if pause is None or type(error).__name__ not in _NOT_READY:
                 raise
             time.sleep(pause)
 
 
+def is_stopped(client: Any, version: str) -> bool:
+    """Whether a function's concurrency is 0 (docs/upgrade.md)."""
+    answer = client.get_function_concurrency(FunctionName=version.rpartition(":")[0])
+    return answer.get("ReservedConcurrentExecutions") == 0
+
+
 def invoke_version(client: Any, version: str, event: Mapping[str, Any], prefix: str = "") -> None:
-    """Call a version, and wait for it. Raises RuntimeError with its reason."""
+    """Call a version and wait for it. Raises RuntimeError."""
     answer = client.invoke(FunctionName=version, Payload=json.dumps(event).encode())
     if "FunctionError" in answer:
         error = json.loads(answer["Payload"].read())

@@ -44,7 +44,10 @@ def test_pipeline_role_changes_things_by_cdk_roles_only() -> None:
     assert {s["Action"] for s in statements.values()} == {
         "sts:AssumeRole",
         "secretsmanager:GetSecretValue",
+        "kms:Decrypt",
     }
+    (service,) = statements["OperatorsKeyUnderOwnKmsKey"]["Condition"]["StringEquals"].values()
+    assert service["Fn::Sub"].startswith("secretsmanager.")
     assert ":role/cdk-hnb659fds-*" in statements["CdkRoles"]["Resource"]["Fn::Sub"]
 
 

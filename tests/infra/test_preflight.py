@@ -68,6 +68,7 @@ READY: Mapping[str, Answer] = {
     },
     "get_service_quota": {"Quota": {"Value": 5.0}},
     "describe_vpcs": {"Vpcs": [{"VpcId": "vpc-0"}]},
+    "describe_subnets": {"Subnets": []},
     "describe_availability_zones": zones("eu-west-1b", "eu-west-1a"),
     "describe_vpc_endpoint_services": services("sqs", "secretsmanager"),
 }

@@ -29,6 +29,8 @@ class Account:
         """Of others, by version."""
         self.busy: list[type[Exception]] = []
         """What refuses the next calls of others."""
+        self.stopped: set[str] = set()
+        """Functions with a concurrency of 0."""
 
     def invoke(self, FunctionName: str, Payload: bytes) -> dict[str, Any]:
         """Lambda's own call."""
@@ -42,6 +44,11 @@ class Account:
             return {"StatusCode": 200, "Payload": io.BytesIO(b"{}")}
         text = json.dumps(error).encode()
         return {"StatusCode": 200, "FunctionError": "Unhandled", "Payload": io.BytesIO(text)}
+
+    def get_function_concurrency(self, FunctionName: str) -> dict[str, int]:
+        """Lambda's own call."""
+        stopped = {"ReservedConcurrentExecutions": 0}
+        return stopped if FunctionName in self.stopped else {}
 
     def ask(
         self,
@@ -137,6 +144,20 @@ def test_release_pings_every_other_version_after_migrate(
     assert account.called[0] == f"{MIGRATE}:7"
     assert set(account.called[1:]) == {f"{QUERY}:3", f"{INGEST}:5"}
     assert len(account.called) == 5
+
+
+def test_release_does_not_call_stopped_functions(
+    account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """During a restore nothing may run; a function that is only busy is waited for."""
+    monkeypatch.setattr(release_function, "_PAUSES", ())
+    busy = type("TooManyRequestsException", (Exception,), {})
+    account.stopped = {QUERY, INGEST}
+    account.busy = [busy, busy]
+    assert account.ask("Create", 7, others=[f"{QUERY}:3", f"{INGEST}:5"])["Status"] == "SUCCESS"
+    account.stopped = {INGEST}
+    account.busy = [busy]
+    assert account.ask("Create", 7, others=[f"{QUERY}:3"])["Status"] == "FAILED"
 
 
 def test_release_fails_with_reason_of_broken_version(account: Account) -> None:

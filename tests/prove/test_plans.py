@@ -205,7 +205,9 @@ def hot(crowd: LargeTenant) -> dict[str, Hot]:
     in_part = 10_000 + 3 * crowd.scopes
     in_all = crowd.events + in_part + 2 * crowd.scopes
     sampled = 2 * SAMPLED_EVENTS + view
-    most, nearest = words + 2 * view + in_view + page + sampled, 10 * indexed_text.CANDIDATES
+    pending = 3 * view // 50
+    most = words + 2 * view + in_view + page + sampled + pending
+    nearest = 10 * indexed_text.CANDIDATES
     wide, narrow, removed_ids = (WIDE,), (NARROW,), (SILENT,)
     edge = {"event_id": str(crowd.event_id), "participants": [WIDE]}
     by_cid = {"cid": crowd.cid, "participants": [WIDE]}
