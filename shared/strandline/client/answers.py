@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from strandline.graph.changes.schemas import EndedEdge as EndedEdge
     from strandline.graph.changes.schemas import InvalidatedFact as InvalidatedFact
     from strandline.graph.changes.schemas import MergeProposals as MergeProposals
+    from strandline.graph.changes.schemas import RefusedMerge as RefusedMerge
     from strandline.graph.changes.schemas import RelationsAnswer as RelationsAnswer
     from strandline.graph.changes.schemas import StoredChange as StoredChange
     from strandline.graph.changes.schemas import StoredMerge as StoredMerge
@@ -97,6 +98,8 @@ if TYPE_CHECKING:
     from strandline.topics.schemas_admin import SnapshotsPage as SnapshotsPage
     from strandline.topics.schemas_admin import TopicIndexState as TopicIndexState
     from strandline.topics.schemas_references import ReferencesOut as ReferencesOut
+    from strandline.topics.schemas_topics import TopicOut as TopicOut
+    from strandline.topics.schemas_topics import TopicsPage as TopicsPage
 
 _MODULES = {
     "admin.schemas": (
@@ -106,8 +109,8 @@ _MODULES = {
     "context.schemas": "ContextOut ContextTextOut SearchOut TopicsOut",
     "erasure.schemas": "ErasureFeed ErasureItem ErasureOut ErasurePage ErasurePreview",
     "graph.changes.schemas": (
-        "EndedEdge InvalidatedFact MergeProposals RelationsAnswer StoredChange StoredMerge"
-        " UndoneMerge"
+        "EndedEdge InvalidatedFact MergeProposals RefusedMerge RelationsAnswer StoredChange"
+        " StoredMerge UndoneMerge"
     ),
     "graph.communities.schemas": "CommunitiesPage CommunityDetail CommunityOut",
     "graph.conflicts.schemas": "AnalyzeBeforeStoringOut ConflictsOut",
@@ -140,6 +143,7 @@ _MODULES = {
         "DifferencePage SnapshotDetail SnapshotOut SnapshotsPage TopicIndexState"
     ),
     "topics.schemas_references": "ReferencesOut",
+    "topics.schemas_topics": "TopicOut TopicsPage",
 }
 MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 """The module of each type, below the package."""

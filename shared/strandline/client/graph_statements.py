@@ -171,6 +171,23 @@ class GraphWriteVerbs(VerbGroup):
         """Merge two nodes that represent the same thing."""
         ...
 
+    @operation("POST /api/v1/graph/merges/refusals")
+    def refuse_merge(
+        self,
+        *,
+        from_id: str,
+        into_id: str,
+        user: str | None = None,
+        agent: str | None = None,
+        participants: Iterable[str] | None = None,
+        speaker: str | None = None,
+        role: Literal["user", "agent"] | None = None,
+        reason: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> answers.RefusedMerge:
+        """State that two nodes are not the same: it is not proposed again to merge them."""
+        ...
+
     @operation("POST /api/v1/graph/merges/{merge_id}/undo")
     def undo_merge(
         self,

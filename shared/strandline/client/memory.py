@@ -251,6 +251,25 @@ class MemoryVerbs(VerbGroup):
         is known."""
         ...
 
+    @pages("GET /api/v1/topics", "TopicsPage.topics", names={"page_size": "limit"})
+    def topics(
+        self,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        participants: Iterable[str] | None = None,
+        everybody: bool | None = None,
+        version: int | None = None,
+        scope_id: UUID | str | None = None,
+        slot: UUID | str | None = None,
+        node_id: Sequence[UUID | str] | None = None,
+        page_size: int | None = None,
+        cursor: str | None = None,
+    ) -> answers.TopicOut:
+        """The roots of the topic index, or with `scope_id` and `slot` the topics below one; those
+        of the active snapshot, or of a `version`."""
+        ...
+
     # Read back ------------------------------------------------------------------------------------
 
     @operation("GET /api/v1/events/{event_id}")

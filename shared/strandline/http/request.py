@@ -304,12 +304,12 @@ class Request:
         return bool(self._event.get("multiValueQueryStringParameters"))
 
     def parse_query[Model: BaseModel](self, model: type[Model]) -> Model:
-        """Parse the query string; only `participants` may be repeated. Raises Invalid naming a
-        parameter."""
+        """Parse the query string. Raises Invalid naming a parameter, also one that is repeated."""
+        lists: set[str] = {"participants", *getattr(model, "repeated_parameters", ())}
         raw: Mapping[str, list[str]] = self._event.get("multiValueQueryStringParameters") or {}
         field_names = {field.alias or name for name, field in model.model_fields.items()}
         for name, values in raw.items():
-            if name in field_names and name != "participants" and len(values) > 1:
+            if name in field_names and name not in lists and len(values) > 1:
                 raise Invalid(f"{name}: is given {len(values)} times; send it once", field=name)
         for value in raw.get("participants") or ():
             if _LOST_PLUS.fullmatch(value):
@@ -319,7 +319,7 @@ class Request:
                     " user:ann%2Bwork@example.com",
                     field="participants",
                 )
-        parameters = {n: v if n == "participants" else v[-1] for n, v in raw.items()}
+        parameters = {n: v if n in lists else v[-1] for n, v in raw.items()}
         return validate(model, check_storable(parameters))
 
     def parse_json(self) -> Any:

@@ -5,15 +5,17 @@ from datetime import UTC, datetime
 
 from strandline.config import get_settings
 from strandline.db.database import TenantDb
-from strandline.errors import Gone
+from strandline.errors import Gone, NotFound
 from strandline.http.request import Request
 from strandline.http.routes_and_responses import Response, Route, json_response
 from strandline.llm.types import TaskContext
 from strandline.schemas import ParticipantsQuery
 from strandline.topics.answer_rendering import repeat_answer
+from strandline.topics.list_topics import list_topics
 from strandline.topics.model_walk import ModelWalk
 from strandline.topics.references_query import answer_references_query
 from strandline.topics.schemas_references import ReferencesOut, ReferencesRequest
+from strandline.topics.schemas_topics import TopicsPage, TopicsQuery
 from strandline.topics.selection import ReferencesQuestion
 
 
@@ -69,7 +71,19 @@ def _make_model_walk(
     return ModelWalk(request.resources.llm, task)
 
 
+def get_topics(request: Request) -> Response:
+    """Read the topic index as a tree: the roots of the trees in view, those with the newest events
+    first, or the topics directly below one. By default of the active snapshot, with `version` of
+    another one that is still kept: `GET /api/v1/admin/snapshots` lists them. A place is followed
+    downwards by its `slot`, and a leaf to its events by `GET /api/v1/provenance/{row_id}`."""
+    query = request.parse_query(TopicsQuery)
+    return json_response(list_topics(request.connect_reader(query), query))
+
+
 ROUTES = {
+    "GET /api/v1/topics": Route(
+        get_topics, "read", {200: TopicsPage}, query=TopicsQuery, errors=(NotFound,)
+    ),
     "POST /api/v1/references/query": Route(
         post_references,
         "read",

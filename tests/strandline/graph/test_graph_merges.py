@@ -235,6 +235,44 @@ def test_graph_merge_proposals_list_near_names(graph: Graph) -> None:
     assert graph.read("merges/proposals")["proposals"] == []
 
 
+def test_graph_merge_proposals_leave_out_refused_pair(
+    graph: Graph, scratch_db: ScratchDatabase
+) -> None:
+    nils, niels, nilse = graph.create(
+        entity("Nils Berg"), entity("Niels Berg"), entity("Nils Bergh")
+    )
+
+    def proposed() -> set[frozenset[str]]:
+        answer = graph.read("merges/proposals")
+        return {frozenset((it["from_id"], it["into_id"])) for it in answer["proposals"]}
+
+    all_pairs = proposed()
+    assert all_pairs >= {frozenset((nils, niels)), frozenset((nils, nilse))}
+    body = {"from_id": niels, "into_id": nils, "reason": "Two brothers"}
+    refusal = graph.write("POST", "merges/refusals", **body)
+    assert (refusal["from_id"], refusal["into_id"]) == (niels, nils)
+    assert proposed() == all_pairs - {frozenset((nils, niels))}
+    nodes = graph.read("nodes")["nodes"]
+    assert {node["weight"] for node in nodes} == {1}, "a refusal is no evidence"
+    *_, last = graph.read(f"nodes/{nils}/history")["observations"]
+    assert (last["is_evidence"], last["event_ids"]) == (False, [refusal["event_id"]])
+    # It forbids nothing.
+    merge = graph.write("POST", "merges", from_id=niels, into_id=nils)
+    for pair in ({"from_id": niels, "into_id": nils}, {"from_id": nils, "into_id": nils}):
+        reply = graph.send("POST", "merges/refusals", pair)
+        assert reply.error["details"]["field"] == "into_id"
+    graph.write("POST", f"merges/{merge['merge_id']}/undo")
+    # What was refused is proposed again once the statement is gone.
+    key = graph.gateway.key("acme", rights=["erase"])
+    path = f"/api/v1/events/{refusal['event_id']}"
+    assert graph.gateway.call("DELETE", path, key=key).status == 200
+    graph.gateway.run_job("eraser", "acme")
+    assert proposed() == all_pairs
+    assert scratch_db.rows("select count(*) from graph_observations where patch ? 'upkeep'") == [
+        (2,)
+    ], "the merge and its undoing"
+
+
 def test_graph_merge_proposals_list_near_vectors(graph: Graph, scratch_db: ScratchDatabase) -> None:
     """With vectors in the present space; another space's do not count."""
     boat, ship, car = graph.create(entity("boat"), entity("ship"), entity("car"))

@@ -4,7 +4,7 @@ import { splitNames } from "./api.js";
 import { h, replace } from "./dom.js";
 import { participant } from "./formats.js";
 import { format, parse } from "./router.js";
-import { session, nameKey } from "./session.js";
+import { session, hasRight, nameKey } from "./session.js";
 
 /** The header and the menu. `setViewer(as)` is told for whom to read. */
 export function makeHeader({ screens, signOut, setViewer, refresh, skip }) {
@@ -32,6 +32,7 @@ export function makeHeader({ screens, signOut, setViewer, refresh, skip }) {
 
 function makeReaderForm(as, setViewer) {
   const { caller } = session;
+  if (!hasRight("read")) return [h("span.quiet", {}, "This key reads no memory")];
   const isEverybody = as === "*" || (!as && caller.may_read_everybody);
   const names = as && as !== "*" ? splitNames(as) : [];
   const label = isEverybody ? "everybody" : [...(caller.user && !names.includes(caller.user) ? [caller.user] : []), ...names];

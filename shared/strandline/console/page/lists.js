@@ -46,6 +46,7 @@ export function virtualList({ label, rowHeight, load, render, empty }) {
 
   function draw() {
     space.style.height = `${items.length * rowHeight}px`;
+    if (isDone) frame.style.maxHeight = `${items.length * rowHeight + 2}px`; // a short list takes no more room than its rows
     const first = Math.max(0, Math.floor(frame.scrollTop / rowHeight) - OVERSCAN);
     const last = Math.min(items.length, Math.ceil((frame.scrollTop + frame.clientHeight) / rowHeight) + OVERSCAN);
     for (const [index, row] of rows) {

@@ -1,4 +1,4 @@
-"""Merge nodes that stand for the same thing, and undo a merge."""
+"""Merge nodes that stand for the same thing, undo a merge, and refuse one that is proposed."""
 
 from collections.abc import Sequence
 from uuid import UUID
@@ -12,12 +12,18 @@ from strandline.graph.changes.node_targets import (
     require_same_scope,
 )
 from strandline.graph.changes.schemas import (
+    MergeRefusalRequest,
     MergeRequest,
     MergeUndoRequest,
+    RefusedMerge,
     StoredMerge,
     UndoneMerge,
 )
-from strandline.graph.changes.sentences import write_merge_sentence, write_merge_undo_sentence
+from strandline.graph.changes.sentences import (
+    write_merge_refusal_sentence,
+    write_merge_sentence,
+    write_merge_undo_sentence,
+)
 from strandline.graph.changes.statement_writes import (
     GraphChange,
     GraphObservations,
@@ -34,7 +40,12 @@ from strandline.graph.changes.store_targets import (
 )
 from strandline.graph.nodes.identity import format_node_id
 from strandline.graph.nodes.node_types import NODE_TYPES
-from strandline.graph.nodes.observations import UPKEEP, NodeObservation, ObservationSource
+from strandline.graph.nodes.observations import (
+    MERGE_REFUSAL,
+    UPKEEP,
+    NodeObservation,
+    ObservationSource,
+)
 from strandline.http.writer import WriterResources
 from strandline.log.statement_events import GraphStatement, resolve_statement_role
 
@@ -94,7 +105,56 @@ def merge_nodes(
     return GraphChange(answer, result.graph, result.is_replay)
 
 
-def _find_mergeable_pair(scope: ScopeToWrite, body: MergeRequest) -> tuple[NodeTarget, NodeTarget]:
+def refuse_merge(
+    writer: WriterResources, body: MergeRefusalRequest, key: str | None
+) -> GraphChange[RefusedMerge]:
+    """Store a statement that two nodes of a scope are not the same, so that it is not proposed to
+    merge them. It does not forbid a merge.
+
+    Raises what `merge_nodes` raises.
+    """
+    scope = require_writable_scope(writer, body.participants)
+    pair = _find_mergeable_pair(scope, body)
+
+    def make_observations(
+        access: TenantDb, sources: Sequence[ObservationSource], is_replay: bool
+    ) -> GraphObservations:
+        if not is_replay:
+            _find_nodes_to_move(access, *pair)  # raises if both are merged already
+        return GraphObservations(
+            [
+                NodeObservation(sources[0], node.type, node.name, UPKEEP, node_id=node.node_id)
+                for node in pair
+            ]
+        )
+
+    start, into = pair
+    statement = GraphStatement(
+        participants=scope.participants,
+        role=resolve_statement_role(body.speaker, body.role),
+        content=write_merge_refusal_sentence(start.name, into.name, body.reason),
+        operation={
+            MERGE_REFUSAL: {
+                "from": describe_target_for_event_log(start),
+                "into": describe_target_for_event_log(into),
+            }
+        },
+        speaker=body.speaker,
+        key=key,
+    )
+    result = store_statements_with_observations(writer, [statement], make_observations)
+    answer = RefusedMerge(
+        scope_id=scope.scope_id,
+        event_id=result.receipts[0].event_id,
+        from_id=format_target_id(start),
+        into_id=format_target_id(into),
+    )
+    return GraphChange(answer, result.graph, result.is_replay)
+
+
+def _find_mergeable_pair(
+    scope: ScopeToWrite, body: MergeRequest | MergeRefusalRequest
+) -> tuple[NodeTarget, NodeTarget]:
     ends = find_referenced_nodes(scope, {"from_id": body.from_id, "into_id": body.into_id})
     start, into = ends["from_id"].target, ends["into_id"].target
     for field, target in (("from_id", start), ("into_id", into)):

@@ -6,16 +6,18 @@ from pydantic import BaseModel
 from strandline.errors import Conflict, Forbidden, Gone, NotFound
 from strandline.graph.changes.create import create_nodes
 from strandline.graph.changes.invalidate_fact import invalidate_fact
-from strandline.graph.changes.merge import merge_nodes, undo_merge
+from strandline.graph.changes.merge import merge_nodes, refuse_merge, undo_merge
 from strandline.graph.changes.relate import end_edge, relate_nodes
 from strandline.graph.changes.schemas import (
     EndedEdge,
     EndEdgeRequest,
     InvalidatedFact,
     InvalidationRequest,
+    MergeRefusalRequest,
     MergeRequest,
     MergeUndoRequest,
     NodePatch,
+    RefusedMerge,
     RelationsAnswer,
     RelationsRequest,
     StoredChange,
@@ -116,6 +118,14 @@ def post_merge(request: Request) -> Response:
     )
 
 
+def post_merge_refusal(request: Request) -> Response:
+    """State that two nodes of a scope are not the same: it is not proposed again to merge them.
+    They can still be merged. A replay returns the same."""
+    key = request.idempotency_key
+    body = request.parse_body(MergeRefusalRequest)
+    return _respond_with_change(request, 201, refuse_merge(request.writer, body, key))
+
+
 def post_merge_undo(request: Request) -> Response:
     """Undo a merge: its nodes are read as they were before. A replay returns the same."""
     key = request.idempotency_key
@@ -191,6 +201,15 @@ ROUTES = {
         "write",
         {201: StoredMerge},
         body=MergeRequest,
+        headers=IdempotencyHeaders,
+        response_headers=_REPLAY_HEADERS,
+        errors=_ERRORS,
+    ),
+    "POST /api/v1/graph/merges/refusals": Route(
+        post_merge_refusal,
+        "write",
+        {201: RefusedMerge},
+        body=MergeRefusalRequest,
         headers=IdempotencyHeaders,
         response_headers=_REPLAY_HEADERS,
         errors=_ERRORS,

@@ -222,6 +222,24 @@ class StoredMerge(ResponseModel):
     """The nodes that are now read as the target node."""
 
 
+class MergeRefusalRequest(ChangeInScopeRequest):
+    """Two nodes of one type that are not the same."""
+
+    from_id: NodeRef
+    into_id: NodeRef
+    reason: Reason | None = None
+
+
+class RefusedMerge(ResponseModel):
+    """A merge that is proposed no more."""
+
+    scope_id: UUID
+    event_id: UUID
+    """The statement that it rests on. Once that is erased, the merge is proposed again."""
+    from_id: str
+    into_id: str
+
+
 class MergeUndoRequest(ChangeInScopeRequest):
     """A statement that undoes a merge."""
 

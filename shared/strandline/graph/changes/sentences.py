@@ -69,6 +69,12 @@ def write_merge_sentence(from_name: str, into_name: str, reason: str | None) -> 
     return f"{sentence} {add_full_stop(reason)}" if reason else sentence
 
 
+def write_merge_refusal_sentence(from_name: str, into_name: str, reason: str | None) -> str:
+    """The sentence of a refused merge."""
+    sentence = f"{_quote(from_name)} and {_quote(into_name)} are not the same."
+    return f"{sentence} {add_full_stop(reason)}" if reason else sentence
+
+
 def write_merge_undo_sentence(names: Sequence[str], reason: str | None) -> str:
     """The sentence of an undone merge."""
     listing = ", ".join(_quote(name) for name in names[:3])

@@ -10,6 +10,7 @@ from strandline.db.database import TenantDb
 from strandline.graph.changes.schemas import MergeProposal, MergeProposals, MergeProposalsQuery
 from strandline.graph.nodes.identity import format_node_id, normalise_name
 from strandline.graph.nodes.node_types import NodeType
+from strandline.graph.nodes.observations import MERGE_REFUSAL
 
 MAX_COMPARED = 500
 """The most nodes of one scope and type that are compared with each other."""
@@ -90,6 +91,32 @@ def list_node_pairs_by_cosine(
     )
 
 
+@dataclass(frozen=True)
+class RefusedPair:
+    """Two nodes that a statement says are not the same."""
+
+    first_id: UUID
+    second_id: UUID
+
+
+def list_refused_pairs(access: TenantDb, node_ids: Sequence[UUID]) -> Sequence[RefusedPair]:
+    """The pairs of these nodes that a statement in view says are not the same."""
+    return access.fetch(
+        RefusedPair,
+        """
+        select distinct a.target_id as first_id, b.target_id as second_id
+        from graph_observations a
+        join events e on e.tenant_id = a.tenant_id and e.event_id = a.source_id
+        join graph_observations b on b.tenant_id = a.tenant_id and b.source_id = a.source_id
+            and a.target_id < b.target_id
+        where a.tenant_id = current_tenant() and a.source_version is null
+            and a.target_id = any (%(ids)s) and b.target_id = any (%(ids)s)
+            and e.metadata -> 'graph' -> %(operation)s is not null
+        """,
+        {"ids": list(node_ids), "operation": MERGE_REFUSAL},
+    )
+
+
 def split_trigrams(name: str) -> frozenset[str]:
     """The groups of three characters of each word. Each word is padded with two spaces before it
     and one after it, so that its beginning weighs more."""
@@ -137,7 +164,7 @@ def propose_merges(
         _sort_pair(a, b): score
         for a, b, score in _find_similar_unmerged_pairs(sample, query.min_similarity)
     }
-    pairs = sorted(names.keys() | cosines.keys())
+    pairs = _leave_out_refused(access, sorted(names.keys() | cosines.keys()))
     proposals = [
         _make_proposal(nodes[a], nodes[b], names.get((a, b)), cosines.get((a, b))) for a, b in pairs
     ]
@@ -147,6 +174,18 @@ def propose_merges(
         compared=len(sample),
         complete=len(sample) == len(rows),
     )
+
+
+def _leave_out_refused(
+    access: TenantDb, pairs: Sequence[tuple[UUID, UUID]]
+) -> Sequence[tuple[UUID, UUID]]:
+    if not pairs:
+        return pairs
+    node_ids = {node_id for pair in pairs for node_id in pair}
+    refused = {
+        (row.first_id, row.second_id) for row in list_refused_pairs(access, sorted(node_ids))
+    }
+    return [pair for pair in pairs if pair not in refused]
 
 
 def _sort_pair(a: UUID, b: UUID) -> tuple[UUID, UUID]:

@@ -38,7 +38,8 @@ def get_node_history(request: Request) -> Response:
 
 def get_merge_proposals(request: Request) -> Response:
     """Pairs of nodes of one scope and type that may be the same. Their names or their vectors are
-    similar. Facts are not proposed. Nothing is merged without a request."""
+    similar. Facts are not proposed, and neither is a pair of which a statement says that both are
+    not the same. Nothing is merged without a request."""
     query = request.parse_query(MergeProposalsQuery)
     access = request.connect_reader(query)
     space = request.embedder.space

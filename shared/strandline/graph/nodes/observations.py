@@ -17,6 +17,10 @@ flag. It counts in neither the weight nor the confidence: to archive a doubtful 
 surer."""
 
 
+MERGE_REFUSAL = "refuse_merge"
+"""The operation of a statement that two nodes are not the same. It observes both."""
+
+
 @dataclass(frozen=True)
 class ObservationSource:
     """The source of an observation: a version of a chain, or a statement; in one scope."""

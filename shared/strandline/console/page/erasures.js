@@ -1,0 +1,156 @@
+// Erasures: the list, one of them with its receipt, and a receipt from elsewhere.
+
+import { get } from "./api.js";
+import { h, replace, stored } from "./dom.js";
+import { count, participant, plural, shortId, time } from "./formats.js";
+import { virtualList } from "./lists.js";
+import { verifyReceipt } from "./receipts.js";
+import { session, hasRight } from "./session.js";
+import { badge, card, copyButton, emptyState, errorBox, field, loading, pairs, table } from "./ui.js";
+
+const POLL_MS = 3000;
+const MOST_ASKED = 25;
+const KINDS = { event: "One event", events: "Single events", session: "A conversation", participant: "What somebody said", scope: "A scope", tenant: "The tenant" };
+
+/** For whom to read erasures: a key bound to nobody with the right to erase sees all of them. */
+function chooseViewer({ state, viewer }) {
+  return !state.as && !session.caller.user && hasRight("erase") ? {} : viewer;
+}
+
+/** The erasures that the caller may see, newest first. */
+export function listErasures(context) {
+  const viewer = chooseViewer(context);
+  if (!viewer) return h("p.hint", {}, "Say above for whom to read, and the erasures in view appear here.");
+  return virtualList({
+    label: "Erasures, newest first",
+    rowHeight: 58,
+    load: async (cursor) => {
+      const page = await get("/api/v1/erasures", { ...viewer, limit: 100, cursor }, { signal: context.signal });
+      return { items: page.erasures, next: page.next_cursor };
+    },
+    render: (it) => h("div.list-line", {}, h("a", { href: context.link("forgetting", { erasure: it.erasure_id }) }, KINDS[it.kind] ?? it.kind, `, ${plural(it.counts.events ?? 0, "event")}`), h("span.small", {}, stateBadge(it.state), " ", h("span.quiet", {}, time(it.asked_at)))),
+    empty: () => emptyState("Nothing was forgotten yet.", "Each erasure is listed here with its receipt, from the moment it is asked for."),
+  }).element;
+}
+
+function stateBadge(state) {
+  return state === "complete" ? badge("complete", "good") : badge("hidden, stores being cleared", "warn");
+}
+
+/** One erasure: what it took, and its receipt once it is complete. */
+export function showErasure(root, context) {
+  const body = h("div.stack", { "aria-live": "polite" });
+  root.append(h("p", {}, h("a", { href: context.link("forgetting") }, "← Forget something, and all erasures")), body);
+  let timer = 0;
+  const load = async () => {
+    try {
+      const erasure = await get(`/api/v1/erasures/${encodeURIComponent(context.state.erasure)}`, chooseViewer(context) ?? {}, { signal: context.signal });
+      replace(body, describeErasure(context, erasure));
+      if (erasure.state !== "complete") timer = setTimeout(load, POLL_MS);
+    } catch (error) {
+      if (error.name !== "AbortError") replace(body, errorBox(error, load));
+    }
+  };
+  replace(body, loading());
+  load();
+  return () => clearTimeout(timer);
+}
+
+function describeErasure(context, it) {
+  const by = it.asked_by ?? {};
+  const facts = card(
+    KINDS[it.kind] ?? it.kind,
+    pairs([
+      ["State", stateBadge(it.state)],
+      ["Named", Object.keys(it.target).length ? Object.entries(it.target).map(([name, value]) => [h("span.quiet", {}, `${name} `), stored(Array.isArray(value) ? value.join(", ") : value), " "]) : "the tenant"],
+      ["Asked", time(it.asked_at), " by ", by.user ? participant(by.user) : "a key bound to nobody", by.key_id ? [" (", shortId(by.key_id), ")"] : ""],
+      ["Unreadable since", time(it.unreadable_at)],
+      ["All stores cleared", it.complete_at ? time(it.complete_at) : "not yet: in the background, within minutes"],
+      ["Erasure", h("code.break", {}, it.erasure_id)],
+    ]),
+    h("details", {}, h("summary", {}, "Rows and objects, by store"), table(["Store", "How many"], Object.entries(it.counts).map(([name, value]) => [h("code", {}, name), count(value)]), "Counts by store")),
+  );
+  if (!it.receipt) {
+    return [facts, card("Receipt", emptyState("The receipt is not there yet.", "It is signed as soon as all stores are cleared; that takes a minute or two. This page asks again by itself."))];
+  }
+  return [facts, showReceipt(context, { receipt: it.receipt, signature: it.signature, public_key: it.public_key })];
+}
+
+function showReceipt(context, signed) {
+  const { receipt } = signed;
+  const checks = h("div", {}, loading("Verifying in this page …"));
+  const asked = h("div", {});
+  verifyReceipt(signed).then((found) => replace(checks, listChecks(found)), (error) => replace(checks, errorBox(error)));
+  const ask = h("button", { type: "button", onclick: () => askForEvents(context, receipt, asked) }, "Ask the service for the erased events");
+  return card(
+    "Receipt",
+    checks,
+    h("p.buttons", {}, Array.isArray(receipt.event_ids) && receipt.event_ids.length ? ask : null, copyButton("Copy the receipt", () => JSON.stringify(signed, null, 2))),
+    asked,
+    Array.isArray(receipt.not_reached) && receipt.not_reached.length ? h("details", {}, h("summary", {}, "What it could not reach"), h("ul.plain", {}, receipt.not_reached.map((it) => h("li", {}, stored(typeof it === "string" ? it : JSON.stringify(it)))))) : null,
+    receipt.backups_until ? h("p.quiet.small", {}, "Backups that may hold it end ", time(receipt.backups_until), ".") : h("p.quiet.small", {}, "How long backups are kept is not known to this deployment."),
+    h("details", {}, h("summary", {}, "The receipt as it was signed"), h("pre.code", { tabindex: "0" }, stored(JSON.stringify(signed, null, 2)))),
+  );
+}
+
+function listChecks(checks) {
+  const isWhole = checks.every((it) => it.ok !== false) && checks[0].ok === true;
+  const title = isWhole ? "Verified: the receipt is whole." : checks.some((it) => it.ok === false) ? "Not verified: do not trust this receipt." : "Not verified here.";
+  return h(`div.notice${isWhole ? ".good" : checks.some((it) => it.ok === false) ? ".bad" : ".warn"}`, { role: "status" }, h("p", {}, h("strong", {}, title)), h("ul.checks", {}, checks.map((it) => h("li", {}, h("strong", {}, it.ok ? "✓ " : it.ok === null ? "– " : "✗ ", it.name), ": ", it.text))));
+}
+
+/** The API is asked for some of the events: each has to be gone. */
+async function askForEvents(context, receipt, element) {
+  const ids = receipt.event_ids.slice(0, MOST_ASKED);
+  replace(element, loading(`Asking for ${plural(ids.length, "event")} …`));
+  const left = [];
+  for (const id of ids) {
+    try {
+      await get(`/api/v1/events/${encodeURIComponent(id)}`, chooseViewerOfEvents(context), { signal: context.signal });
+      left.push(id);
+    } catch (error) {
+      if (error.name === "AbortError") return;
+      if (![404, 410].includes(error.status)) {
+        replace(element, errorBox(error));
+        return;
+      }
+    }
+  }
+  const more = receipt.event_ids.length > ids.length ? ` (the first of ${count(receipt.event_ids.length)})` : "";
+  replace(element, left.length ? h("p.warn", { role: "alert" }, `${plural(left.length, "event")} can still be read: `, left.join(", ")) : h("p", { role: "status" }, `✓ The service gives none of ${plural(ids.length, "event")}${more} any more.`));
+}
+
+function chooseViewerOfEvents(context) {
+  return context.viewer ?? {};
+}
+
+/** A receipt that somebody was given, as text. */
+export function showPastedReceipt(root, context) {
+  const text = h("textarea", { name: "receipt", rows: 12, required: true, spellcheck: "false", placeholder: '{"receipt": {…}, "signature": "…", "public_key": "…"}' });
+  const result = h("div", { "aria-live": "polite" });
+  const form = h("form.stack", {}, field("Receipt, as JSON", text, "With receipt, signature and public_key, as “Copy the receipt” gives it, or the answer of GET /api/v1/erasures/{erasure_id}."), h("p.buttons", {}, h("button.main", { type: "submit" }, "Verify")), result);
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    try {
+      const signed = JSON.parse(text.value);
+      if (!signed?.receipt || typeof signed.receipt !== "object") throw new SyntaxError("it has no `receipt`");
+      replace(result, listChecks(await verifyReceipt(signed)), await compareWithService(context, signed));
+    } catch (error) {
+      if (error.name === "AbortError") return;
+      replace(result, h("div.notice.bad", { role: "alert" }, h("p", {}, error instanceof SyntaxError ? ["This is no receipt: ", stored(error.message), ". Paste all of it, from { to }."] : stored(error.message))));
+    }
+  });
+  root.append(h("p", {}, h("a", { href: context.link("forgetting") }, "← Forget something, and all erasures")), card("Verify a receipt", h("p", {}, "It is verified in this page, by the public key in it. Nothing is sent anywhere but a question for the erasure of that id."), form));
+}
+
+async function compareWithService(context, signed) {
+  const id = signed.receipt.erasure_id;
+  try {
+    const known = await get(`/api/v1/erasures/${encodeURIComponent(id)}`, chooseViewer(context) ?? {}, { signal: context.signal });
+    const isSame = known.public_key === signed.public_key && known.signature === signed.signature;
+    return h("p", {}, isSame ? "This service knows the erasure, and gives the same signature and key." : "This service knows the erasure, but gives another signature or key.");
+  } catch (error) {
+    if (error.status === undefined) throw error;
+    return h("p.hint", {}, "This service does not show that erasure to this key, so compare the public key with one that you know: ", h("code.break", {}, stored(signed.public_key)));
+  }
+}

@@ -1,0 +1,172 @@
+// Forgetting: choose, count, erase; then the erasure with its receipt, verified in the page.
+
+import { get, postRead } from "./api.js";
+import { askAndDo, makeOnce, select, whereAllowed } from "./changes.js";
+import { h, plain, replace, stored } from "./dom.js";
+import { listErasures, showErasure, showPastedReceipt } from "./erasures.js";
+import { day, participants, plural, shortId } from "./formats.js";
+import { virtualList } from "./lists.js";
+import { session, hasRight } from "./session.js";
+import { card, emptyState, errorBox, field, loading, pairs } from "./ui.js";
+
+export const screen = { name: "forgetting", title: "Forgetting", letter: "f", right: "read", show };
+
+const KINDS = [
+  ["session", "A conversation (session)"],
+  ["participant", "What somebody said"],
+  ["events", "Single events"],
+  ["scope", "Everything among exact participants (scope)"],
+  ["tenant", "Everything of this tenant"],
+];
+
+function show(root, context) {
+  const { state } = context;
+  if (state.erasure) return showErasure(root, context);
+  if (state.verify) return showPastedReceipt(root, context);
+  const outcome = h("div.outcome", { "aria-live": "polite" });
+  root.append(
+    h("div.columns", {}, card("Choose what to forget", makeForm(context, outcome), outcome), card("Erasures so far", listErasures(context), h("p", {}, h("a", { href: context.link("forgetting", { verify: "1" }) }, "Verify a receipt that you were given")))),
+  );
+  return undefined;
+}
+
+function makeForm(context, outcome) {
+  const { state } = context;
+  const kind = KINDS.some(([it]) => it === state.kind) ? state.kind : "session";
+  const choice = select("kind", KINDS, kind);
+  choice.addEventListener("change", () => context.update({ kind: choice.value, session: "", scope: "", who: "", events: "" }));
+  const parts = { session: sessionFields, participant: participantFields, events: eventFields, scope: scopeFields, tenant: tenantFields }[kind](context);
+  const form = h("form.stack", {}, field("Forget", choice), parts.fields);
+  if (!hasRight("erase")) {
+    form.append(h("p.hint", {}, "Counting and erasing need a key with the right ", h("code", {}, "erase"), ", which no other right includes. This one has it not: an operator makes such a key."));
+    return form;
+  }
+  form.append(h("p.buttons", {}, h("button.main", { type: "submit" }, "Count what that takes")), h("p.hint", {}, "Counting changes nothing."));
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    const body = parts.read();
+    if (body) count(context, body, parts.describe(body), outcome);
+  });
+  if (parts.isChosen) queueMicrotask(() => form.requestSubmit());
+  return form;
+}
+
+function sessionFields(context) {
+  const { state } = context;
+  const name = h("input", { type: "text", name: "session", value: state.session ?? "", required: true, autocomplete: "off", spellcheck: "false" });
+  const scope = h("input", { type: "text", name: "scope", value: state.scope ?? "", autocomplete: "off", spellcheck: "false" });
+  const list = virtualList({
+    label: "Conversations",
+    rowHeight: 56,
+    load: async (cursor) => {
+      const page = await get("/api/v1/sessions", { ...context.viewer, limit: 100, cursor }, { signal: context.signal });
+      return { items: page.sessions, next: page.next_cursor };
+    },
+    render: (it) => h("div.list-line", {}, h("a", { href: context.link("forgetting", { kind: "session", session: it.session_id, scope: it.scope_id }) }, stored(it.session_id)), h("span.quiet.small", {}, participants(it.participants), ` · ${day(it.created_at)}`)),
+    empty: () => emptyState("No conversation is in view.", "A conversation is listed here once an event was sent with a session's name."),
+  });
+  return {
+    isChosen: Boolean(state.session),
+    fields: [field("Session", name, "Its name, as events were sent with it."), field("Only in this scope", scope, "Empty: the sessions of this name in all scopes."), context.viewer ? h("details", { open: !state.session }, h("summary", {}, "Choose from a list"), list.element) : h("p.hint", {}, "Say above for whom to read, and a list of conversations appears here.")],
+    read: () => ({ session_id: name.value.trim(), ...(scope.value.trim() && { scope_id: scope.value.trim() }) }),
+    describe: (body) => ["all events of the conversation “", stored(body.session_id), "”, and the conversation itself"],
+  };
+}
+
+function participantFields({ state }) {
+  const who = h("input", { type: "text", name: "who", value: state.who ?? "", placeholder: "user:alice", required: true, autocomplete: "off", spellcheck: "false" });
+  const scope = h("input", { type: "text", name: "scope", value: state.scope ?? "", autocomplete: "off", spellcheck: "false" });
+  return {
+    isChosen: Boolean(state.who),
+    fields: [field("Participant", who, "Everything that this participant said is forgotten; what others said stays."), field("Only in this scope", scope, "Empty: in all scopes.")],
+    read: () => ({ participant: who.value.trim(), ...(scope.value.trim() && { scope_id: scope.value.trim() }) }),
+    describe: (body) => ["everything that ", stored(body.participant), " said"],
+  };
+}
+
+function eventFields({ state }) {
+  const ids = h("textarea", { name: "events", rows: 4, required: true, spellcheck: "false", value: (state.events ?? "").split(",").join("\n") });
+  return {
+    isChosen: Boolean(state.events),
+    fields: [field("Event ids", ids, "One a line, at most 1,000.")],
+    read: () => ({ event_ids: ids.value.split(/[\s,]+/).filter(Boolean) }),
+    describe: (body) => [plural(body.event_ids.length, "event")],
+  };
+}
+
+function scopeFields(context) {
+  const { state } = context;
+  const scope = h("input", { type: "text", name: "scope", value: state.scope ?? "", required: true, autocomplete: "off", spellcheck: "false" });
+  const list = virtualList({
+    label: "Scopes",
+    rowHeight: 56,
+    load: async (cursor) => {
+      const page = await get("/api/v1/scopes", { ...context.viewer, limit: 100, cursor }, { signal: context.signal });
+      return { items: page.scopes, next: page.next_cursor };
+    },
+    render: (it) => h("div.list-line", {}, h("a", { href: context.link("forgetting", { kind: "scope", scope: it.scope_id }) }, participants(it.participants)), h("span.quiet.small", {}, plural(it.last_seq, "event"), " · ", shortId(it.scope_id))),
+    empty: () => emptyState("No scope is in view.", "A scope is one exact set of participants. It appears with its first event."),
+  });
+  return {
+    isChosen: Boolean(state.scope),
+    fields: [field("Scope", scope, "The id of one exact set of participants."), context.viewer ? h("details", { open: !state.scope }, h("summary", {}, "Choose from a list"), list.element) : h("p.hint", {}, "Say above for whom to read, and a list of scopes appears here.")],
+    read: () => ({ scope_id: scope.value.trim() }),
+    describe: () => ["all events of this scope"],
+  };
+}
+
+function tenantFields() {
+  const { tenant } = session.caller;
+  const name = h("input", { type: "text", name: "tenant", required: true, autocomplete: "off", spellcheck: "false" });
+  const read = () => {
+    const isSame = name.value.trim() === tenant;
+    name.setCustomValidity(isSame ? "" : `Type the tenant's name: ${plain(tenant)}`);
+    if (!isSame) name.reportValidity();
+    return isSame ? { tenant: true } : null;
+  };
+  name.addEventListener("input", () => name.setCustomValidity(""));
+  return { isChosen: false, fields: [field("The tenant's name, typed", name, "Everything that this tenant remembers is forgotten, of everybody.")], read, describe: () => ["all that the tenant ", stored(tenant), " remembers, of everybody"] };
+}
+
+async function count(context, body, what, outcome) {
+  replace(outcome, loading("Counting …"));
+  try {
+    const preview = await postRead("/api/v1/erasures", { ...body, dry_run: true }, {}, { signal: context.signal });
+    replace(outcome, showPreview(context, body, what, preview));
+  } catch (error) {
+    if (error.name !== "AbortError") replace(outcome, errorBox(error));
+  }
+}
+
+function showPreview(context, body, what, preview) {
+  const status = h("div", { "aria-live": "polite" });
+  const rows = pairs([
+    ["Events", plural(preview.events, "event"), `, in ${plural(preview.scopes, "scope")}`],
+    ["Topics", plural(preview.chains, "chain"), " would lose events: rebuilt of what is left, or gone"],
+    ["Payloads", plural(preview.payloads, "payload"), " are cited by them"],
+  ]);
+  const send = makeOnce("POST", "/api/v1/erasures", body);
+  const ask = () =>
+    askAndDo({
+      title: `Forget ${plural(preview.events, "event")}?`,
+      sentences: [
+        ["This erases ", what, ", with the text, the payloads, the vectors and everything that was derived from them."],
+        "It cannot be taken back. From the answer on nobody can read them; within minutes all stores are cleared, and a signed receipt is made.",
+      ],
+      action: `Forget ${plural(preview.events, "event")}`,
+      status,
+      run: send,
+      show: (it) => {
+        context.go("forgetting", { erasure: it.erasure_id });
+        return h("p", {}, "Forgotten.");
+      },
+    });
+  return h(
+    "section.notice",
+    { "aria-label": "What it would take" },
+    h("p", {}, h("strong", {}, "A dry run. "), "Nothing is forgotten yet. Forgetting ", what, " takes:"),
+    rows,
+    preview.events === 0 ? h("p.hint", {}, "Nothing is there to forget.") : whereAllowed("erase", "Forgetting", () => h("p.buttons", {}, h("button.danger", { type: "button", onclick: ask }, `Forget ${plural(preview.events, "event")} …`))),
+    status,
+  );
+}
