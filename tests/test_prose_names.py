@@ -56,7 +56,8 @@ FOREIGN = {
     *("claude_desktop_config", "BlobPayloadBytes", "BlobStorageOps", "user/client.py"),
     # frameworks that adapters are for
     *("create_react_agent", "post_model_hook", "pre_model_hook", "MemoryManager", "memory_manager"),
-    *("RepositorySessionManager", "session_manager", "StoreBackend"),
+    *("RepositorySessionManager", "session_manager", "StoreBackend", "AsyncAnthropic"),
+    *("memory_20250818", "tool_runner", "tool_use", "is_error", "view_range", "memory_tools"),
     # examples and placeholders
     *("E7", "Zigbee", "quennell", "a_a_a_", "NNNN_verb_noun", "NN_subject"),
 }

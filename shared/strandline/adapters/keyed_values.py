@@ -78,8 +78,8 @@ class KeyedValues:
         self, participants: Sequence[str], namespace: Namespace, key: str
     ) -> Steps[KeyedValue | None]:
         """What a key holds, with the time of its creation; None for nothing."""
-        history = yield from self._read_history(participants, namespace, key, 1)
-        value = history and self._to_value(namespace, history)
+        history = yield from self.read_history(participants, namespace, key, 1)
+        value = history and self.to_value(namespace, history)
         if not value:
             return None
         return (yield from self.read_creation_time(participants, value))
@@ -91,7 +91,7 @@ class KeyedValues:
         it."""
         if value.revision == 1:
             return value
-        history = yield from self._read_history(participants, value.namespace, value.key, _PAGE)
+        history = yield from self.read_history(participants, value.namespace, value.key, _PAGE)
         created_at = value.updated_at
         for one in history.history if history else ():
             if one.recorded_at <= value.updated_at:  # others were put since it was read
@@ -145,7 +145,7 @@ class KeyedValues:
     ) -> Steps[bool]:
         """Remove what a key holds: whether there was anything. A tombstone hides it at once; then
         all revisions in these participants' own scope are erased, where the key may."""
-        history = yield from self._read_history(participants, namespace, key, 1)
+        history = yield from self.read_history(participants, namespace, key, 1)
         if history is None or history.current is None or history.current.value is None:
             return False
         tombstone = yield from self.put_value(participants, namespace, key, None)
@@ -164,7 +164,7 @@ class KeyedValues:
     ) -> Steps[None]:
         """Erase the revisions that a tombstone ended, and then the tombstone itself, unless it
         hides a value that belongs to more participants."""
-        while history := (yield from self._read_history(participants, namespace, key, _PAGE)):
+        while history := (yield from self.read_history(participants, namespace, key, _PAGE)):
             own = [one for one in history.history if one.topic_id == tombstone.topic_id]
             ids = [one.event_id for one in own if one.revision < tombstone.revision]
             is_last = len(history.history) == history.revisions
@@ -194,7 +194,7 @@ class KeyedValues:
             while True:
                 page = yield from self._read_fields(participants, topic, after, _PAGE)
                 states = page.fields if page else []
-                values += filter(None, (self._to_value(namespace, state) for state in states))
+                values += filter(None, (self.to_value(namespace, state) for state in states))
                 after = page.next_after_field if page else None
                 if after is None:
                     break
@@ -210,7 +210,7 @@ class KeyedValues:
             while True:
                 page = yield from self._read_fields(participants, topic, after, _PAGE)
                 states = page.fields if page else []
-                if any(self._to_value(namespace, state) for state in states):
+                if any(self.to_value(namespace, state) for state in states):
                     namespaces.append(namespace)
                     break
                 after = page.next_after_field if page else None
@@ -242,7 +242,7 @@ class KeyedValues:
 
     # Fields ---------------------------------------------------------------------------------------
 
-    def _read_history(
+    def read_history(
         self, participants: Sequence[str], namespace: Namespace, key: str, limit: int
     ) -> Steps[answers.FieldHistory | None]:
         """A key with its newest revisions; None if nothing was ever put under it."""
@@ -264,7 +264,7 @@ class KeyedValues:
             return (yield from ask(call))
         return None
 
-    def _to_value(self, namespace: Namespace, state: answers.FieldState) -> KeyedValue | None:
+    def to_value(self, namespace: Namespace, state: answers.FieldState) -> KeyedValue | None:
         """What a field holds; None for nothing."""
         current = state.current
         if current is None or current.value is None:

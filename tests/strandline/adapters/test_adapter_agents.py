@@ -11,6 +11,7 @@ import pytest
 
 from strandline import Strandline
 from tests.strandline.adapters.conftest import Users
+from tests.strandline.adapters.messages_server import MessagesServer
 
 FACT = "The spare key hangs behind the red buoy."
 QUESTION = "Where does the spare key hang?"
@@ -213,3 +214,49 @@ def test_adapter_agent_of_pydantic_ai(client: Strandline, script: Script, users:
 
     check_three_sessions(talk, script, users)
     assert list_said(client, users.alice).count(FACT) == 1
+
+
+def test_adapter_agent_of_claude(client: Strandline, script: Script, users: Users) -> None:
+    """Anthropic's tool runner, against a server that plays the Messages API: it looks into its
+    directory as Claude does, and notes what is stated."""
+    anthropic: Any = importlib.import_module("anthropic")
+    from strandline.adapters.claude import StrandlineMemoryTool
+
+    notes = "/memories/notes.md"
+
+    def answer(messages: list[Any]) -> dict[str, Any]:
+        words = messages[0]["content"]
+        results = [block["content"] for turn in messages[2::2] for block in turn["content"]]
+        commands: list[dict[str, Any]] = [{"command": "view", "path": "/memories"}]
+        if results and notes in results[0]:
+            commands.append({"command": "view", "path": notes})
+        if words == FACT:
+            commands.append({"command": "create", "path": notes, "file_text": FACT})
+        if len(results) < len(commands):
+            use = {"type": "tool_use", "id": f"toolu_{len(results)}", "name": "memory"}
+            return {
+                "content": [{**use, "input": commands[len(results)]}],
+                "stop_reason": "tool_use",
+            }
+        text = script.answer([words, results])
+        return {"content": [{"type": "text", "text": text}], "stop_reason": "end_turn"}
+
+    with MessagesServer(answer) as server:
+        claude = anthropic.Anthropic(api_key="none", base_url=server.url)
+
+        def talk(user: str, session: str, words: str) -> str:
+            tool = StrandlineMemoryTool(user=user, agent="helper", client=client)
+            runner = claude.beta.messages.tool_runner(
+                model="scripted",
+                max_tokens=100,
+                tools=[tool],
+                messages=[{"role": "user", "content": words}],
+            )
+            return str(runner.until_done().content[0].text)
+
+        check_three_sessions(talk, script, users)
+        claude.close()
+    tools = {str(request["tools"]) for request in server.requests if "tools" in request}
+    assert tools == {"[{'type': 'memory_20250818', 'name': 'memory'}]"}
+    hits = client.recall(QUESTION, user=users.alice, agent="helper").hits
+    assert FACT in str(hits[0].text), "found outside of the tool, too"

@@ -11,6 +11,7 @@ import pytest
 from tests.strandline.adapters.conftest import ROOT
 
 FRAMEWORKS: dict[tuple[str, ...], set[str]] = {
+    ("claude",): {"anthropic"},
     ("langgraph", "langgraph_agents"): {"langgraph", "langchain_core"},
     ("openai_agents",): {"agents", "openai", "mcp"},
     ("pydantic_ai",): {"pydantic_ai", "pydantic_graph"},
@@ -19,6 +20,7 @@ FRAMEWORKS: dict[tuple[str, ...], set[str]] = {
 """The packages of frameworks that modules may import."""
 NEUTRAL = (
     *("agent_memory", "client_pairs", "keyed_values", "session_records", "step_runners"),
+    *("memory_file_store", "memory_file_texts", "memory_files"),
     *("value_filters", "value_names", "value_topics"),
 )
 ALL = set[str]().union(*FRAMEWORKS.values())

@@ -11,6 +11,11 @@ from tests.strandline.adapters.conftest import ROOT, Service, Users
 
 PAGES = sorted(path for path in (ROOT / "docs/adapters").glob("*.md") if path.stem != "README")
 SAYS = {
+    "claude": [
+        "File created successfully at: /memories/tour.md",
+        "Here's the content of /memories/tour.md with line numbers:",
+        "     1\tThe buoy goes out on Friday.",
+    ],
     "langgraph": ["Noted.", "The buoy goes out on Friday."],
     "openai-agents": ["The buoy goes out on Friday."] * 2,
     "pydantic-ai": ["The buoy goes out on Friday."],
