@@ -134,7 +134,7 @@ COMPILE_AND_IMPORT = """
 import compileall, importlib, pathlib, pkgutil, warnings
 warnings.simplefilter("error")
 import strandline
-frameworks = {"agents", "langchain_core", "langgraph", "pydantic_ai", "strands"}
+frameworks = {"agents", "anthropic", "langchain_core", "langgraph", "pydantic_ai", "strands"}
 assert compileall.compile_dir(pathlib.Path(strandline.__file__).parent, quiet=1, force=True)
 names = [module.name for module in pkgutil.walk_packages(strandline.__path__, "strandline.")]
 for name in names:
