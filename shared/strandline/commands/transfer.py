@@ -47,9 +47,9 @@ def import_paths(
 ) -> int:
     """Import conversations from files, folders and ZIP archives.
 
-    PATH is JSON Lines as export writes them, conversations.json of ChatGPT or Claude, LoCoMo's
-    JSON, or a folder or a ZIP archive with such files. Interrupted, it can be run again: each
-    message is stored once, in order, with its time.
+    PATH is JSON Lines as export writes them, conversations.json of ChatGPT or Claude, memories of
+    mem0, LoCoMo's JSON, or a folder or a ZIP archive with such files. Interrupted, it can be run
+    again: each message is stored once, in order, with its time.
     """
     options = ImportOptions(user, agent, include_do_not_remember)
     tally = ImportTally()

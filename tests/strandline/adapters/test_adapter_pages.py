@@ -17,6 +17,12 @@ SAYS = {
         "     1\tThe buoy goes out on Friday.",
     ],
     "langgraph": ["Noted.", "The buoy goes out on Friday."],
+    "mem0": [
+        "I moor at pier B. {'from': 'phone'}",
+        "I moor at pier C.",
+        "['ADD', 'UPDATE']",
+        "{'results': []}",
+    ],
     "openai-agents": ["The buoy goes out on Friday."] * 2,
     "pydantic-ai": ["The buoy goes out on Friday."],
     "strands": ["True", "True"],

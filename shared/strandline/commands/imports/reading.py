@@ -38,15 +38,19 @@ from strandline.commands.imports.json_pieces import (
     split_json_values,
 )
 from strandline.commands.imports.locomo import read_locomo_sample
+from strandline.commands.imports.mem0 import read_mem0_list, read_mem0_memory
 
 FORMATS = (
-    "Import reads JSON Lines of events (*.jsonl, *.ndjson) and JSON with conversations of ChatGPT, "
-    "Claude or LoCoMo: files, folders and ZIP archives."
+    "Import reads JSON Lines of events (*.jsonl, *.ndjson), JSON with conversations of ChatGPT, "
+    "Claude or LoCoMo, and memories of mem0 in both: files, folders and ZIP archives."
 )
 _READERS: tuple[tuple[str, Callable[[Json, ImportOptions, str], Items]], ...] = (
     ("mapping", read_chatgpt_conversation),
     ("chat_messages", read_claude_conversation),
     ("conversation", read_locomo_sample),
+    ("memory", read_mem0_memory),
+    ("results", read_mem0_list),
+    ("memories", read_mem0_list),
 )
 """The member by which a conversation is recognised."""
 _TITLE = re.compile(
@@ -93,7 +97,7 @@ def _read_conversation_file(file: ConversationFile, options: ImportOptions) -> I
         yield SkippedFile(file.name, "it holds no conversation")
     elif stranger_count:
         more = f" and {stranger_count - 1} more" if stranger_count > 1 else ""
-        reason = "it is no conversation of ChatGPT, Claude or LoCoMo"
+        reason = "it is no conversation of ChatGPT, Claude or LoCoMo, and no memory of mem0"
         yield RefusedItem(f"{first_stranger}{more}", reason, stranger_count)
 
 
