@@ -3,6 +3,7 @@ session said is used in the third, and nothing of the other user."""
 
 import asyncio
 import importlib
+import re
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from strandline import Strandline
-from tests.strandline.adapters.conftest import Users
+from tests.strandline.adapters.conftest import ROOT, Users
 from tests.strandline.adapters.messages_server import MessagesServer
 
 FACT = "The spare key hangs behind the red buoy."
@@ -214,6 +215,19 @@ def test_adapter_agent_of_pydantic_ai(client: Strandline, script: Script, users:
 
     check_three_sessions(talk, script, users)
     assert list_said(client, users.alice).count(FACT) == 1
+
+
+def test_adapter_agent_of_mem0(client: Strandline, script: Script, users: Users) -> None:
+    """The program for mem0 in docs/side-by-side.md, which moves by another import."""
+    page = (ROOT / "docs/side-by-side.md").read_text("utf-8")
+    (program,) = re.findall(r"^## mem0\n\n```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    names: dict[str, Any] = {"ask_model": script.answer}
+    moved = program.replace("from mem0 import", "from strandline.adapters.mem0 import")
+    assert moved != program
+    exec(moved, names)  # noqa: S102
+    check_three_sessions(names["answer"], script, users)
+    assert list_said(client, users.alice).count(FACT) == 1
+    names["memory"].close()
 
 
 def test_adapter_agent_of_claude(client: Strandline, script: Script, users: Users) -> None:
