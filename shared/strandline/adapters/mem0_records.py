@@ -147,8 +147,8 @@ class MemoryRecords:
     ) -> Steps[list[dict[str, Any]]]:
         """Memories that answer a query, best first, among the 100 most relevant events."""
         ids = _take_ids(filters)
-        changed = yield from self.list_states(readers, {**ids, "is_change": True})
-        newest = {state.note["id"]: state.event.event_id for state in reversed(changed)}
+        changes = yield from self.list_states(readers, {**ids, "is_change": True})
+        newest = {state.note["id"]: state.event.event_id for state in reversed(changes)}
         call = MemoryVerbs.recall.call(
             NOBODY,
             query[:8000],
@@ -271,10 +271,10 @@ def _take_ids(filters: Filters) -> dict[str, Any]:
 def _list_newest(states: Sequence[MemoryState]) -> Iterator[MemoryState]:
     """The present state of each memory that is not removed, of states of which the newest come
     first."""
-    seen = set[str]()
+    memory_ids = set[str]()
     for state in states:
-        if state.note["id"] not in seen:
-            seen.add(state.note["id"])
+        if state.note["id"] not in memory_ids:
+            memory_ids.add(state.note["id"])
             if not state.is_removal:
                 yield state
 

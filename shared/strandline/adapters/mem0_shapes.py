@@ -14,7 +14,7 @@ AND, OR and NOT."""
 
 ENTITIES = ("user_id", "agent_id", "run_id")
 IDENTITIES = (*ENTITIES, "actor_id")
-PROMOTED = (*IDENTITIES, "role", "attributed_to", "expiration_date")
+FIELDS_BESIDE_TEXT = (*IDENTITIES, "role", "attributed_to", "expiration_date")
 """Fields of a memory that stand beside its text, and not in its metadata."""
 _ORDER: Mapping[str, Callable[[Any, Any], bool]] = {
     "gt": operator.gt,
@@ -91,7 +91,7 @@ def list_messages(messages: object) -> list[tuple[str, str, str | None]]:
         return list_messages([cast("Mapping[str, Any]", messages)])
     if not isinstance(messages, list | tuple):
         raise ValueError("messages must be str, dict, or list[dict]")
-    found: list[tuple[str, str, str | None]] = []
+    turns: list[tuple[str, str, str | None]] = []
     for place, message in enumerate(cast("Sequence[Any]", messages)):
         fields = dict(cast("Mapping[str, Any]", message)) if isinstance(message, Mapping) else {}
         role, text = fields.get("role"), _join_text(fields.get("content"))
@@ -101,8 +101,8 @@ def list_messages(messages: object) -> list[tuple[str, str, str | None]]:
                 " {'role': 'user', 'content': 'I like tea.'}"
             )
         if role != "system":
-            found.append((role, text, fields.get("name")))
-    return found
+            turns.append((role, text, fields.get("name")))
+    return turns
 
 
 def _join_text(content: object) -> str:
@@ -130,7 +130,7 @@ def make_item(note: Mapping[str, Any], text: str, moment: datetime) -> dict[str,
         "created_at": note.get("created_at") or time,
         "updated_at": note.get("updated_at") or time,
     }
-    return item | {name: note[name] for name in PROMOTED if note.get(name) is not None}
+    return item | {name: note[name] for name in FIELDS_BESIDE_TEXT if note.get(name) is not None}
 
 
 def is_expired(item: Mapping[str, Any], today: date | None = None) -> bool:

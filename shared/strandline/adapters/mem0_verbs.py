@@ -74,12 +74,12 @@ class Mem0Verbs:
             "metadata": _drop_identities(metadata),
             "expiration_date": clean_date(expiration_date),
         }
-        said = list_messages(messages)
-        content = [note, said, timestamp]
+        turns = list_messages(messages)
+        content = [note, turns, timestamp]
         key = self._keys.take(content)
         events: list[dict[str, Any]] = []
         results: list[dict[str, Any]] = []
-        for place, (role, text, name) in enumerate(said):
+        for place, (role, text, name) in enumerate(turns):
             one = {**note, "id": _make_id(key, place), "role": role, "actor_id": name}
             event = make_memory_event(one, text, participants, f"mem0:{one['id']}")
             events.append({**event, "occurred_at": timestamp} if timestamp is not None else event)
@@ -110,11 +110,11 @@ class Mem0Verbs:
         require_no_more(more, "search")
         if not isinstance(query, str) or not query.strip():  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ValueError("Invalid query: must be a non-empty string.")
-        chosen, readers = self._choose_filters(filters)
+        all_filters, readers = self._choose_filters(filters)
         results = yield from self._records.search(
             readers,
             query.strip(),
-            chosen,
+            all_filters,
             require_top_k(top_k),
             require_threshold(threshold),
             with_expired=show_expired,
@@ -127,9 +127,9 @@ class Mem0Verbs:
     ) -> Steps[dict[str, Any]]:
         """Memories, the newest first."""
         require_no_more(more, "get_all")
-        chosen, readers = self._choose_filters(filters)
+        all_filters, readers = self._choose_filters(filters)
         items = yield from self._records.list_items(
-            readers, chosen, require_top_k(top_k), with_expired=show_expired
+            readers, all_filters, require_top_k(top_k), with_expired=show_expired
         )
         return {"results": items}
 
@@ -206,26 +206,26 @@ class Mem0Verbs:
 
     def _choose_ids(self, ids: Mapping[str, Any]) -> dict[str, Any]:
         """The ids of a call, and the defaults where it names none."""
-        given = {name: clean_entity(ids.get(name), name) for name in ENTITIES}
+        own_ids = {name: clean_entity(ids.get(name), name) for name in ENTITIES}
         return {
             name: value
             for name in ENTITIES
-            if (value := given[name] or self._defaults.get(name)) is not None
+            if (value := own_ids[name] or self._defaults.get(name)) is not None
         }
 
     def _choose_filters(self, filters: Filters | None) -> tuple[dict[str, Any], list[str]]:
         """The filters with the defaults, and on whose behalf they read. Raises ValueError."""
-        chosen = dict(filters or {})
+        all_filters = dict(filters or {})
         for name in ENTITIES:
-            if isinstance(chosen.get(name), Mapping) or chosen.get(name) == "*":
-                raise ValueError(f"filters: {name} is one id here, not {chosen[name]!r}")
-        if not any(name in chosen for name in ENTITIES) and not self._defaults["user_id"]:
+            if isinstance(all_filters.get(name), Mapping) or all_filters.get(name) == "*":
+                raise ValueError(f"filters: {name} is one id here, not {all_filters[name]!r}")
+        if not any(name in all_filters for name in ENTITIES) and not self._defaults["user_id"]:
             raise ValueError(
                 "filters must contain at least one of: user_id, agent_id, run_id."
                 " Example: filters={'user_id': 'u1'}"
             )
-        chosen |= self._choose_ids(chosen)
-        return chosen, _require_user(chosen)
+        all_filters |= self._choose_ids(all_filters)
+        return all_filters, _require_user(all_filters)
 
 
 def _require_user(ids: Mapping[str, Any]) -> list[str]:
@@ -247,7 +247,7 @@ def _drop_identities(metadata: Mapping[str, Any] | None) -> dict[str, Any] | Non
     """Metadata without ids, which it cannot set."""
     if metadata is None:
         return None
-    ignored = sorted({*metadata} & {*IDENTITIES})
-    if ignored:
-        logger.warning("ids cannot be set through metadata: %s is ignored", ", ".join(ignored))
+    names = sorted({*metadata} & {*IDENTITIES})
+    if names:
+        logger.warning("ids cannot be set through metadata: %s is ignored", ", ".join(names))
     return {name: value for name, value in metadata.items() if name not in IDENTITIES}

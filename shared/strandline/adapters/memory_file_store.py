@@ -225,7 +225,7 @@ class MemoryFileStore:
             {"graph": {"revise": {"value": value}}}
             for value in ({"value": {"file": file_id}}, {"file": file_id})
         ]
-        found: dict[UUID, int] = {}
+        seq_by_event: dict[UUID, int] = {}
         for metadata in (payload, *statements):
             cursor: str | None = None
             while True:
@@ -239,11 +239,11 @@ class MemoryFileStore:
                 page = yield from ask(call)
                 for scope in page.scopes:
                     if sorted(scope.participants) == sorted(self._participants):
-                        found |= {event.event_id: event.seq for event in scope.events}
+                        seq_by_event |= {event.event_id: event.seq for event in scope.events}
                 cursor = page.next_cursor
                 if cursor is None:
                     break
-        return sorted(found, key=found.__getitem__)
+        return sorted(seq_by_event, key=seq_by_event.__getitem__)
 
     def _make_key(self, place: FilePlace) -> str:
         """The idempotency key of what rests on the newest statement of a path."""

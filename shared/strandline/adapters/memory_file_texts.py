@@ -31,8 +31,8 @@ def parse_path(path: str) -> str:
             f"Path {path[:60]}… has {len(path)} characters, at most {_MAX_PATH_CHARS}."
         )
     plain = path
-    while (decoded := unquote(plain)) != plain:
-        plain = decoded
+    while (once_more := unquote(plain)) != plain:
+        plain = once_more
     for form in (path, plain):
         if "\\" in form or any(unicodedata.category(char) in ("Cc", "Cs") for char in form):
             raise MemoryCommandError(
@@ -63,7 +63,7 @@ def list_ancestors(path: str) -> list[str]:
 
 def show_directory(directory: str, sizes: Mapping[str, int]) -> str:
     """A directory of files with these sizes in bytes: two levels, without hidden ones."""
-    shown: dict[str, int] = {}
+    size_by_name: dict[str, int] = {}
     for path in sorted(sizes, key=lambda path: path.split("/")):
         parts = path[len(directory) + 1 :].split("/")
         for level in range(1, min(len(parts), _LISTED_LEVELS) + 1):
@@ -71,9 +71,9 @@ def show_directory(directory: str, sizes: Mapping[str, int]) -> str:
                 break
             is_directory = level < len(parts)
             name = f"{directory}/{'/'.join(parts[:level])}{'/' if is_directory else ''}"
-            shown[name] = shown.get(name, 0) + sizes[path]
+            size_by_name[name] = size_by_name.get(name, 0) + sizes[path]
     lines = [f"{_format_size(sum(sizes.values()))}\t{directory}"]
-    lines += [f"{_format_size(size)}\t{name}" for name, size in shown.items()]
+    lines += [f"{_format_size(size)}\t{name}" for name, size in size_by_name.items()]
     return (
         f"Here're the files and directories up to {_LISTED_LEVELS} levels deep in {directory},"
         " excluding hidden items:\n" + "\n".join(lines)
@@ -93,8 +93,8 @@ def show_file(path: str, text: str, view_range: Sequence[int] | None) -> str:
             f"Invalid `view_range` parameter: {[*view_range]}. It should be [first, last] within"
             f" the lines of the file, [1, {len(lines)}]; -1 as last stands for the end."
         )
-    numbered = "\n".join(_number_lines(lines, first, last))
-    return f"Here's the content of {path} with line numbers:\n{numbered}"
+    text_with_numbers = "\n".join(_number_lines(lines, first, last))
+    return f"Here's the content of {path} with line numbers:\n{text_with_numbers}"
 
 
 def _number_lines(lines: Sequence[str], first: int, last: int) -> list[str]:
@@ -129,11 +129,11 @@ def replace_text(path: str, text: str, old: str, new: str) -> tuple[str, str]:
             f"No replacement was performed. Multiple occurrences of old_str `{old}` in lines:"
             f" {_list_lines_with(text, old)}. Please ensure it is unique"
         )
-    changed = text.replace(old, new)
-    lines = changed.split("\n")
+    new_text = text.replace(old, new)
+    lines = new_text.split("\n")
     last = min(len(lines), line + 1 + _LINES_AROUND)
     snippet = _number_lines(lines, max(1, line + 1 - _LINES_AROUND), last)
-    return changed, (
+    return new_text, (
         "The memory file has been edited. Here is the snippet showing the change (with line"
         " numbers):\n" + "\n".join(snippet)
     )

@@ -164,7 +164,7 @@ def test_claude_memory_tool_refuses_path(files: MemoryFiles, path: str, reason: 
             files.execute(command)
 
 
-def test_claude_memory_tool_keeps_hundred_revisions_and_one_present(
+def test_claude_memory_tool_keeps_history_of_hundred_edits(
     files: MemoryFiles, client: Strandline, users: Users
 ) -> None:
     files.execute({"command": "create", "path": NOTES, "file_text": "The tide is 0 high."})

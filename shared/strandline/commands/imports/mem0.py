@@ -7,7 +7,7 @@ from datetime import date, timezone
 from typing import Any
 
 from strandline.adapters.mem0_records import make_memory_event, name_participants
-from strandline.adapters.mem0_shapes import ENTITIES, PROMOTED
+from strandline.adapters.mem0_shapes import ENTITIES, FIELDS_BESIDE_TEXT
 from strandline.commands.imports.items import (
     CHANNEL,
     MAX_KEY_CHARS,
@@ -36,7 +36,7 @@ _OWN = {
     "created_at",
     "updated_at",
     "history",
-    *PROMOTED,
+    *FIELDS_BESIDE_TEXT,
 }
 """Members of a memory that have a place of their own; all others become metadata."""
 
@@ -87,18 +87,18 @@ def _iterate_events(
 ) -> Iterator[dict[str, Any]]:
     note = _make_note(memory, memory_id, options)
     participants = name_participants(note)
-    created, updated = (_take_time(memory, name) for name in ("created_at", "updated_at"))
+    created_at, updated_at = (_take_time(memory, name) for name in ("created_at", "updated_at"))
     text = _take_text(memory, "memory")
     states = [*_iterate_history(memory)]
     if not states or states[-1][1] != text:
         earlier = {"event": "UPDATE", "is_change": True} if states else {"event": "ADD"}
-        if not states and updated and updated != created:
-            earlier["updated_at"] = updated
-        states.append(("", text, (updated if states else created) or updated, earlier))
+        if not states and updated_at and updated_at != created_at:
+            earlier["updated_at"] = updated_at
+        states.append(("", text, (updated_at if states else created_at) or updated_at, earlier))
     for row_id, state_text, moment, fields in states:
         one = {**note, **fields}
         if fields.get("is_change"):
-            one["created_at"] = created
+            one["created_at"] = created_at
         key = f"mem0:{memory_id}:{row_id}" if row_id else f"mem0:{memory_id}"
         key = shorten_uniquely(key, MAX_KEY_CHARS)
         event = make_memory_event(one, state_text, participants, key)
@@ -134,7 +134,7 @@ def _iterate_history(memory: Json) -> Iterator[tuple[str, str, str | None, dict[
 def _make_note(memory: Json, memory_id: str, options: ImportOptions) -> dict[str, Any]:
     """What stands beside a memory's text. Without a user it is that of the command line."""
     note: dict[str, Any] = {"id": memory_id}
-    for name in PROMOTED:
+    for name in FIELDS_BESIDE_TEXT:
         value = memory.get(name)
         if value is not None and not isinstance(value, str | int):
             raise _InvalidMember(f"{name}: it is no text")
