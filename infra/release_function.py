@@ -17,7 +17,7 @@ _BOTO3: Any = boto3
 _READ_SECONDS = 840
 """More than `migrate` may take."""
 _PAUSES = (5.0,) * 12
-"""Seconds before each further call of a version that is not ready or busy."""
+"""Seconds before each further call of a version not ready or busy."""
 _NOT_READY = ("ResourceConflictException", "TooManyRequestsException")
 
 

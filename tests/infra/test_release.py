@@ -211,4 +211,8 @@ def test_release_template_has_source_and_growing_version() -> None:
     assert {version, *others} == versions
     role = properties(stack, "IAM::Role")[props["Role"]["Fn::GetAtt"][0]]
     actions = [s["Action"] for p in role["Policies"] for s in p["PolicyDocument"]["Statement"]]
-    assert actions == ["lambda:InvokeFunction", ["logs:CreateLogStream", "logs:PutLogEvents"]]
+    assert actions == [
+        "lambda:InvokeFunction",
+        "lambda:GetFunctionConcurrency",
+        ["logs:CreateLogStream", "logs:PutLogEvents"],
+    ]
