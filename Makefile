@@ -65,7 +65,7 @@ format: $(READY) ## put the code into the house's form
 examples: $(READY) ## write the answers of the API's examples as the service gives them now
 	@$(PY) -m pytest -q tests/strandline/apidocs/test_examples.py -k match_service_answers --renew-examples
 
-prove: $(READY) ## run the proofs at the sizes that are promised; make prove ARGS="--cases 50000 fold"
+prove: npm $(READY) node_modules ## run the proofs at the sizes that are promised; make prove ARGS="--cases 50000 fold"
 	@$(PY) -m tests.prove $(ARGS)
 
 upgrade: $(READY) ## test the previous code on this schema: make upgrade SINCE=<commit or tag>

@@ -1,61 +1,18 @@
 """The page at /docs in a real browser: it works without the internet, and makes a call."""
 
-import shutil
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import (
-    Browser,
-    ConsoleMessage,
-    Page,
-    Response,
-    Route,
-    expect,
-    sync_playwright,
-)
+from playwright.sync_api import Browser, Page, Response, Route, expect
 
-from strandline.local.runtime import RunningService, run_local_service
+from strandline.local.runtime import RunningService
+from tests.browser.conftest import WAIT_MS, listen
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-WAIT_MS = 20_000
 EVENT = {
     "participants": ["user:alice", "agent:helper"],
     "role": "user",
     "content": "The buoy goes out on Friday.",
 }
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """A headless Chromium of this machine; the tests bring none."""
-    program = next(filter(None, map(shutil.which, NAMES)), None)
-    assert program, (
-        f"no browser here: the page is opened in one of {', '.join(NAMES)}, found on PATH. "
-        "Debian and Ubuntu: apt-get install chromium. macOS: brew install --cask chromium"
-    )
-    with sync_playwright() as playwright:
-        # Root, as in a container, gets no sandbox; what is opened is the service's own page.
-        connection = playwright.chromium.launch(
-            executable_path=program, args=["--no-sandbox", "--disable-dev-shm-usage"]
-        )
-        yield connection
-        connection.close()
-
-
-@pytest.fixture
-def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningService]:
-    """The whole service on a port of its own."""
-    # Not pytest's own directory: the database's account does not reach that.
-    parent = Path(tempfile.mkdtemp(prefix="strandline-browser-"))
-    parent.chmod(0o711)
-    for name in ("DATABASE_URL", "BUCKET", "WORK_QUEUE_URL", "STATE_MACHINE", "KEY_SECRET"):
-        monkeypatch.setenv(f"STRANDLINE_{name}", "")  # whatever a start sets is taken back
-    with run_local_service(parent / "data", 0) as started:
-        yield started
-    shutil.rmtree(parent)
 
 
 @pytest.mark.parametrize("base_path", ["", "/memory"], ids=["at the root", "under a base path"])
@@ -65,16 +22,7 @@ def test_docs_page_call_is_answered(
     page = browser.new_page(viewport={"width": 1280, "height": 1000})
     page.set_default_timeout(WAIT_MS)
     expect.set_options(timeout=WAIT_MS)
-    requests: list[str] = []
-    complaints: list[str] = []
-
-    def hear(message: ConsoleMessage) -> None:
-        if message.type in ("error", "warning"):
-            complaints.append(message.text)
-
-    page.on("request", lambda request: requests.append(request.url))
-    page.on("console", hear)
-    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page_log = listen(page)
 
     response = page.request.post(
         f"{service.url}/api/v1/events", data=EVENT, headers={"X-API-Key": service.key}
@@ -101,12 +49,9 @@ def test_docs_page_call_is_answered(
     )
     assert [hit["text"] for hit in answer.json()["hits"]] == [EVENT["content"]]
     expect(page.locator(".live-responses-table .response .response-col_status")).to_have_text("200")
-    foreign = [
-        u for u in requests if urlsplit(u).scheme != "data" and not u.startswith(service.url)
-    ]
-    assert not foreign
-    assert len(requests) >= 6, "page, styles, scripts, document, call"
-    assert not complaints
+    assert page_log.list_foreign_requests(service.url) == []
+    assert len(page_log.requests) >= 6, "page, styles, scripts, document, call"
+    assert page_log.complaints == []
     storage = page.evaluate("[localStorage.length, sessionStorage.length, document.cookie]")
     assert storage == [0, 0, ""], "the key is in this tab's memory alone"
     page.reload()

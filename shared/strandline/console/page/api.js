@@ -90,6 +90,8 @@ export function toViewer(as) {
   return { participants: splitNames(as) };
 }
 
+/** Names between commas; a name may hold commas itself, so one begins with its kind: `user:`. */
 export function splitNames(text) {
-  return (text ?? "").split(",").map((it) => it.trim()).filter(Boolean);
+  const names = (text ?? "").split(/,\s*(?=[a-z][a-z0-9_-]{0,31}:)/);
+  return names.map((it) => it.trim().replace(/,$/, "")).filter(Boolean);
 }

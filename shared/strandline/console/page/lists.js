@@ -99,8 +99,8 @@ const NEAR = 900;
 export function slidingFeed({ label, first, older, newer, render, onWindow = () => {} }) {
   const top = h("div.feed-end", { role: "status" });
   const bottom = h("div.feed-end", { role: "status" });
-  const body = h("div.feed-rows");
-  const frame = h("div.feed", { role: "feed", "aria-label": label, tabindex: "0" }, top, body, bottom);
+  const body = h("div.feed-rows", { role: "feed", "aria-label": label });
+  const frame = h("div.feed", { role: "region", "aria-label": label, tabindex: "0" }, top, body, bottom);
   const ends = { older: { more: true, busy: false, status: top }, newer: { more: true, busy: false, status: bottom } };
   const rows = [];
   let hold = null;

@@ -15,14 +15,15 @@ const NEWEST = 500;
 function show(root, context) {
   const place = () => h("section.card");
   const isAdmin = hasRight("admin");
-  const mayReadUsage = isAdmin || !session.caller.user;
+  const mayReadUsage = isAdmin || (hasRight("read") && !session.caller.user);
+  const viewer = hasRight("read") ? context.viewer : null;
   const [health, waiting, events, use, models, jobs] = [place(), place(), place(), place(), place(), place()];
-  const main = h("div.column", {}, health, context.viewer && events, isAdmin && models, isAdmin && jobs);
+  const main = h("div.column", {}, health, viewer && events, isAdmin && models, isAdmin && jobs);
   root.append(h("div.overview", {}, main, h("div.column", {}, waiting, mayReadUsage && use)));
   const options = { signal: context.signal };
   loadInto(health, () => call("GET", "/api/v1/health", { ...options, accepts: [503] }), showHealth);
   loadInto(waiting, () => readWaiting(isAdmin, options), showWaiting);
-  if (context.viewer) loadInto(events, () => get("/memories/list", { ...context.viewer, limit: NEWEST }, options), (page) => showEvents(page, context));
+  if (viewer) loadInto(events, () => get("/memories/list", { ...viewer, limit: NEWEST }, options), (page) => showEvents(page, context));
   if (mayReadUsage) loadInto(use, () => get("/api/v1/usage", {}, options), showUse);
   if (isAdmin) {
     loadInto(models, () => readModels(options), showModels);

@@ -1,0 +1,293 @@
+"""The console in a real browser: each screen, at each width, with each kind of key, and what was
+stored to do harm."""
+
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from strandline import Strandline
+from strandline.local.runtime import RunningService
+from tests.browser.conftest import WAIT_MS, PageLog, listen
+from tests.browser.console.console_pages import (
+    HOSTILE_TEXTS,
+    KEEL,
+    MARA,
+    QUESTION,
+    SCREENS,
+    SECRET,
+    UNKNOWN,
+    DemoMemory,
+    Keys,
+    fill_demo_memory,
+    go,
+    list_serious_faults,
+    make_hostile_event,
+    measure_overflow,
+    open_console,
+    to_shown_text,
+    wait_until_loaded,
+)
+
+WIDTHS = (1440, 768, 390)
+
+
+@pytest.fixture(scope="module")
+def keys(service: RunningService) -> Keys:
+    return Keys(service)
+
+
+@pytest.fixture(scope="module")
+def demo(service: RunningService, keys: Keys) -> DemoMemory:
+    return fill_demo_memory(service, keys)
+
+
+@pytest.fixture
+def axe(repository: Path) -> str:
+    return (repository / "node_modules/axe-core/axe.min.js").read_text()
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    context = browser.new_context(viewport={"width": 1440, "height": 900})
+    expect.set_options(timeout=WAIT_MS)
+    page = context.new_page()
+    page.set_default_timeout(WAIT_MS)
+    yield page
+    context.close()
+
+
+@pytest.fixture
+def page_log(page: Page) -> PageLog:
+    return listen(page.context)
+
+
+def walk(page: Page, demo: DemoMemory) -> Iterator[str]:
+    """Each screen with something in it, by a name."""
+    both = f"{MARA},{KEEL}"
+    yield from _visit(page, "overview")
+    yield from _visit(page, "people", scope=demo.scope_id)
+    yield from _visit(page, "people", tab="sessions", scope=demo.scope_id, session="s-02")
+    yield from _visit(page, "people", tab="people")
+    yield from _visit(page, "recall", q=QUESTION, compare="words", b_words="1")
+    yield from _visit(page, "recall", q=UNKNOWN, **{"as": both})
+    yield from _visit(page, "event", id=demo.event_id)
+    yield from _visit(page, "event", row=demo.fact_id)
+
+
+def _visit(page: Page, name: str, **state: str) -> Iterator[str]:
+    go(page, name, **state)
+    yield name if not state else f"{name}-{'-'.join(state)}"
+
+
+def test_console_pages_of_demo_have_no_fault(
+    page: Page,
+    page_log: PageLog,
+    service: RunningService,
+    demo: DemoMemory,
+    axe: str,
+    repository: Path,
+) -> None:
+    open_console(page, service, demo.admin)
+    faults: list[str] = []
+    shots = repository / "build" / "console"
+    shots.mkdir(parents=True, exist_ok=True)
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        for name in walk(page, demo):
+            for width in WIDTHS:
+                page.set_viewport_size({"width": width, "height": 900})
+                if measure_overflow(page) > 0:
+                    faults.append(f"{name} {width}: wider than its window")
+                page.screenshot(path=shots / f"{name}-{width}-{scheme}.png")
+                if (width, scheme) in ((1440, "light"), (390, "dark")):
+                    serious = list_serious_faults(page, axe)
+                    faults += [f"{name} {width} {scheme}: {fault}" for fault in serious]
+    assert faults == []
+    assert page_log.complaints == []
+    assert page_log.list_foreign_requests(service.url) == []
+    assert not any(demo.admin in address for address in page_log.requests)
+
+
+def test_console_pages_say_what_demo_holds(
+    page: Page, page_log: PageLog, service: RunningService, demo: DemoMemory
+) -> None:
+    open_console(page, service, demo.admin, f"#/people?scope={demo.scope_id}")
+    wait_until_loaded(page)
+    feed = page.get_by_role("feed")
+    expect(feed.get_by_text("was erased")).to_have_count(1)
+    expect(feed.get_by_text("It goes into the drawer, too.")).to_be_visible()
+    expect(page.get_by_text(SECRET)).to_have_count(0)
+    page.get_by_role("button", name="Oldest").click()
+    expect(feed.locator("article").first).to_be_in_viewport()
+    expect(page.locator(".conversation-tools [role=status]")).to_contain_text("event ")
+
+    go(page, "recall", q=QUESTION)
+    expect(page.locator(".hit").first).to_contain_text("red pouch")
+    expect(page.locator(".known")).to_contain_text("threshold")
+    expect(page.locator(".hit").first.locator(".bars > div").first).to_be_visible()
+    expect(page.locator(".prompt .row")).to_contain_text("tokens of 1,000")
+    page.locator(".block a").first.click()
+    expect(page.locator("main h1")).to_have_text("Event")
+    wait_until_loaded(page)
+    expect(page.get_by_text("hashes to its CID")).to_be_visible()
+
+    go(page, "recall", q=UNKNOWN)
+    expect(page.get_by_text("Why nothing came")).to_be_visible()
+    go(page, "event", row=demo.fact_id)
+    expect(page.get_by_text("Node of the graph")).to_be_visible()
+    expect(page.locator(".links a")).to_have_count(1)
+    go(page, "overview")
+    expect(page.get_by_text("All is well")).to_be_visible()
+    expect(page.locator("svg.plot .bar").first).to_be_attached()
+    assert page_log.complaints == []
+
+
+def test_console_pages_of_empty_service_say_what_will_come(
+    page: Page, page_log: PageLog, service: RunningService, keys: Keys, axe: str
+) -> None:
+    open_console(page, service, keys.make("empty", "read", "write", "admin"))
+    sentences = {
+        "overview": "Nothing is stored here yet.",
+        "people": "No scope is in view.",
+        "recall": "Ask a question.",
+        "event": "Name an event.",
+    }
+    assert set(sentences) == set(SCREENS)
+    for name, sentence in sentences.items():
+        go(page, name)
+        expect(page.get_by_text(sentence)).to_be_visible()
+        assert list_serious_faults(page, axe) == [], name
+    go(page, "recall", q="anything")
+    expect(page.get_by_text("Why nothing came")).to_be_visible()
+    assert page_log.complaints == []
+
+
+def test_console_pages_show_hostile_texts_as_text(
+    page: Page, page_log: PageLog, service: RunningService, keys: Keys
+) -> None:
+    key = keys.make("hostile", "read", "write", "admin")
+    assert len(HOSTILE_TEXTS) == 100
+    events = [make_hostile_event(n, text) for n, text in enumerate(HOSTILE_TEXTS)]
+    with Strandline(service.url, key) as memory:
+        batch = memory.add_batch(events, atomic=True)
+        scopes = {str(result.event.scope_id) for result in batch.results if result.event}
+        ids = [str(result.event.event_id) for result in batch.results if result.event]
+    open_console(page, service, key)
+    for n, text in enumerate(HOSTILE_TEXTS):
+        go(page, "event", id=ids[n])
+        content = page.locator(".event-card .event-body .stored").first
+        assert content.evaluate("it => it.textContent") == to_shown_text(text), n
+        kinds = "it => [...it.querySelectorAll('*')].map(one => one.className)"
+        assert set(content.evaluate(kinds)) <= {"hidden-character"}, n
+    for scope_id in sorted(scopes)[:10]:
+        go(page, "people", scope=scope_id)
+        page.locator(".metadata summary").first.click()
+    for tab in ("people", "scopes", "sessions"):
+        go(page, "people", tab=tab)
+        expect(page.locator(".virtual-row").first).to_be_visible()
+    for text in HOSTILE_TEXTS[::10]:
+        go(page, "recall", q=text, limit="50", min="0")
+        assert page.locator("textarea").input_value() == text.replace("\r", "\n")
+    go(page, "overview")
+    assert page.evaluate("window.hurt") is None
+    assert page.locator("main script, main iframe, main img, main style, main link").count() == 0
+    assert page.locator("a[href^='javascript']").count() == 0
+    assert page_log.complaints == []
+    assert page_log.list_foreign_requests(service.url) == []
+
+
+def test_console_pages_use_linked_key_after_its_name(
+    page: Page, page_log: PageLog, service: RunningService, demo: DemoMemory
+) -> None:
+    page.goto(f"{service.url}/console#/people?scope={demo.scope_id}&key={demo.bound}")
+    expect(page.get_by_text("It was not used yet: API key ")).to_be_visible()
+    assert demo.bound not in page.url
+    assert [u for u in page_log.requests if "/api/" in u] == [], "not before it was named"
+    page.get_by_role("button", name="Use this key").click()
+    wait_until_loaded(page)
+    assert f"scope={demo.scope_id}" in page.url
+    assert demo.bound not in page.evaluate("JSON.stringify([location.href, history.state])")
+    storage = "[localStorage.length, sessionStorage.length, document.cookie]"
+    assert page.evaluate(storage) == [0, 0, ""]
+    page.evaluate("key => { location.hash = '#key=' + key }", demo.reader)
+    expect(page.get_by_text("It would take the place of API key")).to_be_visible()
+    assert demo.reader not in page.url
+    page.get_by_role("button", name="Go on with mine").click()
+    expect(page.locator(".account summary")).to_contain_text("mara")
+    page.reload()
+    expect(page.get_by_label("API key or token")).to_be_visible()
+    page.get_by_label("API key or token").fill(demo.bound)
+    page.get_by_label("Keep it in this tab").check()
+    page.get_by_role("button", name="Open").click()
+    expect(page.get_by_role("navigation")).to_be_visible()
+    page.reload()
+    expect(page.get_by_role("navigation")).to_be_visible()
+    assert page_log.complaints == []
+
+
+def test_console_pages_show_what_key_may_read(
+    page: Page, service: RunningService, demo: DemoMemory, keys: Keys
+) -> None:
+    open_console(page, service, demo.bound, "#/people")
+    wait_until_loaded(page)
+    expect(page.locator(".virtual-row")).to_have_count(3)  # not that of Tomas and Keel alone
+    assert "agent:keel user:tomas" not in page.locator(".virtual-list").inner_text().split("\n")
+    go(page, "people", **{"as": "*"})
+    expect(page.get_by_text("Say for whom to read.")).to_be_visible()
+
+    open_console(page, service, demo.reader, "#/people")
+    expect(page.get_by_text("Say for whom to read.")).to_be_visible()
+    page.get_by_label("Read for these participants").fill("user:tomas, agent:keel")
+    page.get_by_role("button", name="Read").click()
+    wait_until_loaded(page)
+    expect(page.locator(".virtual-row")).to_have_count(2)
+    assert "key=" not in page.url
+
+    open_console(page, service, keys.make("ops", "operator"))
+    expect(page.get_by_role("link", name="Overview")).to_be_visible()
+    expect(page.get_by_role("link", name="Recall debugger")).to_have_count(0)
+    wait_until_loaded(page)
+    expect(page.locator(".notice.bad")).to_have_count(0)
+
+
+def test_console_pages_say_that_key_expired(
+    page: Page, service: RunningService, keys: Keys
+) -> None:
+    ends = datetime.now(UTC) + timedelta(seconds=5)
+    key = keys.make("demo", "read", user=MARA, expires_at=ends)
+    time.sleep((ends - datetime.now(UTC)).total_seconds() + 0.1)
+    page.goto(f"{service.url}/console#key={key}")
+    page.get_by_role("button", name="Use this key").click()
+    expect(page.get_by_role("alert")).to_contain_text("The API key has expired.")
+    expect(page.get_by_label("API key or token")).to_be_visible()
+
+
+def test_console_pages_are_used_by_keyboard(
+    page: Page, page_log: PageLog, service: RunningService, demo: DemoMemory
+) -> None:
+    open_console(page, service, demo.admin)
+    wait_until_loaded(page)
+    page.locator("body").press("g")
+    page.locator("body").press("p")
+    expect(page.locator("main h1")).to_be_focused()
+    wait_until_loaded(page)
+    page.get_by_role("list", name="Scopes").focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("End")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("feed")).to_be_visible()
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_contain_text("Recall debugger")
+    page.keyboard.press("Escape")
+    page.keyboard.press("g")
+    page.keyboard.press("r")
+    expect(page.locator("main h1")).to_have_text("Recall debugger")
+    page.keyboard.press("/")
+    page.keyboard.type(QUESTION)
+    page.keyboard.press("Control+Enter")
+    expect(page.locator(".hit").first).to_contain_text("red pouch")
+    assert page_log.complaints == []
