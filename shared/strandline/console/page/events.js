@@ -28,9 +28,14 @@ export function showText(text, { classes = "text", long = LONG } = {}) {
 export function showContent(event) {
   return [
     event.content !== null && showText(event.content),
-    event.parts && h("ol.parts", {}, event.parts.map((it) => h("li", {}, it.model && h("span.quiet.small", {}, "By ", stored(it.model), ": "), it.content === null ? h("span.quiet", {}, format.plural(it.chars, "character")) : showText(it.content)))),
+    hasOtherParts(event) && h("ol.parts", {}, event.parts.map((it) => h("li", {}, it.model && h("span.quiet.small", {}, "By ", stored(it.model), ": "), it.content === null ? h("span.quiet", {}, format.plural(it.chars, "character")) : showText(it.content)))),
     event.blob && showPayload(event.blob),
   ];
+}
+
+/** Whether the parts say more than the text: one part is the same text again. */
+function hasOtherParts({ content, parts }) {
+  return parts !== null && (parts.length > 1 || content === null);
 }
 
 export function showPayload(blob) {
@@ -53,6 +58,7 @@ export function showEventHead(event, { onlyClock = false, link = null } = {}) {
     event.speaker ? format.participant(event.speaker) : h("span.participant", {}, event.role),
     event.type !== "message" && badge(event.type),
     showTrust(event),
+    event.parts?.length === 1 && event.parts[0].model && h("span.quiet.small", {}, stored(event.parts[0].model)),
     event.channel !== "http" && h("span.quiet.small", {}, "by ", stored(event.channel)),
     h("span.event-time", {}, link ? h("a", { href: link }, time) : time),
   );
