@@ -107,7 +107,9 @@ def test_wheel_files_are_in_one_wheel_each(wheels: dict[str, Path], repository: 
         for name, wheel in wheels.items()
     }
     assert extras == {
-        "strandline": {"langgraph", "openai-agents", "pydantic-ai", "service", "strands"},
+        "strandline": {
+            *("claude", "langgraph", "openai-agents", "pydantic-ai", "service", "strands"),
+        },
         "strandline_service": {"all", "functions", "graph", "local", "model"},
     }
 
