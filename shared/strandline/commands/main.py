@@ -26,6 +26,7 @@ from strandline.commands import (
     administration,
     console,
     erasing,
+    hook,
     mcp_stdio_bridge,
     memory,
     operating,
@@ -119,6 +120,7 @@ for _command in (
     *simulate_and_verify.COMMANDS,
     *mcp_stdio_bridge.COMMANDS,
     *console.COMMANDS,
+    *hook.COMMANDS,
 ):
     cli.add_command(_command)
 

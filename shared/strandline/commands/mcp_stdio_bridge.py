@@ -214,9 +214,13 @@ def serve_mcp_over_stdio(
 ) -> None:
     """Serve MCP over standard input and output, for an agent's configuration.
 
-    The participants are those of every call that names none.
+    The participants are those of every call that names none. The user is by default
+    STRANDLINE_USER, unless other participants are named.
     """
-    names = join_participants(people["user"], people["agent"], people["participants"]) or []
+    names = join_participants(people["user"], people["agent"], people["participants"])
+    if names is None and not people["everybody"]:
+        names = join_participants(os.environ.get("STRANDLINE_USER"), None, None)
+    names = names or []
     query = [("toolsets", toolsets), *(("participants", name) for name in names)]
     if people["everybody"]:
         query.append(("everybody", "true"))

@@ -1,0 +1,99 @@
+"""What memory says to a session that starts, and to a prompt: within a time limit, else nothing."""
+
+import threading
+from typing import Any
+
+from strandline.adapters.coding_agents.hook_settings import HookSettings
+from strandline.adapters.coding_agents.spool import Spool
+from strandline.client.errors import ServiceError, UnavailableError
+from strandline.client.quick_requests import needs_full_client, post_quickly
+from strandline.client.service_addresses import split_service_url
+from strandline.secret_scrubbing import scrub_secrets
+
+_PATH = "/api/v1/context"
+_SECONDS = {"SessionStart": 3.0, "UserPromptSubmit": 1.5}
+_BUDGETS = {"SessionStart": 1500, "UserPromptSubmit": 800}
+"""Tokens of what is said."""
+_MIN_RELEVANCE = 0.1
+"""Below it an event does not speak of the prompt; nothing is said then."""
+_MAX_QUERY_CHARS = 2000
+
+
+def answer_with_context(
+    spool: Spool, settings: HookSettings, event: str, prompt: str | None
+) -> dict[str, Any]:
+    """What the agent is to know, and for the person what is wrong."""
+    request: dict[str, Any] = {"participants": settings.readers, "budget": _BUDGETS[event]}
+    if event == "UserPromptSubmit":
+        if prompt is None or not prompt.strip():
+            return {}
+        query = scrub_secrets(prompt[:_MAX_QUERY_CHARS]).text.encode("utf-8", "replace").decode()
+        request |= {"query": query, "min_relevance": _MIN_RELEVANCE}
+    is_start = event == "SessionStart"
+    sentences = [describe_problems(spool)] if is_start else []
+    answer: dict[str, Any] = {}
+    try:
+        answer = _ask_in_time(settings, request, _SECONDS[event])
+    except UnavailableError as error:
+        spool.note_service_away(is_away=True)
+        sentences.append(f"{error.message} What is said is kept on disk and stored later.")
+    except ServiceError as error:
+        sentences.append(f"memory does not answer: {error}")
+    output: dict[str, Any] = {}
+    if answer.get("citations") and isinstance(answer.get("text"), str):
+        output["hookSpecificOutput"] = {
+            "hookEventName": event,
+            "additionalContext": answer["text"],
+        }
+    if is_start and (text := " ".join(filter(None, sentences))):
+        output["systemMessage"] = f"Strandline: {text}"
+    return output
+
+
+def describe_problems(spool: Spool) -> str:
+    """What keeps messages from being stored, in sentences; empty where nothing does."""
+    report = spool.read_report()
+    sentences = [str(report["problem"])] if report.get("problem") else []
+    if report.get("dropped"):
+        sentences.append(f"{report['dropped']} messages waited too long and were dropped.")
+    return " ".join(sentences)
+
+
+def _ask_in_time(settings: HookSettings, request: dict[str, Any], seconds: float) -> dict[str, Any]:
+    """The answer of the service. The question is asked in a thread of its own, because a search for
+    a host's name cannot be broken off. Raises ServiceError."""
+    results: list[dict[str, Any] | ServiceError] = []
+
+    def ask() -> None:
+        try:
+            results.append(_ask(settings, request, seconds))
+        except ServiceError as error:
+            results.append(error)
+
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if not results:
+        raise UnavailableError(f"Memory did not answer within {seconds:g} s.")
+    if isinstance(results[0], ServiceError):
+        raise results[0]
+    return results[0]
+
+
+def _ask(settings: HookSettings, request: dict[str, Any], seconds: float) -> dict[str, Any]:
+    address = split_service_url(settings.url)
+    if not needs_full_client(address):
+        return post_quickly(
+            address,
+            settings.key,
+            _PATH,
+            request,
+            connect_seconds=settings.connect_seconds,
+            seconds=seconds,
+        )
+    from strandline.client.clients import Strandline
+    from strandline.client.retries import Retry
+
+    retry = Retry(seconds=0)
+    with Strandline(settings.url, settings.key, timeout=seconds, retry=retry) as client:
+        return client.context(**request).model_dump(mode="json")

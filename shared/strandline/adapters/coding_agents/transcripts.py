@@ -1,0 +1,272 @@
+"""Reads what was said from the transcripts of Claude Code and Codex: JSON, a line for each step.
+
+Only what the person and the agent said to each other is taken: no output of tools unless it is
+asked for, no thoughts, nothing that the agent's own program wrote, as instructions, summaries and
+what hooks added. A message has the id that the transcript gives it, so that it is the same one
+however often it is read, also in a session that was forked from another.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterator, Mapping
+from typing import Any, BinaryIO, NamedTuple, cast
+
+from strandline.adapters.coding_agents.spool import TranscriptPlace
+from strandline.secret_scrubbing import scrub_secrets
+
+Json = Mapping[str, Any]
+_MAX_LINE_BYTES = 32 * 1024 * 1024
+"""A longer line, as of a large image, is passed over."""
+_MAX_MESSAGE_CHARS, _MAX_TOOL_CHARS = 500_000, 16_000
+"""Of a longer text the middle is left out."""
+_MAX_SCRUBBED_CHARS = 2_000_000
+_MARK_BYTES = 64
+_PROGRAM_TEXTS = (
+    *("<command-", "<local-command-", "<bash-", "<system-reminder>", "<task-notification>"),
+    *("[Request interrupted", "Caveat: The messages below were generated"),
+    *("<environment_context>", "<user_instructions>", "<turn_aborted>", "<user_shell_command>"),
+    *("<skill>", "<hook_prompt", "<subagent_notification>", "# AGENTS.md instructions"),
+)
+"""How texts begin that stand as the user's and are the program's own."""
+
+
+class TranscriptPart(NamedTuple):
+    """What a part of a transcript says."""
+
+    events: list[dict[str, Any]]
+    """As an append takes them."""
+    place: TranscriptPlace
+    """Where the next part begins."""
+    scrub_counts: dict[str, int]
+    unreadable_lines: int
+    is_last: bool
+    """Whether nothing more is there yet."""
+
+
+class _Message(NamedTuple):
+    key: str
+    role: str
+    type: str
+    text: str
+
+
+def read_transcript_part(
+    place: TranscriptPlace, *, max_events: int, max_bytes: int
+) -> TranscriptPart:
+    """The next messages of a transcript, at most so many, from so many bytes or one line. A line
+    without an end is left until it has one. Raises OSError."""
+    events: list[dict[str, Any]] = []
+    scrub_counts: dict[str, int] = {}
+    unreadable = 0
+    with open(place.path, "rb") as file:
+        start = _find_start(file, place)
+        end = start
+        for line, end_of_line in _read_whole_lines(file, start):
+            found, is_readable = _read_line(line, end, place)
+            unreadable += not is_readable
+            for message, moment, channel in found:
+                events.append(_make_event(place, message, moment, channel, scrub_counts))
+            end = end_of_line
+            if len(events) >= max_events or end - start >= max_bytes:
+                break
+        else:
+            return TranscriptPart(
+                events, _move(place, file, end), scrub_counts, unreadable, is_last=True
+            )
+        return TranscriptPart(
+            events, _move(place, file, end), scrub_counts, unreadable, is_last=False
+        )
+
+
+def _find_start(file: BinaryIO, place: TranscriptPlace) -> int:
+    """Where to go on: at the beginning, if the file is not the one that was read."""
+    size = file.seek(0, 2)
+    if place.offset > size or _read_mark(file, place.offset) != place.mark:
+        return 0
+    return place.offset
+
+
+def _read_mark(file: BinaryIO, offset: int) -> str:
+    start = max(0, offset - _MARK_BYTES)
+    file.seek(start)
+    return f"{zlib.crc32(file.read(offset - start)):08x}" if offset else ""
+
+
+def _move(place: TranscriptPlace, file: BinaryIO, offset: int) -> TranscriptPlace:
+    return place._replace(offset=offset, mark=_read_mark(file, offset))
+
+
+def _read_whole_lines(file: BinaryIO, start: int) -> Iterator[tuple[bytes, int]]:
+    """Lines that have an end, with the place after each; a line that is too long is empty."""
+    file.seek(start)
+    end = start
+    while line := file.readline(_MAX_LINE_BYTES):
+        size = len(line)
+        if not line.endswith(b"\n") and size == _MAX_LINE_BYTES:
+            line = b""
+            while piece := file.readline(_MAX_LINE_BYTES):
+                size += len(piece)
+                if piece.endswith(b"\n"):
+                    break
+            else:
+                return
+        elif not line.endswith(b"\n"):
+            return
+        end += size
+        yield line, end
+
+
+def _read_line(
+    line: bytes, offset: int, place: TranscriptPlace
+) -> tuple[list[tuple[_Message, str | None, str]], bool]:
+    """The messages of a line, each with its time and its channel, and whether it can be read."""
+    if not line.strip():
+        return [], bool(line)
+    try:
+        value: object = json.loads(line)
+    except (ValueError, RecursionError):
+        return [], False
+    if not isinstance(value, dict):
+        return [], False
+    step = cast("Json", value)
+    payload = step.get("payload")
+    if isinstance(payload, dict):
+        channel = "codex"
+        messages = _list_codex_messages(step, cast("Json", payload), offset, place)
+    else:
+        channel = "claude-code"
+        messages = _list_claude_messages(step, wants_tools=place.wants_tools)
+    moment = step.get("timestamp")
+    return [(m, moment if isinstance(moment, str) else None, channel) for m in messages], True
+
+
+# Claude Code --------------------------------------------------------------------------------------
+
+_NOT_SAID = ("isMeta", "isSidechain", "isCompactSummary", "isApiErrorMessage")
+
+
+def _list_claude_messages(step: Json, *, wants_tools: bool) -> Iterator[_Message]:
+    role, message, key = step.get("type"), step.get("message"), step.get("uuid")
+    if role not in ("user", "assistant") or not isinstance(message, dict):
+        return
+    if not isinstance(key, str) or any(step.get(name) for name in _NOT_SAID):
+        return
+    fields = cast("Json", message)
+    if fields.get("model") == "<synthetic>":
+        return
+    blocks = _list_blocks(fields.get("content"))
+    texts = [_text_of(block) for block in blocks if block.get("type") == "text"]
+    if text := _join_texts(texts, is_user=role == "user"):
+        yield _Message(key, "user" if role == "user" else "agent", "message", text)
+    if not wants_tools:
+        return
+    for number, block in enumerate(blocks):
+        if block.get("type") == "tool_use":
+            call = f"{block.get('name')} {_dump(block.get('input'))}"
+            yield _Message(f"{key}#{number}", "agent", "action", call)
+        elif block.get("type") == "tool_result":
+            output = _text_of_output(block.get("content"))
+            yield _Message(f"{key}#{number}", "agent", "observation", output)
+
+
+# Codex --------------------------------------------------------------------------------------------
+
+_CALLS = ("function_call", "custom_tool_call", "local_shell_call")
+_OUTPUTS = ("function_call_output", "custom_tool_call_output")
+
+
+def _list_codex_messages(
+    step: Json, item: Json, offset: int, place: TranscriptPlace
+) -> Iterator[_Message]:
+    if step.get("type") != "response_item":
+        return
+    kind, role = item.get("type"), item.get("role")
+    passthrough = item.get("internal_chat_message_metadata_passthrough")
+    details: Json = cast("Json", passthrough) if isinstance(passthrough, dict) else {}
+    turn = details.get("turn_id") or place.session_id
+    name = item.get("id") or item.get("call_id") or f"@{offset}"
+    if kind == "message" and role in ("user", "assistant"):
+        blocks = _list_blocks(item.get("content"))
+        texts = [_text_of(block) for block in blocks]
+        kinds: list[Any] = details.get("content_item_kinds") or []
+        if role == "user" and len(kinds) == len(texts):
+            said = [str(one).startswith("user.") for one in kinds]
+            texts = [text for text, is_said in zip(texts, said, strict=True) if is_said]
+        if text := _join_texts(texts, is_user=role == "user"):
+            # A provider's ids need not be unique: the text tells messages of one id apart.
+            number = zlib.crc32(scrub_secrets(text).text.encode("utf-8", "replace"))
+            key = f"{turn}/{name}/{number:08x}"
+            yield _Message(key, "user" if role == "user" else "agent", "message", text)
+    elif place.wants_tools and kind in _CALLS:
+        sent = item.get("arguments") or item.get("input") or item.get("action")
+        call = f"{item.get('name') or kind} {_dump(sent)}"
+        yield _Message(f"{turn}/{name}/call", "agent", "action", call)
+    elif place.wants_tools and kind in _OUTPUTS:
+        output = _text_of_output(item.get("output"))
+        yield _Message(f"{turn}/{name}/output", "agent", "observation", output)
+
+
+# Texts --------------------------------------------------------------------------------------------
+
+
+def _list_blocks(content: object) -> list[Json]:
+    """The blocks of a content, which may be a text alone."""
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    blocks = cast("list[object]", content) if isinstance(content, list) else []
+    return [cast("Json", block) for block in blocks if isinstance(block, dict)]
+
+
+def _text_of(block: Json) -> str:
+    text = block.get("text")
+    return text if isinstance(text, str) else ""
+
+
+def _dump(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _text_of_output(content: object) -> str:
+    """What a tool gave."""
+    blocks = [_text_of(block) for block in _list_blocks(content)]
+    return "\n".join(filter(None, blocks)) or _dump(content)
+
+
+def _shorten(text: str, most: int) -> str:
+    """The beginning and the end of a text."""
+    half = most // 2
+    return text if len(text) <= most else f"{text[:half]}\n…\n{text[-half:]}"
+
+
+def _join_texts(texts: list[str], *, is_user: bool) -> str:
+    said = [text for text in texts if not (is_user and text.lstrip().startswith(_PROGRAM_TEXTS))]
+    return "\n\n".join(text for text in said if text.strip())
+
+
+def _make_event(
+    place: TranscriptPlace,
+    message: _Message,
+    moment: str | None,
+    channel: str,
+    scrub_counts: dict[str, int],
+) -> dict[str, Any]:
+    scrubbed = scrub_secrets(_shorten(message.text, _MAX_SCRUBBED_CHARS))
+    for name, count in scrubbed.counts.items():
+        scrub_counts[name] = scrub_counts.get(name, 0) + count
+    most = _MAX_MESSAGE_CHARS if message.type == "message" else _MAX_TOOL_CHARS
+    text = _shorten(scrubbed.text, most).replace("\x00", "\ufffd")
+    user, agent = place.participants[:2]
+    return {
+        "participants": place.participants,
+        "role": message.role,
+        "speaker": user if message.role == "user" else agent,
+        "type": message.type,
+        "content": text.encode("utf-8", "replace").decode(),
+        "session_id": place.session_id,
+        "channel": channel,
+        "source_event_key": message.key[:512],
+        **({"occurred_at": moment} if moment else {}),
+        **({"metadata": {"scrubbed": scrubbed.counts}} if scrubbed.counts else {}),
+    }
