@@ -18,13 +18,14 @@ type McpToolset = Literal["memory", "graph", "personas", "admin"]
 _OTHER_NAMES = frozenset(
     {
         *("URL", "API_KEY", "DATA_DIR", "PORT", "PG_PORT"),
+        *("USER", "AGENT", "PROJECT", "HOOK_TOOLS", "HOOK_FOLDER", "HOOK_CONNECT"),
         *("TLS", "TLS_CERT", "TLS_KEY", "TLS_CLIENT_CA"),
         *("SECRETS", "STATE_MACHINE", "SCHEDULE_GROUP", "SCHEDULER_ROLE", "FIRST_KEY_SECRET"),
         *("OWNER_DATABASE_URL", "ADMINISTRATOR_DATABASE_URL", "ADMINISTRATOR_SECRET"),
     }
 )
-"""What else is read from the environment, after the prefix: by the client, by `make run`, by the
-scheduler and by a release."""
+"""What else is read from the environment, after the prefix: by the client and its hooks, by
+`make run`, by the scheduler and by a release."""
 _ORIGIN = re.compile(r"https?://[a-z0-9.-]+(:[0-9]+)?")
 
 

@@ -251,11 +251,11 @@ def _scrub_private_keys(text: str, counts: dict[str, int]) -> str:
     once, however many first lines it has."""
     find_end, find_lines = re.compile(_PEM_END), re.compile(_PEM_LINES)
     pieces: list[str] = []
-    done = 0
+    copied_end = 0
     last_line: re.Match[str] | None = None
     has_last_line = True
     for header in re.finditer(_PEM_HEADER, text):
-        if header.start() < done:
+        if header.start() < copied_end:
             continue
         if has_last_line and (last_line is None or last_line.start() < header.end()):
             last_line = find_end.search(text, header.end())
@@ -264,7 +264,7 @@ def _scrub_private_keys(text: str, counts: dict[str, int]) -> str:
         if not has_last_line or end - header.start() > _MAX_KEY_CHARS:
             lines = find_lines.match(text, header.end())
             end = lines.end() if lines else header.end()
-        pieces += [text[done : header.start()], _MARK.format("private-key")]
+        pieces += [text[copied_end : header.start()], _MARK.format("private-key")]
         counts["private-key"] = counts.get("private-key", 0) + 1
-        done = end
-    return "".join([*pieces, text[done:]])
+        copied_end = end
+    return "".join([*pieces, text[copied_end:]])

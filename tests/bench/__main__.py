@@ -36,6 +36,7 @@ BENCHES: Mapping[str, Bench] = {
     "growth": Bench("growth", "how recall and the topic index grow: 1000 10000 100000"),
     "graph": Bench("graph", "search and traversal of the graph beside bare SQL: 100000"),
     "analytics": Bench("analytics", "the graph's analytics: 1000 10000 100000"),
+    "hooks": Bench("hooks", "how long the hooks of coding agents take"),
     "cold-start": Bench("cold_start", "cold starts from the built layers: ingest query"),
     "calibrate": Bench("calibrate", "thresholds of the embedding space that is set"),
     "spaces": Bench("shared_weights", "one set of weights and curves in each embedding space"),

@@ -125,18 +125,25 @@ def send_segments(spool: Spool, client: Strandline) -> bool:
     for path in spool.list_segments():
         events = spool.read_segment(path)
         failures = _store(client, events)
-        kept = [failure for failure in failures if isinstance(failure.error, _KEPT)]
-        refused = [
+        waiting_failures = [failure for failure in failures if isinstance(failure.error, _KEPT)]
+        refusals = [
             failure for failure in failures if not isinstance(failure.error, (*_KEPT, *_KNOWN))
         ]
         spool.add_to_report(
-            {"stored": len(events) - len(kept) - len(refused), "refused": len(refused)}
+            {
+                "stored": len(events) - len(waiting_failures) - len(refusals),
+                "refused": len(refusals),
+            }
         )
-        first = next(iter([*kept, *refused]), None)
-        spool.set_problem("" if first is None else _explain(first.error, is_kept=bool(kept)))
-        spool.note_service_away(any(isinstance(f.error, UnavailableError) for f in kept))
-        if kept:
-            spool.replace_segment(path, [failure.event for failure in kept])
+        first = next(iter([*waiting_failures, *refusals]), None)
+        spool.set_problem(
+            "" if first is None else _explain(first.error, is_kept=bool(waiting_failures))
+        )
+        spool.note_service_away(
+            any(isinstance(f.error, UnavailableError) for f in waiting_failures)
+        )
+        if waiting_failures:
+            spool.replace_segment(path, [failure.event for failure in waiting_failures])
             return False
         os.unlink(path)
     return True

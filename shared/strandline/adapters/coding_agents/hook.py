@@ -67,7 +67,7 @@ def answer_hook(
             _start_delivery(spool, settings)
     except (ValueError, OSError) as error:  # settings, or a disk that is full or not ours
         return _say(f"nothing is remembered: {error}") if event == "SessionStart" else {}
-    if event in _STORING or spool.is_service_away:
+    if event in _STORING or (event == "UserPromptSubmit" and spool.is_service_away):
         return {}
     from strandline.adapters.coding_agents.questions import answer_with_context
 

@@ -33,6 +33,8 @@ def answer_with_context(
     sentences = [describe_problems(spool)] if is_start else []
     answer: dict[str, Any] = {}
     try:
+        if spool.is_service_away:
+            raise UnavailableError("Memory was away a moment ago.")
         answer = _ask_in_time(settings, request, _SECONDS[event])
     except UnavailableError as error:
         spool.note_service_away(is_away=True)

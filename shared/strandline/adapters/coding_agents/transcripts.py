@@ -64,9 +64,9 @@ def read_transcript_part(
         start = _find_start(file, place)
         end = start
         for line, end_of_line in _read_whole_lines(file, start):
-            found, is_readable = _read_line(line, end, place)
+            messages, is_readable = _read_line(line, end, place)
             unreadable += not is_readable
-            for message, moment, channel in found:
+            for message, moment, channel in messages:
                 events.append(_make_event(place, message, moment, channel, scrub_counts))
             end = end_of_line
             if len(events) >= max_events or end - start >= max_bytes:
@@ -192,8 +192,8 @@ def _list_codex_messages(
         texts = [_text_of(block) for block in blocks]
         kinds: list[Any] = details.get("content_item_kinds") or []
         if role == "user" and len(kinds) == len(texts):
-            said = [str(one).startswith("user.") for one in kinds]
-            texts = [text for text, is_said in zip(texts, said, strict=True) if is_said]
+            flags = [str(one).startswith("user.") for one in kinds]
+            texts = [text for text, is_said in zip(texts, flags, strict=True) if is_said]
         if text := _join_texts(texts, is_user=role == "user"):
             # A provider's ids need not be unique: the text tells messages of one id apart.
             number = zlib.crc32(scrub_secrets(text).text.encode("utf-8", "replace"))
@@ -241,8 +241,8 @@ def _shorten(text: str, most: int) -> str:
 
 
 def _join_texts(texts: list[str], *, is_user: bool) -> str:
-    said = [text for text in texts if not (is_user and text.lstrip().startswith(_PROGRAM_TEXTS))]
-    return "\n\n".join(text for text in said if text.strip())
+    own = [text for text in texts if not (is_user and text.lstrip().startswith(_PROGRAM_TEXTS))]
+    return "\n\n".join(text for text in own if text.strip())
 
 
 def _make_event(
@@ -252,11 +252,11 @@ def _make_event(
     channel: str,
     scrub_counts: dict[str, int],
 ) -> dict[str, Any]:
-    scrubbed = scrub_secrets(_shorten(message.text, _MAX_SCRUBBED_CHARS))
-    for name, count in scrubbed.counts.items():
+    clean = scrub_secrets(_shorten(message.text, _MAX_SCRUBBED_CHARS))
+    for name, count in clean.counts.items():
         scrub_counts[name] = scrub_counts.get(name, 0) + count
     most = _MAX_MESSAGE_CHARS if message.type == "message" else _MAX_TOOL_CHARS
-    text = _shorten(scrubbed.text, most).replace("\x00", "\ufffd")
+    text = _shorten(clean.text, most).replace("\x00", "\ufffd")
     user, agent = place.participants[:2]
     return {
         "participants": place.participants,
@@ -268,5 +268,5 @@ def _make_event(
         "channel": channel,
         "source_event_key": message.key[:512],
         **({"occurred_at": moment} if moment else {}),
-        **({"metadata": {"scrubbed": scrubbed.counts}} if scrubbed.counts else {}),
+        **({"metadata": {"scrubbed": clean.counts}} if clean.counts else {}),
     }
