@@ -26,8 +26,8 @@ def run_agent_hook(context: click.Context, arguments: tuple[str, ...]) -> int:
     with 0 whatever happens, and within a second or two also while the service is away.
     """
     parent = context.parent.params if context.parent else {}
-    given = [f"--{name}={parent[name]}" for name in ("url", "key") if parent.get(name)]
-    return run_hook([*given, *arguments])
+    group_options = [f"--{name}={parent[name]}" for name in ("url", "key") if parent.get(name)]
+    return run_hook([*group_options, *arguments])
 
 
 COMMANDS = (run_agent_hook,)

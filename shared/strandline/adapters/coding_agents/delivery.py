@@ -39,9 +39,9 @@ _MAX_ABSENCE_SECONDS = 86_400.0
 _MAX_DRAFT_SECONDS = 3600.0
 _GIVE_UP_AFTER = 20.0
 """Seconds that a batch is repeated for; the next hook begins again."""
-_KEPT = (UnavailableError, UnauthorizedError, ForbiddenError, QuotaExceededError)
+_WAITING_ERRORS = (UnavailableError, UnauthorizedError, ForbiddenError, QuotaExceededError)
 """Errors that say nothing about the message: it waits."""
-_KNOWN = (KeyConflictError, GoneError)
+_SETTLED_ERRORS = (KeyConflictError, GoneError)
 """It was stored before, with other settings or in another session; or it was erased since."""
 
 
@@ -125,9 +125,13 @@ def send_segments(spool: Spool, client: Strandline) -> bool:
     for path in spool.list_segments():
         events = spool.read_segment(path)
         failures = _store(client, events)
-        waiting_failures = [failure for failure in failures if isinstance(failure.error, _KEPT)]
+        waiting_failures = [
+            failure for failure in failures if isinstance(failure.error, _WAITING_ERRORS)
+        ]
         refusals = [
-            failure for failure in failures if not isinstance(failure.error, (*_KEPT, *_KNOWN))
+            failure
+            for failure in failures
+            if not isinstance(failure.error, (*_WAITING_ERRORS, *_SETTLED_ERRORS))
         ]
         spool.add_to_report(
             {

@@ -200,8 +200,8 @@ def _list_codex_messages(
             key = f"{turn}/{name}/{number:08x}"
             yield _Message(key, "user" if role == "user" else "agent", "message", text)
     elif place.wants_tools and kind in _CALLS:
-        sent = item.get("arguments") or item.get("input") or item.get("action")
-        call = f"{item.get('name') or kind} {_dump(sent)}"
+        call_input = item.get("arguments") or item.get("input") or item.get("action")
+        call = f"{item.get('name') or kind} {_dump(call_input)}"
         yield _Message(f"{turn}/{name}/call", "agent", "action", call)
     elif place.wants_tools and kind in _OUTPUTS:
         output = _text_of_output(item.get("output"))
