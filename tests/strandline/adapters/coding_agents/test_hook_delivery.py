@@ -105,15 +105,18 @@ def test_hook_replay_with_kills_stores_exactly_once(
         if turn == 12:
             caller.call("SessionStart", claude, source="resume")
     assert kills > 5
+    other = CodexTranscript(tmp_path / "other.jsonl")
+    caller.call("SessionStart", other, source="startup")  # of whatever session: it goes on
+    caller.wait_for_delivery()
+    report = caller.flush()
+    assert (report["waiting"], report["refused"]) == (0, 0)
+    for session in sessions:
+        assert list_stored_texts(client, users.alice, session.session_id) == session.said
     fork = claude.fork(tmp_path / "c.jsonl")
     fork.ask("A question of the fork.")
     caller.call("Stop", fork)
-    caller.wait_for_delivery()
-    report = caller.flush()
-    assert report["waiting"] == 0
-    assert report["refused"] == 0
-    for session in (*sessions, fork):
-        assert list_stored_texts(client, users.alice, session.session_id) == session.said
+    caller.flush()
+    assert list_stored_texts(client, users.alice, fork.session_id) == fork.said
     assert len(list_stored_texts(client, users.alice)) == 2 * 48 + 1
 
 
