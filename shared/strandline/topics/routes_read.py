@@ -71,7 +71,7 @@ def _make_model_walk(
     return ModelWalk(request.resources.llm, task)
 
 
-def get_topics(request: Request) -> Response:
+def list_topics_of_level(request: Request) -> Response:
     """Read the topic index as a tree: the roots of the trees in view, those with the newest events
     first, or the topics directly below one. By default of the active snapshot, with `version` of
     another one that is still kept: `GET /api/v1/admin/snapshots` lists them. A place is followed
@@ -82,7 +82,7 @@ def get_topics(request: Request) -> Response:
 
 ROUTES = {
     "GET /api/v1/topics": Route(
-        get_topics, "read", {200: TopicsPage}, query=TopicsQuery, errors=(NotFound,)
+        list_topics_of_level, "read", {200: TopicsPage}, query=TopicsQuery, errors=(NotFound,)
     ),
     "POST /api/v1/references/query": Route(
         post_references,
