@@ -59,6 +59,7 @@ _TAGS = {
     "query": "Answers of the language model from memory, which are not stored.",
     "chat": "Messages, and replies of the language model from memory.",
     "turns": "Answers that took longer than a request.",
+    "topics": "The topic index as a tree, level by level.",
     "references": "Questions to the topic index: from topics down to the events they rest on.",
     "provenance": "The rows derived from an event, and the events that a row is derived from.",
     "graph": "Facts, decisions, entities, events and topics, with edges between them.",
