@@ -128,7 +128,7 @@ PARALLEL = (
         5,
     ),
     ("runner", "tests/prove/test_proof_runner.py tests/prove/test_upgrade.py", 5),
-    ("browser", "tests/browser", 6),
+    ("browser", "tests/browser", 20),
 )
 """Name, tests, minutes; the long ones first, so that both processes end at about the same time."""
 SEQUENTIAL = (

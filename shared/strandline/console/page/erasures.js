@@ -56,13 +56,19 @@ export function showErasure(root, context) {
   return () => clearTimeout(timer);
 }
 
+function nameTarget({ kind, target }) {
+  const named = Object.entries(target);
+  if (!named.length) return kind === "session" ? "a session, whose name is not kept" : "the whole tenant";
+  return named.map(([name, value]) => [h("span.quiet", {}, `${name} `), stored(Array.isArray(value) ? value.join(", ") : value), " "]);
+}
+
 function describeErasure(context, it) {
   const by = it.asked_by ?? {};
   const facts = card(
     KINDS[it.kind] ?? it.kind,
     pairs([
       ["State", stateBadge(it.state)],
-      ["Named", Object.keys(it.target).length ? Object.entries(it.target).map(([name, value]) => [h("span.quiet", {}, `${name} `), stored(Array.isArray(value) ? value.join(", ") : value), " "]) : "the tenant"],
+      ["Named", nameTarget(it)],
       ["Asked", time(it.asked_at), " by ", by.user ? participant(by.user) : "a key bound to nobody", by.key_id ? [" (", shortId(by.key_id), ")"] : ""],
       ["Unreadable since", time(it.unreadable_at)],
       ["All stores cleared", it.complete_at ? time(it.complete_at) : "not yet: in the background, within minutes"],

@@ -8,7 +8,7 @@ import { drawGraph, KINDS, makeLegend } from "./graph_drawing.js";
 import { makeNodeCard } from "./graph_node.js";
 import { showContradictions, showMerges } from "./graph_reviews.js";
 import { virtualList } from "./lists.js";
-import { badge, card, emptyState, errorBox, field, loading } from "./ui.js";
+import { badge, card, emptyState, errorBox, field, loading, tabs } from "./ui.js";
 
 export const screen = { name: "graph", title: "Graph", letter: "n", right: "read", needsViewer: true, show };
 
@@ -25,7 +25,7 @@ const VIEWS = [
 function show(root, context) {
   const { state } = context;
   const view = VIEWS.some(([it]) => it === state.view) ? state.view : "";
-  root.append(h("nav.tabs", { "aria-label": "Of the graph" }, VIEWS.map(([name, title]) => h("a", { href: context.link("graph", { view: name }), "aria-current": name === (view ?? "") ? "page" : null }, title))));
+  root.append(tabs("Of the graph", VIEWS.map(([name, title]) => [context.link("graph", { view: name }), title, name === view])));
   if (view === "contradictions") return showContradictions(root, context);
   if (view === "merges") return showMerges(root, context);
   return showAround(root, context);
@@ -77,8 +77,10 @@ function makeSearch(context) {
     replace(results, loading("Searching …"));
     try {
       const body = { query: text.value.trim(), limit: 20, archived: true, ...(context.state.as_of && { as_of: context.state.as_of }) };
-      const answer = await postRead(`${GRAPH}/search`, body, context.viewer, { signal: context.signal });
-      replace(results, answer.nodes.length ? h("ul.plain", {}, answer.nodes.map((it) => h("li", {}, nodeLink(context, it)))) : h("p.quiet", {}, "No node is found by this."));
+      // Whose text holds the words comes first: a name that is typed whole is meant.
+      const answers = await Promise.all(["exact", "semantic"].map((mode) => postRead(`${GRAPH}/search`, { ...body, mode }, context.viewer, { signal: context.signal })));
+      const nodes = [...new Map(answers.flatMap((it) => it.nodes).map((it) => [it.id, it])).values()];
+      replace(results, nodes.length ? h("ul.plain", {}, nodes.slice(0, 30).map((it) => h("li", {}, nodeLink(context, it)))) : h("p.quiet", {}, "No node is found by this."));
     } catch (error) {
       if (error.name !== "AbortError") replace(results, errorBox(error, find));
     }

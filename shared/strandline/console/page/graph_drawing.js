@@ -32,7 +32,7 @@ function shorten(text) {
  * which one is to be the middle. */
 export function drawGraph(nodes, edges, { onPick, onOpen }) {
   placeNodes(nodes, edges);
-  const box = measure(nodes);
+  const box = measure(nodes, innerWidth < 700 ? 320 : 560); // in a small graph the words do not get larger than the page's
   const view = { ...box };
   const frame = svg("svg.graph", { viewBox: "0 0 1 1", role: "group", "aria-label": `A drawing of ${nodes.length} nodes and ${edges.length} edges. Arrow keys go from node to node, Enter shows one. The list below has the same nodes.` });
   const lines = edges.map((edge) => svg(`line.edge${edge.type === "invalidates" ? ".against" : ""}`, {}, svg("title", {}, `${shorten(nodes[edge.from].name)} – ${edge.type}${edge.label ? ` (${plain(edge.label)})` : ""} – ${shorten(nodes[edge.to].name)}`)));
@@ -101,10 +101,15 @@ function addPointer(frame, { nodes, view, shapes, incident, moveShape, moveLine,
   let isWaiting = false;
   const find = (target) => Number(target.closest("[data-node]")?.dataset.node ?? -1);
   const perPixel = () => Math.max(view.width / frame.clientWidth, view.height / frame.clientHeight);
+  const release = () => {
+    held = null;
+    frame.classList.remove("moving");
+  };
   frame.addEventListener("pointerdown", (event) => {
     if (event.button !== 0) return;
     held = { node: find(event.target), x: event.clientX, y: event.clientY, moved: 0 };
     frame.setPointerCapture(event.pointerId);
+    frame.classList.add("moving");
   });
   frame.addEventListener("pointermove", (event) => {
     if (!held) return;
@@ -133,9 +138,9 @@ function addPointer(frame, { nodes, view, shapes, incident, moveShape, moveLine,
   });
   frame.addEventListener("pointerup", () => {
     if (held && held.moved < 5 && held.node >= 0) pick(held.node);
-    held = null;
+    release();
   });
-  frame.addEventListener("pointercancel", () => (held = null));
+  frame.addEventListener("pointercancel", release);
   frame.addEventListener("dblclick", (event) => {
     const i = shapes.findIndex((shape) => shape.contains(event.target));
     const chosen = i >= 0 ? i : shapes.findIndex((shape) => shape.matches(".picked:hover"));

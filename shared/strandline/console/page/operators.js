@@ -7,7 +7,7 @@ import { bytes, count, participant, shortId, time, usd } from "./formats.js";
 import { virtualList } from "./lists.js";
 import { meter } from "./plots.js";
 import { showTenantSettings } from "./tenant_settings.js";
-import { badge, card, copyButton, emptyState, field, loadInto, pairs, table } from "./ui.js";
+import { badge, card, copyButton, emptyState, field, loadInto, pairs, table, tabs } from "./ui.js";
 
 export const screen = { name: "operators", title: "Keys, quotas, tenants", letter: "k", right: "operator", show };
 
@@ -49,7 +49,7 @@ function listTenants(context) {
 }
 
 function makeTenant(context) {
-  const name = h("input", { type: "text", name: "tenant", required: true, pattern: "[a-z0-9][a-z0-9-]{0,62}", title: "Small letters, digits and hyphens, at most 63", autocomplete: "off", spellcheck: "false" });
+  const name = h("input", { type: "text", name: "tenant", required: true, pattern: "[a-z0-9][a-z0-9\\-]{0,62}", title: "Small letters, digits and hyphens, at most 63", autocomplete: "off", spellcheck: "false" });
   const status = h("div", { "aria-live": "polite" });
   const form = h("form.stack", {}, field("New tenant", name, "Small letters, digits and hyphens."), h("p.buttons", {}, h("button", { type: "submit" }, "Make a tenant …")));
   form.addEventListener("submit", async (event) => {
@@ -64,8 +64,8 @@ function makeTenant(context) {
 function showTenant(root, context, tenant) {
   const tab = TABS.some(([it]) => it === context.state.tab) ? context.state.tab : "keys";
   const panel = h("div.stack");
-  const links = TABS.map(([name, title]) => h("a", { href: context.link("operators", { tenant, tab: name }), "aria-current": name === tab ? "page" : null }, title));
-  replace(root, card(["Tenant ", stored(tenant)], h("nav.tabs", { "aria-label": "Of this tenant" }, links), panel));
+  const links = TABS.map(([name, title]) => [context.link("operators", { tenant, tab: name }), title, name === tab]);
+  replace(root, card(["Tenant ", stored(tenant)], tabs("Of this tenant", links), panel));
   ({ keys: showKeys, certificates: showCertificates, quotas: showQuotas, settings: showTenantSettings, audit: showAudit })[tab](panel, context, tenant);
 }
 

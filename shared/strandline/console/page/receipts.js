@@ -1,6 +1,8 @@
 // Verifies the receipt of an erasure in the browser, by WebCrypto: no server is asked whether it is
 // right.
 
+import { plural } from "./formats.js";
+
 /** The bytes that are signed: JSON with sorted names and without spaces, in UTF-8. */
 export function encodeCanonically(value) {
   return new TextEncoder().encode(write(value));
@@ -57,7 +59,7 @@ async function checkDigest(receipt) {
 function checkCount(receipt) {
   const listed = Array.isArray(receipt.event_ids) ? receipt.event_ids.length : 0;
   const ok = listed === receipt.event_count || listed === 0;
-  return { name: "Count", ok, text: ok ? `It names ${receipt.event_count} erased events.` : `It says ${receipt.event_count} events, and lists ${listed}.` };
+  return { name: "Count", ok, text: ok ? `It names ${plural(receipt.event_count, "erased event")}.` : `It says ${receipt.event_count} events, and lists ${listed}.` };
 }
 
 function fromHex(text, length) {

@@ -46,6 +46,14 @@ export function card(title, ...children) {
   return h("section.card", {}, h("h2", {}, title), children);
 }
 
+/** Links to the parts of a screen, as [address, title, isHere]; where they do not fit, the present one
+ * is scrolled to. */
+export function tabs(label, links) {
+  const made = links.map(([href, title, isHere]) => h("a", { href, "aria-current": isHere ? "page" : null }, title));
+  requestAnimationFrame(() => made.find((it) => it.getAttribute("aria-current"))?.scrollIntoView({ block: "nearest", inline: "center" }));
+  return h("nav.tabs", { "aria-label": label }, made);
+}
+
 /** Pairs of a word and what it means. */
 export function pairs(rows) {
   return h("dl.pairs", {}, rows.filter(Boolean).map(([name, ...value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
