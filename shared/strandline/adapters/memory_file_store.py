@@ -56,6 +56,8 @@ class StoredFile:
     text: str | None
     """None: it is the payload `cid`."""
     cid: str | None
+    beginning: str
+    """Of a payload: its first characters, which recall finds."""
     event_id: UUID
     """The statement."""
 
@@ -145,7 +147,7 @@ class MemoryFileStore:
         if file.text is not None:
             value["text"] = file.text
         else:
-            value |= {"bytes": file.size, "cid": file.cid}
+            value |= {"begins": file.beginning, "bytes": file.size, "cid": file.cid}
         return FileWrite(place.path, value, None, self._make_key(place))
 
     def write(self, write: FileWrite) -> Steps[None]:
@@ -265,4 +267,5 @@ def _to_file(path: str, value: Mapping[str, Any], event_id: UUID) -> StoredFile 
         return None
     text: str | None = value.get("text")
     size = value["bytes"] if text is None else len(text.encode())
-    return StoredFile(path, value["file"], size, text, value.get("cid"), event_id)
+    beginning: str = value.get("begins", "")
+    return StoredFile(path, value["file"], size, text, value.get("cid"), beginning, event_id)

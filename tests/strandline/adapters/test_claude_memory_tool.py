@@ -200,6 +200,8 @@ def test_claude_memory_tool_deletes_with_history(
         files.execute({"command": "create", "path": NOTES, "file_text": "another file"})
         view = files.execute({"command": "view", "path": long_name})
         assert view.endswith("secret " + "two" * 9000)
+        found = client.recall("secret", user=users.alice, agent="helper", min_relevance=0)
+        assert "nnn" in str(found.hits[0].text), "by its beginning, under its present name"
         with caplog.at_level(logging.WARNING, "strandline"):
             files.execute({"command": "delete", "path": long_name})
         with pytest.raises(MemoryCommandError, match="does not exist"):
@@ -207,6 +209,7 @@ def test_claude_memory_tool_deletes_with_history(
         assert files.execute({"command": "view", "path": NOTES}).endswith("another file")
         events = [*client.get_all(user=users.alice, agent="helper")]
         assert ("secret" in str(events)) is not may_erase
+        assert ("nnn" in str(events)) is not may_erase
         assert (sum(event.type == "upload" for event in events) == 0) is may_erase
         files.execute({"command": "create", "path": long_name, "file_text": "new"})
         assert files.execute({"command": "view", "path": long_name}).endswith("\tnew")
