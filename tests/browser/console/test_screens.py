@@ -312,7 +312,8 @@ def test_screens_conversation_is_forgotten_and_proved(filled: FilledService) -> 
     event = filled.call("POST", "events", secret)
     with filled.open(changes=True) as session:
         page = session.page
-        session.go("forgetting", {"kind": "session", "session": HOSTILE[0]})
+        session.go("people", {"scope": event["scope_id"], "session": HOSTILE[0]})
+        page.get_by_role("link", name="Forget it …").click()
         expect(page.get_by_label("What it would take")).to_contain_text("1 event, in 1 scope")
         assert filled.call("GET", f"events/{event['event_id']}?everybody=true")
         page.get_by_role("button", name="Forget 1 event …").click()
@@ -465,13 +466,14 @@ def test_screens_show_hostile_answers_as_text(filled: FilledService, maria: str,
             session.go(screen, state)
             assert page.locator(FOREIGN_ELEMENTS).count() == 0, name
             assert page.locator("h1").count() == 1, name
-            shown += sum(page.locator("main").inner_text().count(it) for it in HOSTILE[:4])
+            text = page.locator("main").inner_text()
+            shown += sum(text.count(it) for it in ("window.hurt", "alert("))
             for item in page.get_by_role("treeitem").all()[:3]:
                 item.locator(".tree-item").first.click()
                 session.settle()
         page.unroute_all(behavior="ignoreErrors")
         assert page.evaluate("window.hurt") is None
-    assert shown > 4
+    assert shown > 2
 
 
 def test_screens_graph_of_5000_draws_300(filled: FilledService) -> None:

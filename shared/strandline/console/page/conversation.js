@@ -6,6 +6,7 @@ import { h, plain, replace, stored } from "./dom.js";
 import { showContent, showEventHead } from "./events.js";
 import * as format from "./formats.js";
 import { slidingFeed } from "./lists.js";
+import { hasRight } from "./session.js";
 import { TopicMarks } from "./topic_marks.js";
 import { badge, emptyState, errorBox, loading } from "./ui.js";
 
@@ -53,12 +54,14 @@ async function drawConversation(pane, context, scope, source) {
     jump(seq);
   } }, label);
   const isSession = Boolean(context.state.session);
+  const chosen = isSession ? { kind: "session", session: context.state.session, scope: scope.scope_id } : { kind: "scope", scope: scope.scope_id };
+  const forget = hasRight("erase") && h("a", { href: context.link("forgetting", chosen) }, "Forget it …");
   const head = h(
     "header.conversation-head",
     {},
     h("p.back", {}, h("a", { href: context.link("people", { tab: context.state.tab }) }, "← All conversations")),
     h("h2", {}, isSession ? stored(context.state.session) : format.participants(scope.participants)),
-    h("p.quiet.small", {}, isSession ? [format.participants(scope.participants), " · ", h("a", { href: context.link("people", { tab: context.state.tab, scope: scope.scope_id }) }, "the whole scope")] : ["Scope ", format.shortId(scope.scope_id), ` · ${format.plural(scope.last_seq, "event")} since `, format.time(scope.created_at)]),
+    h("p.quiet.small", {}, isSession ? [format.participants(scope.participants), " · ", h("a", { href: context.link("people", { tab: context.state.tab, scope: scope.scope_id }) }, "the whole scope")] : ["Scope ", format.shortId(scope.scope_id), ` · ${format.plural(scope.last_seq, "event")} since `, format.time(scope.created_at)], forget && [" · ", forget]),
     h("div.conversation-tools", {}, !isSession && [button("Oldest", 1), slider], button("Newest", 0), position),
   );
   replace(pane, head, feed.element);
