@@ -92,6 +92,7 @@ NAMES = [
     *_in_query("/api/v1/graph/nodes", "type", "category", "status", "as_of", "sort", "cursor"),
     *_in_query("/api/v1/graph/merges/proposals", "scope_id", "min_similarity"),
     *_in_query("/api/v1/graph/communities", "node_id", "participants", "cursor"),
+    *_in_query("/api/v1/topics", "version", "scope_id", "slot", "node_id", "cursor"),
     *_in_query("/api/v1/admin/communities", "node_id", "cursor"),
     *_in_query("/api/v1/admin/jobs", "state", "kind", "cursor"),
     *_in_query("/api/v1/admin/tenants", "cursor"),

@@ -31,6 +31,7 @@ READS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("GET", "/api/v1/graph/communities", {}),
     ("GET", "/api/v1/graph/merges/proposals", {}),
     ("GET", "/api/v1/graph/status", {}),
+    ("GET", "/api/v1/topics", {}),
     ("GET", "/memories/list", {}),
     ("GET", "/sonas/list", {}),
     ("GET", "/api/v1/sessions", {}),
