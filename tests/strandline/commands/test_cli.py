@@ -526,7 +526,8 @@ def test_cli_import_resumes_after_interrupt(
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=30)
         assert "Traceback" not in err
-        assert process.returncode in (0, 130)
+        # By the signal itself where it comes while the interpreter starts or ends.
+        assert process.returncode in (0, 130, -signal.SIGINT)
     result = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     total = count + 5
     assert sum(map(int, re.findall(r"(\d+) (?:stored|known)", result.stdout))) == total
