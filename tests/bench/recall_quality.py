@@ -62,8 +62,8 @@ class Row:
     known: float
     is_refused: bool
     """Whether the default leaves out every hit."""
-    hits: Sequence[tuple[str, float]]
-    """Keys and relevance, best first."""
+    hits: Sequence[tuple[str, float | None]]
+    """Keys and relevance, best first; an event of a topic that breadth added has none."""
     milliseconds: float
 
     @property
@@ -80,7 +80,7 @@ class Row:
             bool(evidence),
             self.is_refused,
             self.score.recall if evidence else 0.0,
-            [(relevance, key in evidence) for key, relevance in self.hits],
+            [(value, key in evidence) for key, value in self.hits if value is not None],
         )
 
 
