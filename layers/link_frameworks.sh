@@ -8,5 +8,6 @@ rm -rf adapters/frameworks
 mkdir adapters/frameworks
 for package in "adapters/$others"/*; do
     name=$(basename "$package")
-    [ -e "$others/$name" ] || ln -s "../$others/$name" "adapters/frameworks/$name"
+    # Of a namespace, as google is, both environments have parts.
+    [ -e "$others/$name" ] && [ "$name" != google ] || ln -s "../$others/$name" "adapters/frameworks/$name"
 done

@@ -58,6 +58,8 @@ FOREIGN = {
     *("create_react_agent", "post_model_hook", "pre_model_hook", "MemoryManager", "memory_manager"),
     *("RepositorySessionManager", "session_manager", "StoreBackend", "AsyncAnthropic"),
     *("memory_20250818", "tool_runner", "tool_use", "is_error", "view_range", "memory_tools"),
+    *("PreloadMemoryTool", "memory_service", "context_providers", "ReActAgent", "insert_method"),
+    *("LlamaIndex", "from_defaults"),
     # examples and placeholders
     *("E7", "Zigbee", "quennell", "a_a_a_", "NNNN_verb_noun", "NN_subject"),
 }

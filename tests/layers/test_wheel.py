@@ -108,7 +108,8 @@ def test_wheel_files_are_in_one_wheel_each(wheels: dict[str, Path], repository: 
     }
     assert extras == {
         "strandline": {
-            *("claude", "langgraph", "openai-agents", "pydantic-ai", "service", "strands"),
+            *("agent-framework", "claude", "google-adk", "langgraph", "llama-index"),
+            *("openai-agents", "pydantic-ai", "service", "strands"),
         },
         "strandline_service": {"all", "functions", "graph", "local", "model"},
     }
@@ -136,14 +137,16 @@ COMPILE_AND_IMPORT = """
 import compileall, importlib, pathlib, pkgutil, warnings
 warnings.simplefilter("error")
 import strandline
-frameworks = {"agents", "anthropic", "langchain_core", "langgraph", "pydantic_ai", "strands"}
+frameworks = {"agent_framework", "agents", "google", "langchain_core", "langgraph", "pydantic_ai"}
+frameworks |= {"anthropic", "llama_index", "strands"}
 assert compileall.compile_dir(pathlib.Path(strandline.__file__).parent, quiet=1, force=True)
 names = [module.name for module in pkgutil.walk_packages(strandline.__path__, "strandline.")]
 for name in names:
     try:
         importlib.import_module(name)
     except ModuleNotFoundError as error:
-        if not name.startswith("strandline.adapters.") or error.name not in frameworks:
+        package = error.name.partition(".")[0]
+        if not name.startswith("strandline.adapters.") or package not in frameworks:
             raise
 from strandline.client import answers
 for name in answers.MODULE_OF:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, TypeVar
@@ -54,6 +54,9 @@ class SaidText:
     """Its idempotency key, from what the framework calls it. None: it gets one, and where it was
     not stored the same text has the same key when it is stored again."""
     occurred_at: datetime | None = None
+    metadata: Mapping[str, Any] | None = None
+    speaker: str | None = None
+    """Who of the participants says it, where several fit the role."""
 
 
 class AgentMemory:
@@ -89,28 +92,37 @@ class AgentMemory:
         return (yield from ask(call)).text
 
     def store_texts(
-        self, participants: Sequence[str], session_id: str | None, texts: Sequence[SaidText]
+        self,
+        participants: Sequence[str],
+        session_id: str | None,
+        texts: Sequence[SaidText],
+        post: Callable[[Sequence[Mapping[str, Any]]], Steps[None]] = post_events,
     ) -> Steps[None]:
-        """Store texts in order, each once; up to 500 all or none. Blank ones are left out."""
+        """Store texts in order, each once; up to 500 all or none, or as `post` does it. Blank ones
+        are left out."""
         full_texts = [one for one in texts if one.text.strip()]
 
         def describe(one: SaidText) -> object:
             return [list(participants), session_id, one.role, one.text]
 
         keys = [one.key or self._keys.take(describe(one)) for one in full_texts]
-        common = {"participants": list(participants), "session_id": session_id}
         events = [
             {
-                **{name: value for name, value in common.items() if value},
+                "participants": list(participants),
                 "role": one.role,
                 "content": one.text,
                 "source_event_key": key,
-                **({"occurred_at": one.occurred_at.isoformat()} if one.occurred_at else {}),
+                **_list_given(
+                    session_id=session_id,
+                    occurred_at=one.occurred_at and one.occurred_at.isoformat(),
+                    metadata=one.metadata and dict(one.metadata),
+                    speaker=one.speaker if one.speaker in participants else None,
+                ),
             }
             for one, key in zip(full_texts, keys, strict=True)
         ]
         try:
-            yield from post_events(events)
+            yield from post(events)
         except BaseException:
             for one, key in zip(full_texts, keys, strict=True):
                 if one.key is None:
@@ -124,3 +136,8 @@ class AgentMemory:
     async def run_async(self, steps: Steps[T]) -> T:
         """The result of a procedure, by the asynchronous client."""
         return await run_steps_async(self.clients.asynchronous, steps)
+
+
+def _list_given(**fields: object) -> dict[str, object]:
+    """The fields that have a value."""
+    return {name: value for name, value in fields.items() if value}

@@ -32,6 +32,7 @@ _NOBODY = VerbGroup()
 _MAX_BATCH = 500
 _NOT_TRIED = 424
 """The status of an event of a batch that was not stored for another one's sake."""
+_ERASED = 410
 _MAX_ERASED = 1000
 _PAGE = 500
 _MAX_METADATA_BYTES = 12 * 1024
@@ -78,15 +79,21 @@ class SessionRecords:
         self._has_told_of_tombstones = False
 
     def append(
-        self, participants: Sequence[str], session_id: str, records: Sequence[NewRecord], key: str
+        self,
+        participants: Sequence[str],
+        session_id: str,
+        records: Sequence[NewRecord],
+        key: str | Sequence[str],
     ) -> Steps[None]:
-        """Store records in order: up to 500 all or none, once under this key."""
-        for start in range(0, len(records), _MAX_BATCH):
-            events = [
-                self._make_event(participants, session_id, record, f"{key}#{start + n}")
-                for n, record in enumerate(records[start : start + _MAX_BATCH])
+        """Store records in order: up to 500 all or none, once under this key, or each under its
+        own."""
+        keys = [f"{key}#{n}" for n in range(len(records))] if isinstance(key, str) else key
+        yield from post_events(
+            [
+                self._make_event(participants, session_id, record, one)
+                for record, one in zip(records, keys, strict=True)
             ]
-            yield from post_events(events)
+        )
 
     def read(
         self,
@@ -267,6 +274,17 @@ def post_events(events: Sequence[Mapping[str, Any]]) -> Steps[None]:
             yield from ask(call)
         except ServiceError as error:
             raise _find_cause(error) from error
+
+
+def post_unerased_events(events: Sequence[Mapping[str, Any]]) -> Steps[None]:
+    """Store events in order, each on its own; one that was stored and erased stays so. Raises the
+    first other error of an event."""
+    for start in range(0, len(events), _MAX_BATCH):
+        batch = events[start : start + _MAX_BATCH]
+        answer = yield from ask(MemoryVerbs.post_batch.call(_NOBODY, batch, atomic=False))
+        for item in answer.results:
+            if item.error is not None and item.status != _ERASED:
+                raise make_error(item.status, item.error.model_dump(), None)
 
 
 def _find_cause(error: ServiceError) -> ServiceError:

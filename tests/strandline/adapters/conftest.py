@@ -65,8 +65,8 @@ class Service:
 
 def lose_first_answer(holder: object) -> None:
     """Make the client of an adapter lose the answer to its next request, which was carried out."""
-    fields: dict[str, Any] = vars(holder)
-    clients = fields["_memory"].clients if "_memory" in fields else fields["_clients"]
+    memory: Any = getattr(holder, "_memory", None)
+    clients: Any = vars(holder)["_clients"] if memory is None else memory.clients
     perform, errors = clients.asynchronous.perform, [ConnectionError("the answer was lost")]
 
     async def lose(call: Any) -> Any:

@@ -11,8 +11,11 @@ import pytest
 from tests.strandline.adapters.conftest import ROOT
 
 FRAMEWORKS: dict[tuple[str, ...], set[str]] = {
+    ("agent_framework",): {"agent_framework"},
     ("claude",): {"anthropic"},
+    ("google_adk",): {"google"},
     ("langgraph", "langgraph_agents"): {"langgraph", "langchain_core"},
+    ("llama_index",): {"llama_index"},
     ("openai_agents",): {"agents", "openai", "mcp"},
     ("pydantic_ai",): {"pydantic_ai", "pydantic_graph"},
     ("strands", "strands_sessions"): {"strands", "mcp", "boto3"},

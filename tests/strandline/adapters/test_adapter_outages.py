@@ -7,13 +7,20 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from agent_framework import Message
+from google.adk.events.event import Event
+from google.genai.types import Content, Part
+from llama_index.core.llms import ChatMessage
 from pydantic_ai import Agent
 from pydantic_ai.messages import ModelResponse, TextPart
 from pydantic_ai.models.function import FunctionModel
 from strands.types.session import SessionMessage
 
 from strandline import AsyncStrandline, Strandline
+from strandline.adapters.agent_framework import StrandlineHistoryProvider
+from strandline.adapters.google_adk import StrandlineMemoryService
 from strandline.adapters.langgraph import StrandlineStore
+from strandline.adapters.llama_index import StrandlineMemoryBlock
 from strandline.adapters.openai_agents import StrandlineSession
 from strandline.adapters.pydantic_ai import StrandlineMemory
 from strandline.adapters.strands import StrandlineMemoryStore
@@ -66,7 +73,29 @@ def make_stores(client: AsyncStrandline, user: str) -> dict[str, StoreText]:
     async def add_item(text: str, writer: int) -> None:
         await session.add_items([{"role": "user", "content": text}])
 
+    adk = StrandlineMemoryService(agent="helper", async_client=client)
+
+    async def add_adk_event(text: str, writer: int) -> None:
+        event = Event(author="user", content=Content(role="user", parts=[Part(text=text)]))
+        whose: Any = {"app_name": "helper", "user_id": user, "session_id": f"{writer}"}
+        for _ in range(2):
+            await adk.add_events_to_memory(events=[event], **whose)
+
+    history = StrandlineHistoryProvider(**whose)
+
+    async def save_history(text: str, writer: int) -> None:
+        await history.save_messages(f"history-{user}", [Message("user", [text])])
+
+    block = StrandlineMemoryBlock(**whose)
+
+    async def put_message(text: str, writer: int) -> None:
+        message = ChatMessage(role="user", content=text)
+        await block.aput([message], session_id=f"block-{user}")
+
     return {
+        "agent_framework": save_history,
+        "google_adk": add_adk_event,
+        "llama_index": put_message,
         "strands": add_strands_message,
         "openai_agents": add_item,
         "pydantic_ai": lambda text, writer: agent.run(text),

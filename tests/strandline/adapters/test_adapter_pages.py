@@ -17,12 +17,15 @@ PAGES = sorted(
     if path.stem not in ("README", OF_COMMANDS)
 )
 SAYS = {
+    "agent-framework": ["The buoy goes out on Friday."],
     "claude": [
         "File created successfully at: /memories/tour.md",
         "Here's the content of /memories/tour.md with line numbers:",
         "     1\tThe buoy goes out on Friday.",
     ],
+    "google-adk": ["True", "True"],
     "langgraph": ["Noted.", "The buoy goes out on Friday."],
+    "llama-index": ["The buoy goes out on Friday."],
     "mem0": [
         "I moor at pier B. {'from': 'phone'}",
         "I moor at pier C.",
