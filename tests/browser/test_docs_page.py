@@ -45,7 +45,7 @@ def test_docs_page_call_is_answered(
 
     assert answer.status == 200
     expect(page.locator(".request-url .microlight")).to_have_text(
-        f"{service.url}{base_path}/api/v1/recall"
+        f"{service.url}{base_path}/api/v1/recall?everybody=false"
     )
     assert [hit["text"] for hit in answer.json()["hits"]] == [EVENT["content"]]
     expect(page.locator(".live-responses-table .response .response-col_status")).to_have_text("200")
@@ -76,7 +76,7 @@ def recall(page: Page) -> Response:
     operation.locator(".responses-table .response[data-code='504']").wait_for()
     assert operation.evaluate("it => it.getBoundingClientRect().height") < 2000
     operation.get_by_role("button", name="Try it out").click()
-    with page.expect_response("**/api/v1/recall") as message:
+    with page.expect_response("**/api/v1/recall*") as message:
         operation.get_by_role("button", name="Execute").click()
     operation.locator(".live-responses-table").wait_for()
     operation.locator(".live-responses-table").scroll_into_view_if_needed()
