@@ -67,6 +67,16 @@ class HookCaller:
         assert (process.returncode, errors) == (0, "")
         return json.loads(output) if output else {}
 
+    def call_until_answered(self, event: str, transcript: Any, **more: Any) -> dict[str, Any]:
+        """What a hook gives the agent. On a busy machine a question may take longer than a hook
+        waits, and the next ones stay silent for half a minute: it is asked again."""
+        deadline = time.monotonic() + 120
+        while not (answer := self.call(event, transcript, **more)):
+            assert time.monotonic() < deadline, f"{event} gave nothing"
+            time.sleep(1)
+        given: dict[str, Any] = answer["hookSpecificOutput"]
+        return given
+
     def flush(self, expected_code: int = 0) -> dict[str, Any]:
         """Store what waits; what became of messages."""
         done = subprocess.run(

@@ -47,12 +47,13 @@ def test_hook_session_comes_back_in_another(
     assert str(events[0].occurred_at).startswith("2026-11-29 23:01")
 
     third = kind(tmp_path / "three.jsonl")
-    start = caller.call("SessionStart", third, source="startup")["hookSpecificOutput"]
+    start = caller.call_until_answered("SessionStart", third, source="startup")
     assert start["hookEventName"] == "SessionStart"
     assert "The buoy goes out on Friday." in start["additionalContext"]
-    prompt = caller.call("UserPromptSubmit", third, prompt="When does the buoy go out?")
-    assert prompt["hookSpecificOutput"]["hookEventName"] == "UserPromptSubmit"
-    assert "The buoy goes out on Friday." in prompt["hookSpecificOutput"]["additionalContext"]
+    question = "When does the buoy go out?"
+    prompt = caller.call_until_answered("UserPromptSubmit", third, prompt=question)
+    assert prompt["hookEventName"] == "UserPromptSubmit"
+    assert "The buoy goes out on Friday." in prompt["additionalContext"]
 
 
 def test_hook_shows_nothing_of_other_users_and_projects(
