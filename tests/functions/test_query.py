@@ -253,7 +253,8 @@ def test_query_health_needs_no_key_or_database(
 
 
 def test_query_health_dependencies_need_key(gateway: Gateway) -> None:
-    reply = gateway.call("GET", "/api/v1/health", key=gateway.key(user=ALICE))
+    own = gateway.new_key(user=ALICE)
+    reply = gateway.call("GET", "/api/v1/health", key=own.token)
     assert reply.status == 200
     names = ("database", "blobs", "queue", "embedding")
     assert reply.body == {
@@ -264,6 +265,14 @@ def test_query_health_dependencies_need_key(gateway: Gateway) -> None:
             "failure": None,
             "failed_at": None,
             "resting_until": None,
+        },
+        "caller": {
+            "tenant": "acme",
+            "user": ALICE,
+            "rights": ["read", "write"],
+            "key_id": own.key.key_id,
+            "may_read_everybody": False,
+            "agents_share": False,
         },
         "background": {
             "scopes_stuck": 0,

@@ -219,7 +219,7 @@ class RecallAnswer(ResponseModel):
     without a calibration."""
     hits: list[Hit]
     """Empty if no event is relevant enough."""
-    scoring: ScoringOut | None
+    scoring: ScoringOut | None = None
     """With `explain`."""
     breadth: bool
     """Whether the question was answered as one that needs a list, an order or a summary."""

@@ -86,7 +86,7 @@ class Health(ResponseModel):
     dependencies: dict[str, str]
     """`ok` or an error code, for each of database, blobs, queue and embedding."""
     language: LanguageModelState
-    caller: CallerState | None
+    caller: CallerState | None = None
     """Null while the database is unavailable, and for a credential that is not valid."""
     background: BackgroundState | None
     """Null while the database is unavailable, and for a credential that is not valid."""
