@@ -107,7 +107,8 @@ A first memory, and a first question:
   {curl} {service.url}/api/v1/events {headers} -d '{body}'
   {curl} {service.url}/api/v1/recall {headers} -d '{question}'
 
-{certificate_example}{_suggest_next_step()}
+{certificate_example}See what is remembered, and why: {service.url}/console
+{_suggest_next_step()}
 Ctrl-C stops everything.
 """
 

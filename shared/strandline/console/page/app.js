@@ -112,7 +112,7 @@ async function showScreen() {
   replace(main, heading, root);
   document.title = `${screen?.title ?? "No such screen"} · Strandline console`;
   dispatchEvent(new CustomEvent("screen", { detail: { name: shown.name, state } }));
-  if (isOther && !isFirst) heading.focus({ preventScroll: true });
+  if (!isFirst && (isOther || document.activeElement === document.body)) heading.focus({ preventScroll: true });
   if (isOther) scrollTo(0, 0);
   if (!screen) {
     replace(root, emptyState("This address names no screen that this key may open.", "The menu has those that it may."));
@@ -120,7 +120,7 @@ async function showScreen() {
   }
   const context = makeContext(screen, state, controller.signal);
   if (screen.needsViewer && !context.viewer) {
-    replace(root, emptyState("Say for whom to read.", "This key belongs to nobody in particular, so the service asks on whose behalf it reads: name one or more participants above, as user:alice. What all of them took part in is shown."));
+    replace(root, emptyState("Say for whom to read.", ["You are in the tenant ", h("strong", {}, h("bdi", {}, session.caller.tenant)), "."], "This key belongs to nobody in particular, so the service asks on whose behalf it reads: name one or more participants above, as user:alice. What all of them took part in is shown."));
     return;
   }
   try {

@@ -5,6 +5,7 @@ import { h, replace } from "./dom.js";
 import { participant } from "./formats.js";
 import { format, parse } from "./router.js";
 import { session, hasRight, nameKey } from "./session.js";
+import { makeNamesInput, readNames } from "./ui.js";
 
 /** The header and the menu. `setViewer(as)` is told for whom to read. */
 export function makeHeader({ screens, signOut, setViewer, refresh, skip }) {
@@ -14,8 +15,11 @@ export function makeHeader({ screens, signOut, setViewer, refresh, skip }) {
     const { name, state } = event.detail;
     for (const { screen, link } of links) {
       link.setAttribute("href", format(screen.name, { as: state.as }));
-      if (screen.name === name) link.setAttribute("aria-current", "page");
-      else link.removeAttribute("aria-current");
+      if (screen.name === name) {
+        link.setAttribute("aria-current", "page");
+        const bar = link.closest("ul"); // where the menu is wider than the window; the page itself does not move
+        bar.scrollLeft += link.getBoundingClientRect().left - bar.getBoundingClientRect().left - (bar.clientWidth - link.offsetWidth) / 2;
+      } else link.removeAttribute("aria-current");
     }
     replace(reader, makeReaderForm(state.as, setViewer));
   };
@@ -36,7 +40,7 @@ function makeReaderForm(as, setViewer) {
   const isEverybody = as === "*" || (!as && caller.may_read_everybody);
   const names = as && as !== "*" ? splitNames(as) : [];
   const label = isEverybody ? "everybody" : [...(caller.user && !names.includes(caller.user) ? [caller.user] : []), ...names];
-  const input = h("input", { type: "text", name: "as", value: names.join(", "), placeholder: caller.may_read_everybody ? "everybody" : caller.user ? "only with …" : "user:alice, agent:helper", "aria-label": "Read for these participants, with commas between them", autocomplete: "off", spellcheck: "false", size: "26" });
+  const input = makeNamesInput("as", { value: names.join(", "), placeholder: caller.may_read_everybody ? "everybody" : caller.user ? "only with …" : "user:alice, agent:helper", "aria-label": "Read for these participants, with commas between them", size: "26" });
   const form = h("form.reader-form", { hidden: true }, input, h("button", { type: "submit" }, "Read"));
   const open = h("button.quiet-button", { type: "button", "aria-expanded": "false" }, "Change");
   const now = h("span.reader-now", {}, h("span.quiet", {}, "Reading for "), isEverybody ? h("strong", {}, "everybody") : label.length ? label.map((it, i) => [i ? " " : "", participant(it)]) : h("strong.warn", {}, "nobody yet"));
@@ -49,7 +53,8 @@ function makeReaderForm(as, setViewer) {
   open.addEventListener("click", () => show(form.hidden));
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    const chosen = splitNames(input.value);
+    const chosen = readNames(input);
+    if (!chosen) return;
     setViewer(chosen.length === 1 && ["*", "everybody"].includes(chosen[0]) ? "*" : chosen.join(","));
     show(false);
   });
@@ -68,7 +73,7 @@ function makeAccount(signOut, refresh) {
     session.allowsChanges = changes.checked;
     refresh();
   });
-  return h(
+  const menu = h(
     "details.account",
     {},
     h("summary", {}, caller.user ? participant(caller.user) : caller.rights.includes("operator") ? "operator" : caller.may_read_everybody ? "admin" : "key"),
@@ -82,6 +87,24 @@ function makeAccount(signOut, refresh) {
       h("p.buttons", {}, h("button", { type: "button", onclick: signOut }, "Forget this key")),
     ),
   );
+  menu.addEventListener("toggle", () => menu.open && closeWhenLeft(menu));
+  return menu;
+}
+
+/** Esc and a press outside close an open menu. */
+function closeWhenLeft(menu) {
+  const listening = new AbortController();
+  const close = () => {
+    menu.open = false;
+    listening.abort();
+  };
+  const { signal } = listening;
+  addEventListener("pointerdown", (event) => !menu.contains(event.target) && close(), { signal });
+  addEventListener("keydown", (event) => {
+    if (event.key !== "Escape") return;
+    if (menu.contains(document.activeElement)) menu.querySelector("summary").focus();
+    close();
+  }, { signal });
 }
 
 /** The keys that work everywhere. */

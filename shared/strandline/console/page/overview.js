@@ -103,7 +103,7 @@ function showWaiting({ background, metrics }) {
 function showEvents(page, context) {
   const by = context.state.by === "recorded_at" ? "recorded_at" : "occurred_at";
   const times = page.events.map((it) => Date.parse(it[by] ?? it.recorded_at));
-  if (!times.length) return [h("h2", {}, "Events over time"), emptyState("Nothing is stored here yet.", "Each event that somebody appends appears here at once.")];
+  if (!times.length) return [h("h2", {}, "Events over time"), emptyState("Nothing is stored here yet.", ["You are in the tenant ", h("strong", {}, h("bdi", {}, session.caller.tenant)), "."], "Each event that somebody appends appears here at once.")];
   const { spans, unit } = splitIntoSpans(times, 60);
   const points = spans.map((it) => ({ label: it.label, value: it.count, title: `${it.label}: ${format.plural(it.count, "event")}` }));
   const which = page.next_cursor ? `The newest ${format.count(page.events.length)} events` : `All ${format.count(page.events.length)} events in view`;
@@ -122,6 +122,7 @@ function showUse(usage) {
   return [
     h("h2", {}, "Stored, and quotas"),
     usage.stored && h("p", {}, h("strong.large", {}, format.bytes(usage.stored.bytes)), h("span.quiet", {}, ` in ${format.plural(usage.stored.events, "event")}, counted `, format.time(usage.stored.measured_at))),
+    usage.stored && h("p.hint", {}, "That is what events and payloads take, as last counted. The quota below also holds what the service took of it ahead, in portions, for the next appends: so it is more, and goes back by itself."),
     !usage.stored && h("p.quiet", {}, "What is stored is counted in the background; the first count comes with the first sweep."),
     h("ul.waiting", {}, usage.quotas.map((quota) => {
       const show = quota.name === "stored_bytes" ? format.bytes : format.count;

@@ -8,15 +8,18 @@ import { copyButton, loadInto } from "./ui.js";
 const DEFAULT_BUDGET = 1000;
 const LEFT_OUT = { recent: "of the newest events", topics: "topics", events: "less relevant events", shortened: "shortened texts" };
 
-/** Load the block for a recall's request into a place. What a context has no setting for is named. */
-export function showPromptBlock(place, request, budget, context, viewer) {
+/** Load the block for a recall's request into a place; `tell(block)` is called with it. What a context has no setting for is named. */
+export function showPromptBlock(place, request, budget, context, viewer, tell) {
   const { query, as_of, now, expand, breadth, min_relevance, session_id } = request;
   const body = { query, as_of, now, expand, breadth, min_relevance, budget: Number(budget) || DEFAULT_BUDGET };
   const load = () => postRead("/api/v1/context", body, viewer, { signal: context.signal });
   const block = h("div");
   const unused = [session_id && "session", request.only_words && "words alone", request.weights && "weights", ["speaker", "type", "origin", "since", "until"].some((it) => request[it]) && "filters"].filter(Boolean);
   replace(place, h("h3", {}, "What a model would get"), unused.length > 0 && h("p.hint", {}, `A context has no ${unused.join(", ")}: the block is that of the question without them.`), block);
-  loadInto(block, load, (it) => showBlock(it, body.budget, context));
+  loadInto(block, load, (it) => {
+    tell(it);
+    return showBlock(it, body.budget, context);
+  });
 }
 
 function showBlock(block, budget, context) {

@@ -7,12 +7,13 @@ import { showPromptBlock } from "./prompt_block.js";
 import { VARIANTS, makeRequest, makeSettings } from "./recall_settings.js";
 import { emptyState, field, loadInto } from "./ui.js";
 import { postRead, toViewer } from "./api.js";
+import { session } from "./session.js";
 
 export const screen = { name: "recall", title: "Recall debugger", letter: "r", right: "read", needsViewer: true, show };
 
 function show(root, context) {
   const { state } = context;
-  const query = h("textarea", { name: "q", rows: 2, required: true, maxlength: 8000, placeholder: "What did you ask, or would an agent ask?", value: state.q ?? "" });
+  const query = h("textarea", { name: "q", rows: 2, required: true, maxlength: 8000, placeholder: "What did you ask, or would an agent ask?", value: state.q ?? session.question });
   const settings = makeSettings(state, "", "Settings");
   const other = state.compare ? makeSettings(state, "b_", "The other settings", context) : null;
   const form = h(
@@ -20,13 +21,15 @@ function show(root, context) {
     {},
     field("Question", query),
     h("div.recall-settings", {}, settings.element, other?.element),
-    h("p.buttons", {}, h("button.main", { type: "submit" }, "Ask"), h("span.quiet.small", {}, "The answer is recorded as a use, as every recall: topics it uses stay warm.")),
+    h("p.buttons", {}, h("button.main", { type: "submit" }, "Ask"), h("span.quiet.small", {}, h("kbd", {}, "Ctrl+Enter"), " asks."), h("span.quiet.small", {}, "The answer is recorded as a use, as every recall: topics it uses stay warm.")),
   );
   const read = () => ({ q: query.value.trim(), ...settings.read(), ...(other ? other.read() : {}) });
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     context.update(read());
   });
+  session.question = query.value;
+  query.addEventListener("input", () => (session.question = query.value));
   query.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) form.requestSubmit();
   });
@@ -53,7 +56,16 @@ function ask(context, prefix) {
   const answer = h("div.answer");
   const prompt = h("div.prompt");
   const readers = viewer.everybody ? "everybody" : viewer.participants?.join(", ") || "the key's own user";
-  loadInto(answer, () => postRead("/api/v1/recall", { ...request, explain: true, include: "full" }, viewer, { signal }), (it) => showAnswer(it, request, context, viewer));
-  showPromptBlock(prompt, request, state[`${prefix}budget`], context, viewer);
-  return h("section.card.asking", { "aria-label": `Answer for ${readers}` }, h("p.quiet.small", {}, "Asked for ", h("strong", {}, h("bdi", {}, readers)), request.only_words ? ", by words alone" : "", request.as_of ? `, as of ${request.as_of}` : ""), answer, prompt);
+  const nearest = h("p.hint", { hidden: true }, "There are no hits, but the block still shows the nearest events, marked as such.");
+  const found = {};
+  const note = (name, amount) => {
+    found[name] = amount;
+    nearest.hidden = !(found.hits === 0 && found.citations > 0);
+  };
+  loadInto(answer, () => postRead("/api/v1/recall", { ...request, explain: true, include: "full" }, viewer, { signal }), (it) => {
+    note("hits", it.hits.length);
+    return showAnswer(it, request, context, viewer);
+  });
+  showPromptBlock(prompt, request, state[`${prefix}budget`], context, viewer, (it) => note("citations", it.citations.length));
+  return h("section.card.asking", { "aria-label": `Answer for ${readers}` }, h("p.quiet.small", {}, "Asked for ", h("strong", {}, h("bdi", {}, readers)), request.only_words ? ", by words alone" : "", request.as_of ? `, as of ${request.as_of}` : ""), answer, nearest, prompt);
 }

@@ -36,6 +36,9 @@ const DEGRADED = {
   no_scope_in_view: "These participants, as their names are written, never took part together. Names keep their case.",
 };
 
+// An answer with less than this above the threshold is mostly none.
+const BARELY = 0.25;
+
 /** The whole answer. */
 export function showAnswer(answer, request, context) {
   const { scoring } = answer;
@@ -55,7 +58,8 @@ function showKnown({ known, breadth }, scoring) {
   const label = threshold === null ? `known ${known.toFixed(3)}` : `known ${known.toFixed(3)}, threshold ${threshold.toFixed(3)}`;
   const gauge = meter(known, 1, { label, kind: isEnough ? "" : "against" });
   if (threshold !== null) gauge.append(makeThresholdMark(gauge, threshold));
-  const sentence = threshold === null ? "No threshold holds here, hits are left out by relevance alone." : isEnough ? `At or above the threshold ${threshold.toFixed(3)}: there are hits.` : `Below the threshold ${threshold.toFixed(3)}: nothing is answered.`;
+  const isBarely = isEnough && threshold !== null && known - threshold < BARELY;
+  const sentence = threshold === null ? "No threshold holds here, hits are left out by relevance alone." : isBarely ? `Barely above the threshold ${threshold.toFixed(3)}: probably not known.` : isEnough ? `Above the threshold ${threshold.toFixed(3)}: there are hits.` : `Below the threshold ${threshold.toFixed(3)}: nothing is answered.`;
   return h("div.known", {}, h("p.row", {}, h("span", {}, "Known ", h("strong.large", {}, known.toFixed(3))), breadth && badge("list or summary", "accent")), gauge, h("p.hint", {}, sentence, " Known is how likely what is in view speaks of the question's subject."));
 }
 

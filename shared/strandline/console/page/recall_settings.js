@@ -16,6 +16,8 @@ function copy(settings, changes) {
   return Object.fromEntries(Object.entries({ ...Object.fromEntries(same), ...changes }).map(([name, value]) => [`b_${name}`, value]));
 }
 
+// A participant is named with its kind; a bare name would be refused.
+const NAME = "[a-z][a-z0-9_\\-]*:.+";
 const NUMBER = { type: "number", step: "any" };
 // Name in the address, label, kind of control, name in the request.
 const FIELDS = [
@@ -30,7 +32,7 @@ const FIELDS = [
 ];
 const FILTERS = [
   ["session", "Session", { type: "text", maxlength: 128 }],
-  ["speaker", "Speaker", { type: "text", placeholder: "user:alice" }],
+  ["speaker", "Speaker", { type: "text", placeholder: "user:alice", pattern: NAME, title: "Its kind and its name, as user:mara" }],
   ["since", "Since (UTC)", { type: "datetime-local" }],
   ["until", "Until (UTC)", { type: "datetime-local" }],
 ];
@@ -57,14 +59,17 @@ export function makeSettings(state, prefix, title) {
   };
   const words = h("input", { type: "checkbox", name: `${prefix}words`, checked: state[`${prefix}words`] === "1" });
   const isUsed = [...FIELDS, ...FILTERS, ...CHOICES].some(([name]) => state[prefix + name]);
+  // Folded, so that the answers stay on the screen; open only while the other side has yet to differ.
+  const differs = words.checked || [["as"], ...FIELDS, ...FILTERS, ...CHOICES].some(([name]) => (state[prefix + name] ?? "") !== (name === "as" ? "" : (state[name] ?? "")));
   const element = h(
     "details.settings",
-    { open: Boolean(prefix) || Boolean(state.compare) || isUsed },
+    { open: prefix ? !differs : isUsed && !state.compare },
     h("summary", {}, title),
-    prefix && h("div.settings-grid", {}, input(["as", "For these participants", { type: "text", placeholder: "as beside; or user:alice, agent:helper" }])),
+    prefix && h("div.settings-grid", {}, input(["as", "For these participants", { type: "text", placeholder: "as beside; or user:alice, agent:helper", pattern: `${NAME}|everybody|\\*`, title: "Each with its kind, as user:mara" }])),
     h("label.choice", {}, words, h("span", {}, "By words alone, without the question's vector")),
     h("div.settings-grid", {}, FIELDS.map(input), CHOICES.map(select), FILTERS.map(input)),
   );
+  element.addEventListener("invalid", () => (element.open = true), { capture: true }); // the field has to be seen
   const read = () => {
     const values = Object.fromEntries([...controls].map(([name, control]) => [prefix + name, control.value.trim()]));
     return { ...values, [`${prefix}words`]: words.checked ? "1" : "" };

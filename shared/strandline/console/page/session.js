@@ -9,6 +9,8 @@ export const session = {
   caller: null,
   /** Whether what changes something may be done; off until the person turns it on. */
   allowsChanges: false,
+  /** The question that was last typed in the recall debugger. */
+  question: "",
 };
 
 /** Keep a key, for this tab if `forTab`. */
@@ -16,6 +18,7 @@ export function keepKey(key, forTab) {
   session.key = key;
   session.caller = null;
   session.allowsChanges = false;
+  session.question = "";
   if (forTab) sessionStorage.setItem(STORE, key);
   else sessionStorage.removeItem(STORE);
 }

@@ -15,6 +15,7 @@ export function askForKey(problem, use) {
     h("p.brand-large", {}, "Strandline"),
     h("h1", { id: "door-title" }, "See what an agent remembers, and why"),
     problem && errorBox(problem),
+    problem && !/expired|revoked/.test(problem.message) && h("p.hint", {}, "Check that it was copied whole, and that it is a key of this service."),
     field("API key or token", key),
     h("label.choice", {}, forTab, h("span", {}, "Keep it in this tab until it is closed")),
     h("p.buttons", {}, h("button.main", { type: "submit" }, "Open")),

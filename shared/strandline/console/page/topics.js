@@ -99,7 +99,7 @@ async function describeNothing(context, hasSnapshot) {
     if (index.waiting_versions) sentences.push(`${plural(index.waiting_versions, "topic")} wait in ${plural(index.waiting_scopes, "scope")}.`, index.due_at ? [`A build is due at `, time(index.due_at), "."] : "");
     if (index.running_job_id) sentences.push("A build is running now.");
   }
-  return emptyState(hasSnapshot ? "No topic is in view for whom you read." : "There is no topic yet.", ...sentences);
+  return emptyState(hasSnapshot ? "No topic is in view for whom you read." : "There is no tree yet.", ...sentences);
 }
 
 // one topic ---------------------------------------------------------------------------------------
@@ -110,7 +110,7 @@ function showTopic(detail, context, topic) {
   replace(
     detail,
     h("h2", {}, nameTopic(topic)),
-    topic.erased_at ? h("p.notice.warn", {}, "An event below it was erased ", time(topic.erased_at), "; its text is gone until the next build.") : topic.summary ? h("p", {}, stored(topic.summary)) : h("p.quiet", {}, "It has no summary: the quality gate did not keep it, its events are covered all the same."),
+    topic.erased_at ? h("div.notice.warn", {}, h("p", {}, "An event below it was erased ", time(topic.erased_at), "; its text is gone until the next build.")) : topic.summary ? h("p", {}, stored(topic.summary)) : h("p.quiet", {}, "It has no summary: the quality gate did not keep it, its events are covered all the same."),
     pairs([
       ["Kind", topic.kind === "leaf" ? `a topic, version ${topic.chain_version}` : `joins ${plural(topic.leaf_count, "topic")} below it`],
       ["Among", participants(topic.participants)],

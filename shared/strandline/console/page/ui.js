@@ -1,6 +1,7 @@
 // Parts that several screens are made of.
 
-import { h, replace, stored } from "./dom.js";
+import { splitNames } from "./api.js";
+import { h, plain, replace, stored } from "./dom.js";
 import { session } from "./session.js";
 
 /** An error as the API gives it, with what to do. */
@@ -39,6 +40,21 @@ export function loading(text = "Loading …") {
 /** A label above its control. */
 export function field(label, control, hint = null) {
   return h("label.field", {}, h("span.label", {}, label), control, hint && h("span.hint", {}, hint));
+}
+
+/** A field for names of participants. `readNames` checks them. */
+export function makeNamesInput(name, properties = {}) {
+  const input = h("input", { type: "text", name, placeholder: "user:alice, agent:helper", autocomplete: "off", spellcheck: "false", ...properties });
+  input.addEventListener("input", () => input.setCustomValidity(""));
+  return input;
+}
+
+/** The names in a field, or null after saying at the field which one has no kind. */
+export function readNames(input) {
+  const names = splitNames(input.value);
+  const bare = names.find((it) => it !== "*" && it !== "everybody" && !/^[a-z][a-z0-9_-]*:./.test(it));
+  input.setCustomValidity(bare ? `A participant's name begins with its kind: user:${plain(bare).toLowerCase()}, or agent:${plain(bare).toLowerCase()}.` : "");
+  return input.reportValidity() ? names : null;
 }
 
 /** A card with a heading. */
