@@ -111,6 +111,7 @@ def filled() -> Iterator[FilledService]:
                 ),
                 "reader": operator_actions.create_key("demo", user="user:mara", rights=("read",)),
                 "operator": operator_actions.create_key("demo", rights=("operator",)),
+                "eraser": operator_actions.create_key("demo", rights=("read", "erase")),
                 "empty": operator_actions.create_key(
                     "empty", rights=("read", "write", "erase", "admin", "operator")
                 ),
@@ -224,8 +225,13 @@ def test_screens_fact_is_corrected_and_taken_back(filled: FilledService, maria: 
         session.go("graph", {"node": maria})
         card = page.get_by_label("The chosen node")
         expect(card.locator("blockquote").first).to_contain_text(FACT)
+        speaker = card.get_by_label("Stated by")
+        assert speaker.input_value() == "", "nobody's words become another's by a default"
         card.get_by_label("What is so instead").fill("Maria eats fish on Fridays")
         card.get_by_label("Reason").fill("<b>She</b> said so")
+        card.get_by_role("button", name="Correct …").click()
+        expect(page.locator("dialog[open]")).to_have_count(0)
+        speaker.select_option("agent:keel")
         card.get_by_role("button", name="Correct …").click()
         said = session.confirm("Correct it")
         assert "<b>She</b> said so" in said
@@ -236,8 +242,10 @@ def test_screens_fact_is_corrected_and_taken_back(filled: FilledService, maria: 
         expect(card).to_contain_text("fact_entity")
         session.go("graph", {"node": maria})
         card.get_by_label("Reason").fill("A slip")
+        speaker.select_option("agent:keel")
         card.get_by_role("button", name="Undo: it holds again …").click()
-        session.confirm("State it again")
+        said = session.confirm("State it again")
+        assert "stated again from now on" in said
         expect(card.get_by_role("button", name="Correct …")).to_be_visible()
         expect(page.locator(".node-name")).to_have_text(FACT)
     facts = filled.call("GET", "graph/nodes?everybody=true&type=fact&limit=100")["nodes"]
@@ -251,6 +259,7 @@ def test_screens_fact_is_corrected_and_taken_back(filled: FilledService, maria: 
         card = session.page.get_by_label("The chosen node")
         session.go("graph", {"node": again["id"]})
         card.get_by_label("Reason").fill("Nobody knows")
+        card.get_by_label("Stated by").select_option("user:mara")
         card.get_by_role("button", name="End without another …").click()
         session.confirm("End it")
         expect(card).to_contain_text("No longer so since")
@@ -271,14 +280,18 @@ def test_screens_proposed_merge_is_accepted_or_refused(filled: FilledService) ->
         shown = cards.count()
         assert shown >= 2
         first = cards.first
+        first.get_by_label("Stated by").select_option("user:otto")
         first.get_by_role("button", name="Refuse: two …").click()
         assert "are not the same" in session.confirm("Refuse")
         expect(first).to_contain_text("Refused: it is proposed no more.")
         session.go("graph", {"view": "contradictions", "as": "user:otto"})
         session.go("graph", {"view": "merges", "as": "user:otto"})
         expect(cards).to_have_count(shown - 1)
+        cards.first.get_by_label("Stated by").select_option("user:otto")
         cards.first.get_by_role("button", name="Accept: the same …").click()
         session.confirm("Merge")
+        expect(cards.first).to_contain_text("Merged.")
+        cards.first.get_by_label("Stated by").select_option("user:otto")
         cards.first.get_by_role("button", name="Undo the merge …").click()
         session.confirm("Undo the merge")
         expect(cards.first).to_contain_text("The merge was undone.")
@@ -302,6 +315,7 @@ def test_screens_contradiction_shows_both_sides(filled: FilledService) -> None:
         for i in range(2):
             expect(sides.nth(i).locator("blockquote")).to_contain_text("Porto")
         sides.first.get_by_label("Why this one is no longer so").fill("She moved")
+        sides.first.get_by_label("Stated by").select_option("user:ines")
         sides.first.get_by_role("button", name="End this one …").click()
         session.confirm("End it")
         expect(session.page.get_by_text("No contradiction was found.")).to_be_visible()
@@ -312,13 +326,23 @@ def test_screens_conversation_is_forgotten_and_proved(filled: FilledService) -> 
     event = filled.call("POST", "events", secret)
     with filled.open(changes=True) as session:
         page = session.page
-        session.go("people", {"scope": event["scope_id"], "session": HOSTILE[0]})
+        session.go("people", {"scope": event["scope_id"], "session": HOSTILE[0], "as": WHO[0]})
         page.get_by_role("link", name="Forget it …").click()
         expect(page.get_by_label("What it would take")).to_contain_text("1 event, in 1 scope")
         assert filled.call("GET", f"events/{event['event_id']}?everybody=true")
         page.get_by_role("button", name="Forget 1 event …").click()
-        assert "It cannot be taken back." in session.confirm("Forget 1 event")
+        assert HOSTILE[0] in session.confirm("Cancel")
+        expect(page.get_by_label("What it would take")).to_contain_text(HOSTILE[0])
+        page.get_by_role("button", name="Forget 1 event …").click()
+        said = session.confirm("Forget 1 event")
+        assert "It cannot be taken back." in said
+        assert HOSTILE[0] in said
         expect(page.get_by_text("Unreadable since")).to_be_visible()
+        expect(page.locator("main .pairs").first).to_contain_text(HOSTILE[0])
+        session.go("forgetting", {"as": WHO[0]})
+        newest = page.get_by_label("Erasures, newest first").get_by_role("link").first
+        expect(newest).to_have_text("A conversation, 1 event")
+        newest.click()
         expect(page.get_by_text("Verified: the receipt is whole.")).to_be_visible(timeout=240_000)
         session.expected_statuses |= {404, 410}
         page.get_by_role("button", name="Ask the service for the erased events").click()
@@ -327,6 +351,7 @@ def test_screens_conversation_is_forgotten_and_proved(filled: FilledService) -> 
         session.take_pictures("erasure")
         erasure_id = re.search(r"erasure=([0-9a-f-]+)", page.url)
         assert erasure_id
+        prove_for_nobody(filled, erasure_id[1])
         erasure = filled.call("GET", f"erasures/{erasure_id[1]}")
         signed = {name: erasure[name] for name in ("receipt", "signature", "public_key")}
         for change, words in (
@@ -341,6 +366,23 @@ def test_screens_conversation_is_forgotten_and_proved(filled: FilledService) -> 
         page.get_by_label("Receipt, as JSON").fill("no receipt")
         page.get_by_role("button", name="Verify").click()
         expect(page.get_by_role("alert")).to_contain_text("This is no receipt")
+
+
+def prove_for_nobody(filled: FilledService, erasure_id: str) -> None:
+    """Ask for the erased events with a key that reads for nobody, which asks for whom."""
+    with filled.open("eraser") as session:
+        page = session.page
+        session.go("forgetting", {"erasure": erasure_id})
+        session.expected_statuses |= {404, 410}
+        ask = page.get_by_role("button", name="Ask the service for the erased events")
+        names = page.get_by_label("For whom to ask")
+        names.fill("Mara")
+        ask.click()
+        message = names.evaluate("it => it.validationMessage")
+        assert "user:mara" in message, message
+        names.fill("user:mara")
+        ask.click()
+        expect(page.get_by_text("The service gives none of 1 event any more.")).to_be_visible()
 
 
 def test_screens_key_is_made_rotated_and_revoked(filled: FilledService) -> None:
@@ -400,6 +442,7 @@ def test_screens_show_each_key_what_it_may_read(filled: FilledService, maria: st
             expect(
                 session.page.get_by_text("names no screen that this key may open")
             ).to_be_visible()
+        session.go("overview")  # asks for nothing that the key may not read
         session.go("operators", {"tenant": "demo"})
         expect(session.page.get_by_role("button", name="Revoke …")).to_have_count(0)
     with filled.open() as session:

@@ -6,15 +6,26 @@ import { count, participant, plural, shortId, time } from "./formats.js";
 import { virtualList } from "./lists.js";
 import { verifyReceipt } from "./receipts.js";
 import { session, hasRight } from "./session.js";
-import { badge, card, copyButton, emptyState, errorBox, field, loading, pairs, table } from "./ui.js";
+import { badge, card, copyButton, emptyState, errorBox, field, loading, makeNamesInput, pairs, readNames, table } from "./ui.js";
 
 const POLL_MS = 3000;
 const MOST_ASKED = 25;
+const USUAL_WAIT_MS = 120_000;
 const KINDS = { event: "One event", events: "Single events", session: "A conversation", participant: "What somebody said", scope: "A scope", tenant: "The tenant" };
 
-/** For whom to read erasures: a key bound to nobody with the right to erase sees all of them. */
-function chooseViewer({ state, viewer }) {
-  return !state.as && !session.caller.user && hasRight("erase") ? {} : viewer;
+/** What was chosen to forget in this tab, by the erasure's id: {what, events}. The service keeps no
+ * name of a session. */
+const chosenHere = new Map();
+
+/** Keep what an erasure of this tab was to forget: `what()` makes its words. */
+export function keepChoice(erasureId, choice) {
+  chosenHere.set(erasureId, choice);
+}
+
+/** For whom to read erasures: a key bound to nobody with the right to erase sees all of them, and
+ * named participants would see none of them. */
+function chooseViewer({ viewer }) {
+  return !session.caller.user && hasRight("erase") ? {} : viewer;
 }
 
 /** The erasures that the caller may see, newest first. */
@@ -45,7 +56,8 @@ export function showErasure(root, context) {
   const load = async () => {
     try {
       const erasure = await get(`/api/v1/erasures/${encodeURIComponent(context.state.erasure)}`, chooseViewer(context) ?? {}, { signal: context.signal });
-      replace(body, describeErasure(context, erasure));
+      const isLate = erasure.state !== "complete" && Date.now() - Date.parse(erasure.asked_at) > USUAL_WAIT_MS;
+      replace(body, describeErasure(context, erasure, isLate ? await findWaitingPart(context, erasure) : ""));
       if (erasure.state !== "complete") timer = setTimeout(load, POLL_MS);
     } catch (error) {
       if (error.name !== "AbortError") replace(body, errorBox(error, load));
@@ -62,13 +74,24 @@ function nameTarget({ kind, target }) {
   return named.map(([name, value]) => [h("span.quiet", {}, `${name} `), stored(Array.isArray(value) ? value.join(", ") : value), " "]);
 }
 
-function describeErasure(context, it) {
+/** What an erasure that is late still waits for, as far as the list of erasures tells. */
+async function findWaitingPart(context, { erasure_id: id }) {
+  const page = await get("/api/v1/erasures", { ...chooseViewer(context), state: "hidden", limit: 500 }, { signal: context.signal });
+  const item = page.erasures.find((it) => it.erasure_id === id);
+  if (!item) return "";
+  if (item.vacuumed_at) return ["Still waited for: exports, payloads (kept 15 minutes after their mark), or topics that lost events. A vacuum removed the rows from the tables at ", time(item.vacuumed_at), "."];
+  return "Still waited for: the vacuum that removes the cleared rows from the tables. It runs at most once an hour, after exports, payloads (up to 15 minutes) and topics that lost events are done.";
+}
+
+function describeErasure(context, it, waitsFor = "") {
   const by = it.asked_by ?? {};
+  const choice = chosenHere.get(it.erasure_id);
   const facts = card(
     KINDS[it.kind] ?? it.kind,
     pairs([
       ["State", stateBadge(it.state)],
-      ["Named", nameTarget(it)],
+      ["Named", choice ? choice.what() : nameTarget(it)],
+      ["Events", plural(Math.max(it.receipt?.event_count ?? 0, it.counts.events ?? 0, choice?.events ?? 0), "event")],
       ["Asked", time(it.asked_at), " by ", by.user ? participant(by.user) : "a key bound to nobody", by.key_id ? [" (", shortId(by.key_id), ")"] : ""],
       ["Unreadable since", time(it.unreadable_at)],
       ["All stores cleared", it.complete_at ? time(it.complete_at) : "not yet: in the background, within minutes"],
@@ -77,7 +100,7 @@ function describeErasure(context, it) {
     h("details", {}, h("summary", {}, "Rows and objects, by store"), table(["Store", "How many"], Object.entries(it.counts).map(([name, value]) => [h("code", {}, name), count(value)]), "Counts by store")),
   );
   if (!it.receipt) {
-    return [facts, card("Receipt", emptyState("The receipt is not there yet.", "It is signed as soon as all stores are cleared; that takes a minute or two. This page asks again by itself."))];
+    return [facts, card("Receipt", emptyState("The receipt is not there yet.", waitsFor || "It is signed as soon as all stores are cleared, mostly within two minutes.", "This page asks again by itself."))];
   }
   return [facts, showReceipt(context, { receipt: it.receipt, signature: it.signature, public_key: it.public_key })];
 }
@@ -87,12 +110,19 @@ function showReceipt(context, signed) {
   const checks = h("div", {}, loading("Verifying in this page …"));
   const asked = h("div", {});
   verifyReceipt(signed).then((found) => replace(checks, listChecks(found)), (error) => replace(checks, errorBox(error)));
-  const ask = h("button", { type: "button", onclick: () => askForEvents(context, receipt, asked) }, "Ask the service for the erased events");
+  const names = context.viewer || session.caller.user ? null : makeNamesInput("for", { required: true });
+  const ask = h("form.stack", {}, names && field("For whom to ask", names, "Participants of what was erased: this key is bound to nobody."), h("p.buttons", {}, h("button", { type: "submit" }, "Ask the service for the erased events")));
+  ask.addEventListener("submit", (event) => {
+    event.preventDefault();
+    const viewer = names ? { participants: readNames(names) } : (context.viewer ?? {});
+    if (!names || viewer.participants) askForEvents(context, receipt, asked, viewer);
+  });
   return card(
     "Receipt",
     checks,
-    h("p.buttons", {}, Array.isArray(receipt.event_ids) && receipt.event_ids.length ? ask : null, copyButton("Copy the receipt", () => JSON.stringify(signed, null, 2))),
+    Array.isArray(receipt.event_ids) && receipt.event_ids.length ? ask : null,
     asked,
+    h("p.buttons", {}, copyButton("Copy the receipt", () => JSON.stringify(signed, null, 2))),
     Array.isArray(receipt.not_reached) && receipt.not_reached.length ? h("details", {}, h("summary", {}, "What it could not reach"), h("ul.plain", {}, receipt.not_reached.map((it) => h("li", {}, stored(typeof it === "string" ? it : JSON.stringify(it)))))) : null,
     receipt.backups_until ? h("p.quiet.small", {}, "Backups that may hold it end ", time(receipt.backups_until), ".") : h("p.quiet.small", {}, "How long backups are kept is not known to this deployment."),
     h("details", {}, h("summary", {}, "The receipt as it was signed"), h("pre.code", { tabindex: "0" }, stored(JSON.stringify(signed, null, 2)))),
@@ -106,13 +136,13 @@ function listChecks(checks) {
 }
 
 /** The API is asked for some of the events: each has to be gone. */
-async function askForEvents(context, receipt, element) {
+async function askForEvents(context, receipt, element, viewer) {
   const ids = receipt.event_ids.slice(0, MOST_ASKED);
   replace(element, loading(`Asking for ${plural(ids.length, "event")} …`));
   const left = [];
   for (const id of ids) {
     try {
-      await get(`/api/v1/events/${encodeURIComponent(id)}`, chooseViewerOfEvents(context), { signal: context.signal });
+      await get(`/api/v1/events/${encodeURIComponent(id)}`, viewer, { signal: context.signal });
       left.push(id);
     } catch (error) {
       if (error.name === "AbortError") return;
@@ -124,10 +154,6 @@ async function askForEvents(context, receipt, element) {
   }
   const more = receipt.event_ids.length > ids.length ? ` (the first of ${count(receipt.event_ids.length)})` : "";
   replace(element, left.length ? h("p.warn", { role: "alert" }, `${plural(left.length, "event")} can still be read: `, left.join(", ")) : h("p", { role: "status" }, `✓ The service gives none of ${plural(ids.length, "event")}${more} any more.`));
-}
-
-function chooseViewerOfEvents(context) {
-  return context.viewer ?? {};
 }
 
 /** A receipt that somebody was given, as text. */

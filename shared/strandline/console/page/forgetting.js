@@ -3,11 +3,12 @@
 import { get, postRead } from "./api.js";
 import { askAndDo, makeOnce, select, whereAllowed } from "./changes.js";
 import { h, plain, replace, stored } from "./dom.js";
-import { listErasures, showErasure, showPastedReceipt } from "./erasures.js";
-import { day, participants, plural, shortId } from "./formats.js";
+import { keepChoice, listErasures, showErasure, showPastedReceipt } from "./erasures.js";
+import { participants, plural, shortId } from "./formats.js";
 import { virtualList } from "./lists.js";
 import { session, hasRight } from "./session.js";
-import { card, emptyState, errorBox, field, loading, pairs } from "./ui.js";
+import { makeSessionLoader, showSessionFacts } from "./sessions.js";
+import { card, emptyState, errorBox, field, loading, makeNamesInput, pairs, readNames } from "./ui.js";
 
 export const screen = { name: "forgetting", title: "Forgetting", letter: "f", right: "read", show };
 
@@ -45,7 +46,7 @@ function makeForm(context, outcome) {
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     const body = parts.read();
-    if (body) count(context, body, parts.describe(body), outcome);
+    if (body) count(context, body, () => parts.describe(body), outcome);
   });
   if (parts.isChosen) queueMicrotask(() => form.requestSubmit());
   return form;
@@ -57,12 +58,9 @@ function sessionFields(context) {
   const scope = h("input", { type: "text", name: "scope", value: state.scope ?? "", autocomplete: "off", spellcheck: "false" });
   const list = virtualList({
     label: "Conversations",
-    rowHeight: 56,
-    load: async (cursor) => {
-      const page = await get("/api/v1/sessions", { ...context.viewer, limit: 100, cursor }, { signal: context.signal });
-      return { items: page.sessions, next: page.next_cursor };
-    },
-    render: (it) => h("div.list-line", {}, h("a", { href: context.link("forgetting", { kind: "session", session: it.session_id, scope: it.scope_id }) }, stored(it.session_id)), h("span.quiet.small", {}, participants(it.participants), ` · ${day(it.created_at)}`)),
+    rowHeight: 74,
+    load: makeSessionLoader(context),
+    render: (it) => h("div.list-line.stacked", {}, h("a", { href: context.link("forgetting", { kind: "session", session: it.session_id, scope: it.scope_id }) }, stored(it.session_id)), showSessionFacts(it)),
     empty: () => emptyState("No conversation is in view.", "A conversation is listed here once an event was sent with a session's name."),
   });
   return {
@@ -74,12 +72,12 @@ function sessionFields(context) {
 }
 
 function participantFields({ state }) {
-  const who = h("input", { type: "text", name: "who", value: state.who ?? "", placeholder: "user:alice", required: true, autocomplete: "off", spellcheck: "false" });
+  const who = makeNamesInput("who", { value: state.who ?? "", placeholder: "user:alice", required: true });
   const scope = h("input", { type: "text", name: "scope", value: state.scope ?? "", autocomplete: "off", spellcheck: "false" });
   return {
     isChosen: Boolean(state.who),
     fields: [field("Participant", who, "Everything that this participant said is forgotten; what others said stays."), field("Only in this scope", scope, "Empty: in all scopes.")],
-    read: () => ({ participant: who.value.trim(), ...(scope.value.trim() && { scope_id: scope.value.trim() }) }),
+    read: () => readNames(who) && ({ participant: who.value.trim(), ...(scope.value.trim() && { scope_id: scope.value.trim() }) }),
     describe: (body) => ["everything that ", stored(body.participant), " said"],
   };
 }
@@ -128,6 +126,7 @@ function tenantFields() {
   return { isChosen: false, fields: [field("The tenant's name, typed", name, "Everything that this tenant remembers is forgotten, of everybody.")], read, describe: () => ["all that the tenant ", stored(tenant), " remembers, of everybody"] };
 }
 
+// `what` makes the words for what is chosen: an element stands in one place, so each place has its own.
 async function count(context, body, what, outcome) {
   replace(outcome, loading("Counting …"));
   try {
@@ -150,13 +149,14 @@ function showPreview(context, body, what, preview) {
     askAndDo({
       title: `Forget ${plural(preview.events, "event")}?`,
       sentences: [
-        ["This erases ", what, ", with the text, the payloads, the vectors and everything that was derived from them."],
+        ["This erases ", what(), ", with the text, the payloads, the vectors and everything that was derived from them."],
         "It cannot be taken back. From the answer on nobody can read them; within minutes all stores are cleared, and a signed receipt is made.",
       ],
       action: `Forget ${plural(preview.events, "event")}`,
       status,
       run: send,
       show: (it) => {
+        keepChoice(it.erasure_id, { what, events: preview.events });
         context.go("forgetting", { erasure: it.erasure_id });
         return h("p", {}, "Forgotten.");
       },
@@ -164,7 +164,7 @@ function showPreview(context, body, what, preview) {
   return h(
     "section.notice",
     { "aria-label": "What it would take" },
-    h("p", {}, h("strong", {}, "A dry run. "), "Nothing is forgotten yet. Forgetting ", what, " takes:"),
+    h("p", {}, h("strong", {}, "A dry run. "), "Nothing is forgotten yet. Forgetting ", what(), " takes:"),
     rows,
     preview.events === 0 ? h("p.hint", {}, "Nothing is there to forget.") : whereAllowed("erase", "Forgetting", () => h("p.buttons", {}, h("button.danger", { type: "button", onclick: ask }, `Forget ${plural(preview.events, "event")} …`))),
     status,

@@ -13,6 +13,8 @@ export const KINDS = {
 };
 const MOST_LABELS = 46;
 const LABEL_LENGTH = 30;
+const LETTER_WIDTH = 6.2; // about that of a letter of a label, in the drawing's own units
+const LABEL_HEIGHT = 13;
 
 /** What a shape means; the shape says it, not the colour alone. */
 export function makeLegend(nodes) {
@@ -36,7 +38,7 @@ export function drawGraph(nodes, edges, { onPick, onOpen }) {
   const view = { ...box };
   const frame = svg("svg.graph", { viewBox: "0 0 1 1", role: "group", "aria-label": `A drawing of ${nodes.length} nodes and ${edges.length} edges. Arrow keys go from node to node, Enter shows one. The list below has the same nodes.` });
   const lines = edges.map((edge) => svg(`line.edge${edge.type === "invalidates" ? ".against" : ""}`, {}, svg("title", {}, `${shorten(nodes[edge.from].name)} – ${edge.type}${edge.label ? ` (${plain(edge.label)})` : ""} – ${shorten(nodes[edge.to].name)}`)));
-  const labelled = new Set([...nodes.keys()].sort((a, b) => (a === 0 ? -1 : b === 0 ? 1 : nodes[b].weight - nodes[a].weight || a - b)).slice(0, MOST_LABELS));
+  const labelled = chooseLabels(nodes);
   const shapes = nodes.map((node, i) => makeShape(node, i, labelled.has(i)));
   const incident = nodes.map((_, i) => edges.flatMap((edge, n) => (edge.from === i || edge.to === i ? [n] : [])));
   frame.append(svg("g", { "aria-hidden": "true" }, lines), svg("g", {}, shapes));
@@ -86,12 +88,30 @@ export function drawGraph(nodes, edges, { onPick, onOpen }) {
   return { element: h("div.graph-frame", {}, frame, tools) };
 }
 
+const computeScale = (node) => 1 + Math.min(Math.log2(Math.max(node.weight, 1)) / 6, 0.7);
+const computeLabelTop = (node) => 11 * computeScale(node) + 12;
+
+/** Which nodes show their names: the middle, then the heaviest, none over another's name. */
+function chooseLabels(nodes) {
+  const order = [...nodes.keys()].sort((a, b) => (a === 0 ? -1 : b === 0 ? 1 : nodes[b].weight - nodes[a].weight || a - b));
+  const taken = [];
+  const chosen = new Set();
+  for (const i of order) {
+    if (chosen.size >= MOST_LABELS) break;
+    const [x, y, half] = [nodes[i].x, nodes[i].y + computeLabelTop(nodes[i]), (shorten(nodes[i].name).length * LETTER_WIDTH) / 2];
+    if (taken.some((it) => Math.abs(it.x - x) < it.half + half && Math.abs(it.y - y) < LABEL_HEIGHT)) continue;
+    taken.push({ x, y, half });
+    chosen.add(i);
+  }
+  return chosen;
+}
+
 function makeShape(node, i, hasLabel) {
   const kind = KINDS[node.type] ?? KINDS.entity;
   const over = node.valid_to ? ", no longer so" : "";
   const shape = svg(`g.node.kind-${node.type}${hasLabel ? ".labelled" : ""}${node.valid_to ? ".over" : ""}`, { role: "button", tabindex: "-1", "data-node": i, "aria-label": `${kind.title}: ${plain(node.name).slice(0, 200)}${over}` });
-  const scale = 1 + Math.min(Math.log2(Math.max(node.weight, 1)) / 6, 0.7);
-  shape.append(svg("path", { d: kind.path, transform: `scale(${scale.toFixed(2)})` }), svg("text", { y: 11 * scale + 12, "text-anchor": "middle", "aria-hidden": "true" }, shorten(node.name)), svg("title", {}, `${kind.title}: ${plain(node.name)}${over}`));
+  const scale = computeScale(node);
+  shape.append(svg("path", { d: kind.path, transform: `scale(${scale.toFixed(2)})` }), svg("text", { y: computeLabelTop(node), "text-anchor": "middle", "aria-hidden": "true" }, shorten(node.name)), svg("title", {}, `${kind.title}: ${plain(node.name)}${over}`));
   return shape;
 }
 

@@ -30,7 +30,7 @@ export function makeNodeCard(context, refresh) {
       const changes = h("div");
       replace(body, describe(context, node, history, edges), changes, describeSources(context, history));
       const scopes = await findScopes(context, history);
-      replace(changes, node.type === "fact" ? describeFactChanges(context, node, history, scopes, refresh) : describeMerges(context, history, scopes, refresh));
+      replace(changes, node.type === "fact" ? describeFactChanges(context, node, history, scopes, refresh) : [describeMerges(context, history, scopes, refresh), hintAtFacts(context)]);
     } catch (error) {
       if (error.name !== "AbortError" && mine === shown) replace(body, errorBox(error, () => show(id, edges)));
     }
@@ -43,7 +43,7 @@ function describe(context, node, history, edges) {
   const rows = Object.entries(node.properties).filter(([name, value]) => value !== null && value !== "" && !hidden.has(name)).map(([name, value]) => [name, stored(Array.isArray(value) ? value.join("; ") : String(value))]);
   return [
     h("p.node-name", {}, stored(node.name)),
-    node.valid_to ? h("p.notice.warn", {}, "No longer so since ", time(node.valid_to), ".") : null,
+    node.valid_to ? h("div.notice.warn", {}, h("p", {}, "No longer so since ", time(node.valid_to), ".")) : null,
     h("p.buttons", {}, h("a.button", { href: context.link("graph", { ...context.state, node: node.id, view: "" }) }, "What is around it"), node.type === "fact" ? h("a.button", { href: context.link("graph", { view: "contradictions", node: node.id }) }, "What contradicts it") : null),
     pairs([
       ...rows,
@@ -142,7 +142,7 @@ function undoForm(context, node, history, { member, participants }, refresh) {
     let made = null;
     const isDone = await askAndDo({
       title: "State this fact again?",
-      sentences: [["“", stored(node.name), "” holds again from now on, as a statement of ", participant(said.speaker), ", because: ", stored(said.reason)], successors.length ? ["What took its place ends: “", stored(successors[0].content), "”"] : "", "Its history shows both changes."],
+      sentences: [["“", stored(node.name), "” is stated again from now on, by ", participant(said.speaker), ", because: ", stored(said.reason)], ["It is trusted as that statement is, not as what was said first: ", h("strong", {}, said.speaker.startsWith("user:") ? "user" : "agent"), ". The time in which it had ended stays so."], successors.length ? ["What took its place ends: “", stored(successors[0].content), "”"] : "", "Its history shows both changes."],
       action: "State it again",
       status,
       run: async () => (made = await stateFact(context, { ...said, content: node.name, category: node.properties.category, like: member, asOf, replaces: successors[0]?.id ?? null })),
@@ -151,6 +151,12 @@ function undoForm(context, node, history, { member, participants }, refresh) {
     if (isDone) refresh(made.id);
   });
   return form;
+}
+
+/** Where a change is made, said at what cannot be changed itself. */
+function hintAtFacts(context) {
+  if (context.state.as_of) return null;
+  return whereAllowed("write", "Correcting a fact", () => h("p.hint", {}, "Facts are corrected or ended at the fact itself: choose one in the drawing, or in the list below."));
 }
 
 /** The merges that the node's history has, each with its undoing. */
@@ -170,6 +176,7 @@ export function undoMergeForm(context, mergeId, participants, done) {
   const speaker = makeSpeakerField(participants);
   const status = h("div", { "aria-live": "polite" });
   const undo = async () => {
+    if (!speaker.reportValidity()) return;
     const isDone = await askAndDo({ title: "Undo this merge?", sentences: ["The nodes are read as they were before. What was stated since stays.", ["A statement of ", participant(speaker.value), " is stored."]], action: "Undo the merge", status, run: undoMerge(mergeId, { participants, speaker: speaker.value }), show: () => h("p", {}, "Undone.") });
     if (isDone) done();
   };

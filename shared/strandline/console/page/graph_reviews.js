@@ -87,6 +87,7 @@ function showProposal(context, it) {
   const body = h("div.stack");
   const status = h("div", { "aria-live": "polite" });
   const decide = async (isSame) => {
+    if (!speaker.reportValidity()) return;
     const said = { participants: it.participants, speaker: speaker.value, from_id: it.from_id, into_id: it.into_id, ...(reason.value.trim() && { reason: reason.value.trim() }) };
     const names = ["“", stored(it.from_name), "” and “", stored(it.into_name), "”"];
     await askAndDo({

@@ -5,12 +5,14 @@ import { showConversation } from "./conversation.js";
 import { h, plain, replace, stored } from "./dom.js";
 import * as format from "./formats.js";
 import { virtualList } from "./lists.js";
+import { makeSessionLoader, showSessionFacts } from "./sessions.js";
 import { emptyState, loadInto } from "./ui.js";
 
 export const screen = { name: "people", title: "People and conversations", letter: "p", right: "read", needsViewer: true, show };
 
 const TABS = { people: "People", scopes: "Scopes", sessions: "Sessions" };
 const ROW = 62;
+const SESSION_ROW = 82;
 const PAGE = 100;
 
 function show(root, context) {
@@ -32,12 +34,13 @@ function makeList(tab, context) {
     return place;
   }
   const isScopes = tab === "scopes";
-  const load = async (cursor) => {
-    const page = await get(isScopes ? "/api/v1/scopes" : "/api/v1/sessions", { ...context.viewer, limit: PAGE, cursor }, { signal: context.signal });
-    return { items: page.scopes ?? page.sessions, next: page.next_cursor };
+  const loadScopes = async (cursor) => {
+    const page = await get("/api/v1/scopes", { ...context.viewer, limit: PAGE, cursor }, { signal: context.signal });
+    return { items: page.scopes, next: page.next_cursor };
   };
+  const load = isScopes ? loadScopes : makeSessionLoader(context);
   const nothing = () => (isScopes ? emptyState("No scope is in view.", "A scope appears with the first event among its participants. Names keep their case: user:Ann is not user:ann.") : emptyState("No session is in view.", "A session appears with the first event that names it, or when an agent begins one."));
-  return virtualList({ label: TABS[tab], rowHeight: ROW, load, render: (it) => (isScopes ? showScopeRow(it, context) : showSessionRow(it, context)), empty: nothing }).element;
+  return virtualList({ label: TABS[tab], rowHeight: isScopes ? ROW : SESSION_ROW, load, render: (it) => (isScopes ? showScopeRow(it, context) : showSessionRow(it, context)), empty: nothing }).element;
 }
 
 function makeRowLink(changes, isCurrent, context, ...children) {
@@ -53,7 +56,7 @@ function showScopeRow(scope, context) {
 
 function showSessionRow(session, context) {
   const isCurrent = context.state.scope === session.scope_id && context.state.session === session.session_id;
-  return makeRowLink({ scope: session.scope_id, session: session.session_id }, isCurrent, context, h("span.row-title", {}, stored(session.session_id)), h("span.row-facts", {}, format.participants(session.participants), format.time(session.created_at)));
+  return makeRowLink({ scope: session.scope_id, session: session.session_id }, isCurrent, context, h("span.row-title", {}, stored(session.session_id)), showSessionFacts(session));
 }
 
 // people ------------------------------------------------------------------------------------------

@@ -45,12 +45,12 @@ export async function readScopes(context, nodeId) {
   return { history, scopes: await findScopes(context, history) };
 }
 
-/** Who states a change: one of the participants. */
+/** Who states a change: one of the participants. The person chooses, so that nobody's words become
+ * another's by a default; a bound user's own statement is the exception. */
 export function makeSpeakerField(participants) {
   const mine = session.caller.user;
   const may = mine ? participants.filter((it) => it === mine || it.startsWith("agent:")) : participants;
-  const first = mine ?? may.find((it) => it.startsWith("user:")) ?? may[0];
-  return select("speaker", may.map((it) => [it, it]), first);
+  return select("speaker", [["", "choose who states it"], ...may.map((it) => [it, it])], mine ?? "", { required: true });
 }
 
 /** The edges of a fact as it held at a moment (null: now), as a new fact of the same scope takes
