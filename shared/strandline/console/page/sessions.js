@@ -36,9 +36,9 @@ async function readNewestEvents(context) {
 
 /** What a session's row says below its name. */
 export function showSessionFacts({ seen, participants: names, created_at: created }) {
-  if (!seen) return h("span.session-facts.quiet.small", {}, participants(names), " · stored ", day(created));
+  if (!seen) return h("span.session-facts.quiet.small", {}, `stored ${day(created)} · `, participants(names));
   const { first, events, isWhole } = seen;
   const text = (first.content ?? "[a payload]").slice(0, WORDS);
   const amount = isWhole ? plural(events, "event") : `${count(events)} or more events`;
-  return [h("span.session-facts.small", {}, isWhole ? "" : "… ", "“", stored(text), "”"), h("span.session-facts.quiet.small", {}, participants(names), ` · ${day(first.occurred_at ?? first.recorded_at)} · ${amount}`)];
+  return [h("span.session-facts.small", {}, isWhole ? "" : "… ", "“", stored(text), "”"), h("span.session-facts.quiet.small", {}, `${day(first.occurred_at ?? first.recorded_at)} · ${amount} · `, participants(names))];
 }
