@@ -99,7 +99,7 @@ const NEAR = 900;
 export function slidingFeed({ label, first, older, newer, render, onWindow = () => {} }) {
   const top = h("div.feed-end", { role: "status" });
   const bottom = h("div.feed-end", { role: "status" });
-  const body = h("div.feed-rows", { role: "feed", "aria-label": label });
+  const body = h("div.feed-rows", { role: "feed", "aria-label": label, "aria-busy": "true" });
   const frame = h("div.feed", { role: "region", "aria-label": label, tabindex: "0" }, top, body, bottom);
   const ends = { older: { more: true, busy: false, status: top }, newer: { more: true, busy: false, status: bottom } };
   const rows = [];
@@ -174,6 +174,7 @@ export function slidingFeed({ label, first, older, newer, render, onWindow = () 
   function reset(items, { hasOlder, hasNewer, at }) {
     rows.splice(0, rows.length, ...items.map(makeRow));
     replace(body, rows.map((it) => it.element));
+    body.setAttribute("aria-busy", "false");
     ends.older.more = hasOlder;
     ends.newer.more = hasNewer;
     const row = rows.find((it) => it.item === at);
