@@ -1,5 +1,6 @@
-"""The memory service for Google's ADK. At the tag of its release no contract tests of memory
-services are published: the tools and callbacks of its documentation are tried with this one."""
+"""The memory service for Google's ADK. No contract tests of memory services
+were found (of releases up to 1.4.2): its tools and callbacks are tried with this one, by the
+installed package's interface."""
 
 import asyncio
 from collections.abc import Callable, Coroutine

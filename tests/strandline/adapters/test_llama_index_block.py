@@ -1,5 +1,5 @@
-"""The memory block for LlamaIndex. No contract tests are published: the cases are those of the
-framework's tests of its own blocks, and the examples of its documentation."""
+"""The memory block for LlamaIndex. The cases follow the interface of the installed package; the
+framework's own tests of blocks were not tried."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
