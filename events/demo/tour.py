@@ -209,8 +209,8 @@ curl -s{place.trust} $API/recall {header} -H 'Content-Type: application/json' -d
 curl -s{place.trust} $API/erasures/{erasure_id} {header}
 
 Next: "First use" in README.md gives your own agent a memory, in six lines of Python;
-{place.url}/docs has every call, and tries it;
-{place.url}/console shows what is remembered, and why."""
+{place.url}/console shows what is remembered, and why;
+{place.url}/docs has every call, and tries it."""
     )
 
 
