@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import httpx2
 import pytest
-from playwright.sync_api import Browser, Route, expect, sync_playwright
+from playwright.sync_api import Browser, Route, expect
 
 from events.demo.tour import load_messages_of_conversation
 from strandline import operator_actions
@@ -28,7 +28,6 @@ from tests.browser.console.screen_sessions import (
     open_console,
 )
 
-PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 WHO = ["user:mara", "agent:keel"]
 FACT = "Maria eats no fish"
 HOSTILE = (
@@ -91,20 +90,15 @@ def clean_settings() -> None:
 
 
 @pytest.fixture(scope="module")
-def filled() -> Iterator[FilledService]:
+def filled(browser: Browser) -> Iterator[FilledService]:
     repository = Path(__file__).parents[3]
-    program = next(filter(None, map(shutil.which, PROGRAMS)), None)
-    assert program, f"no browser here: install one of {', '.join(PROGRAMS)}"
     parent = Path(tempfile.mkdtemp(prefix="strandline-screens-"))
     parent.chmod(0o711)
-    with pytest.MonkeyPatch.context() as patch, sync_playwright() as playwright:
+    with pytest.MonkeyPatch.context() as patch:
         for name in ("DATABASE_URL", "BUCKET", "WORK_QUEUE_URL", "STATE_MACHINE", "KEY_SECRET"):
             patch.setenv(f"STRANDLINE_{name}", "")
         get_settings.cache_clear()
         with run_local_service(parent / "data", 0) as running:
-            browser = playwright.chromium.launch(
-                executable_path=program, args=["--no-sandbox", "--disable-dev-shm-usage"]
-            )
             keys = {
                 "admin": operator_actions.create_key(
                     "demo", rights=("read", "write", "erase", "admin")
@@ -124,7 +118,6 @@ def filled() -> Iterator[FilledService]:
                 wait_for_snapshot(service, version)
             service.call("POST", "admin/jobs/promoter")
             yield service
-            browser.close()
     get_settings.cache_clear()
     shutil.rmtree(parent)
 

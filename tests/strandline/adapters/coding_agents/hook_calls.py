@@ -7,7 +7,7 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +104,13 @@ class HookCaller:
             for path in sorted((self.folder / "segments").iterdir())
             for line in path.read_text().splitlines()
         ]
+
+    def wait_for_texts_on_disk(self, expected: Sequence[str]) -> None:
+        """Until these wait, and no others: a hook's process that stores may begin later."""
+        deadline = time.monotonic() + 60
+        while self.list_texts_on_disk() != expected:
+            assert time.monotonic() < deadline, self.list_texts_on_disk()
+            time.sleep(0.1)
 
     def kill_delivery(self) -> None:
         """SIGKILL the process that stores, wherever it is."""

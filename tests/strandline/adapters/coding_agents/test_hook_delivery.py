@@ -144,7 +144,7 @@ def test_hook_is_done_before_its_delivery(caller: HookCaller, tmp_path: Path) ->
     hook = caller.start("Stop", session)
     hook.communicate(timeout=30)
     caller.wait_for_delivery()
-    assert caller.list_texts_on_disk() == []
+    caller.wait_for_texts_on_disk([])
     caller.assert_files_are_private()
 
 

@@ -100,7 +100,7 @@ def test_hook_keeps_messages_while_service_is_away(
     assert caller.call("UserPromptSubmit", session, prompt="When?") == {}
     caller.call("Stop", session)
     caller.wait_for_delivery()
-    assert caller.list_texts_on_disk() == session.said
+    caller.wait_for_texts_on_disk(session.said)
     caller.assert_files_are_private()
     assert list_stored_texts(client, users.alice) == []
 
@@ -122,7 +122,7 @@ def test_hook_says_that_key_is_refused_and_keeps_messages(
     caller = HookCaller(tmp_path, users.alice, STRANDLINE_API_KEY="strandline_wrong")
     caller.call("Stop", session)
     caller.wait_for_delivery()
-    assert caller.list_texts_on_disk() == session.said
+    caller.wait_for_texts_on_disk(session.said)
     says = caller.call("SessionStart", session, source="resume")["systemMessage"]
     assert "wait on disk" in says
     assert "The API key is not one of this deployment." in says
@@ -245,7 +245,7 @@ def test_hook_spool_drops_oldest_and_counts(
     monkeypatch.setattr(delivery, "MAX_SPOOL_BYTES", size - 1)
     delivery.drop_oldest(spool)
     assert first not in spool.list_segments()
-    assert caller.list_texts_on_disk() == ["later"]
+    caller.wait_for_texts_on_disk(["later"])
     assert spool.read_report()["dropped"] == len(session.said)
 
     (rest,) = spool.list_segments()
@@ -270,7 +270,7 @@ def test_hook_scrubs_before_it_writes_or_asks(
     caller.wait_for_delivery()
     for path in caller.folder.rglob("*"):
         assert path.is_dir() or secret not in path.read_text(), path
-    assert caller.list_texts_on_disk() == ["Use the token [scrubbed: github-token] to push."]
+    caller.wait_for_texts_on_disk(["Use the token [scrubbed: github-token] to push."])
     assert Spool(str(caller.folder)).read_report()["scrubbed"] == {"github-token": 1}
     use_service(caller, os.environ["STRANDLINE_URL"], os.environ["STRANDLINE_API_KEY"])
     caller.call("Stop", session)
