@@ -105,8 +105,8 @@ first-key: $(READY) ## after a deployment: make a tenant's first key: make first
 teardown: $(READY) ## list what a deleted stack left: make teardown STACK=strandline-dev; DELETE=1: delete it for good
 	@$(PY) -m infra.teardown "$(STACK)" $(if $(DELETE),--delete)
 
-smoke: $(READY) ## check a deployment by thirteen checks: make smoke URL=https://... KEY=<the operator's key>
-	@KEY="$(KEY)" $(PY) -m infra.smoke "$(URL)"
+smoke: $(READY) ## check a deployment by thirteen checks: KEY=<the operator's key> make smoke URL=https://...
+	@$(PY) -m infra.smoke "$(URL)"
 
 lock: $(READY) ## resolve the hashed requirement locks
 	@sh layers/lock.sh $(VENV)

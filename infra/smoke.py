@@ -1,4 +1,4 @@
-"""`make smoke URL= KEY=`: thirteen checks through a deployment's real API, with a verdict each.
+"""`KEY=… make smoke URL=`: thirteen checks through a deployment's real API, with a verdict each.
 
 The key has the right `operator`. Two tenants, `smoke` and `smoke-other`, are created at the first
 run and stay; each run adds two events, and revokes its keys at the end.
@@ -323,7 +323,7 @@ def main() -> int:
     url: str = parser.parse_args().url
     key = os.environ.get("KEY", "")
     if not key or not url.startswith(("https://", "http://127.0.0.1:")):
-        sys.stderr.write("make smoke URL=https://... KEY=<a key with the right operator>\n")
+        sys.stderr.write("KEY=<a key with the right operator> make smoke URL=https://...\n")
         return 2
     succeeded = run_checks(SmokeRun(url, key), lambda line: sys.stdout.write(f"{line}\n"))
     return 0 if succeeded else 1

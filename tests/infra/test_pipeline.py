@@ -45,6 +45,7 @@ def test_pipeline_role_changes_things_by_cdk_roles_only() -> None:
         "sts:AssumeRole",
         "secretsmanager:GetSecretValue",
         "kms:Decrypt",
+        "lambda:GetAlias",
     }
     (service,) = statements["OperatorsKeyUnderOwnKmsKey"]["Condition"]["StringEquals"].values()
     assert service["Fn::Sub"].startswith("secretsmanager.")
@@ -90,7 +91,9 @@ def test_pipeline_prod_waits_for_smoke_of_dev() -> None:
     steps = load("deploy-stage.yml")["jobs"]["deploy"]["steps"]
     commands = [step["run"] for step in steps if "run" in step and "if" not in step]
     order = [re.search(r"make (\w+)|cdk (\w+)", command) for command in commands]
-    assert [m and (m[1] or m[2]) for m in order] == ["preflight", "synth", "deploy", "smoke"]
+    verbs = [m and (m[1] or m[2]) for m in order]
+    assert verbs == ["preflight", "synth", None, "deploy", "smoke"]
+    assert "get-alias" in commands[2], "what there is to go back to is kept before"
     assert not [step for step in steps if step.get("continue-on-error")]
 
 
