@@ -168,20 +168,13 @@ class StrandlineHistoryProvider(HistoryProvider):
     ) -> None:
         """Add messages at the end of a session."""
         bodies = [message.to_dict() for message in messages]
-        keys = [
-            _make_key("message", session_id, message) or self._keys.take([session_id, body])
-            for message, body in zip(messages, bodies, strict=True)
-        ]
         records = [_make_record(body) for body in bodies]
-        try:
+        contents = [[session_id, body] for body in bodies]
+        given = [_make_key("message", session_id, message) for message in messages]
+        with self._keys.attempt(contents, given) as keys:
             await self._memory.run_async(
                 self._records.append(*self._name_session(session_id, state), records, keys)
             )
-        except BaseException:
-            for message, body, key in zip(messages, bodies, keys, strict=True):
-                if not message.message_id:
-                    self._keys.give_back([session_id, body], key)
-            raise
 
     async def clear(self, session_id: str | None, *, state: dict[str, Any] | None = None) -> None:
         """Remove all messages of a session: erase them where the key has the right `erase`, else

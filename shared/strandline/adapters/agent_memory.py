@@ -102,32 +102,26 @@ class AgentMemory:
         are left out."""
         full_texts = [one for one in texts if one.text.strip()]
 
-        def describe(one: SaidText) -> object:
-            return [list(participants), session_id, one.role, one.text]
-
-        keys = [one.key or self._keys.take(describe(one)) for one in full_texts]
-        events = [
-            {
-                "participants": list(participants),
-                "role": one.role,
-                "content": one.text,
-                "source_event_key": key,
-                **_list_given(
-                    session_id=session_id,
-                    occurred_at=one.occurred_at and one.occurred_at.isoformat(),
-                    metadata=one.metadata and dict(one.metadata),
-                    speaker=one.speaker if one.speaker in participants else None,
-                ),
-            }
-            for one, key in zip(full_texts, keys, strict=True)
-        ]
-        try:
-            yield from post(events)
-        except BaseException:
-            for one, key in zip(full_texts, keys, strict=True):
-                if one.key is None:
-                    self._keys.give_back(describe(one), key)
-            raise
+        people = list(participants)
+        contents = [[people, session_id, one.role, one.text] for one in full_texts]
+        with self._keys.attempt(contents, [one.key for one in full_texts]) as keys:
+            yield from post(
+                [
+                    {
+                        "participants": people,
+                        "role": one.role,
+                        "content": one.text,
+                        "source_event_key": key,
+                        **_list_given(
+                            session_id=session_id,
+                            occurred_at=one.occurred_at and one.occurred_at.isoformat(),
+                            metadata=one.metadata and dict(one.metadata),
+                            speaker=one.speaker if one.speaker in participants else None,
+                        ),
+                    }
+                    for one, key in zip(full_texts, keys, strict=True)
+                ]
+            )
 
     def run(self, steps: Steps[T]) -> T:
         """The result of a procedure, by the blocking client."""

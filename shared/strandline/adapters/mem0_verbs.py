@@ -76,20 +76,18 @@ class Mem0Verbs:
         }
         turns = list_messages(messages)
         content = [note, turns, timestamp]
-        key = self._keys.take(content)
         events: list[dict[str, Any]] = []
         results: list[dict[str, Any]] = []
-        for place, (role, text, name) in enumerate(turns):
-            one = {**note, "id": _make_id(key, place), "role": role, "actor_id": name}
-            event = make_memory_event(one, text, participants, f"mem0:{one['id']}")
-            events.append({**event, "occurred_at": timestamp} if timestamp is not None else event)
-            result = {"id": one["id"], "memory": text, "event": "ADD"}
-            results.append(result if infer else {**result, "actor_id": name, "role": role})
-        try:
+        with self._keys.attempt([content]) as (key,):
+            for place, (role, text, name) in enumerate(turns):
+                one = {**note, "id": _make_id(key, place), "role": role, "actor_id": name}
+                event = make_memory_event(one, text, participants, f"mem0:{one['id']}")
+                if timestamp is not None:
+                    event = {**event, "occurred_at": timestamp}
+                events.append(event)
+                result = {"id": one["id"], "memory": text, "event": "ADD"}
+                results.append(result if infer else {**result, "actor_id": name, "role": role})
             yield from self._records.add(events)
-        except BaseException:
-            self._keys.give_back(content, key)
-            raise
         return {"results": results}
 
     def search(
@@ -163,16 +161,11 @@ class Mem0Verbs:
             note["metadata"] = {**note.get("metadata", {}), **(_drop_identities(metadata) or {})}
         if expiration_date is not KEEP:
             note["expiration_date"] = clean_date(expiration_date)
-        content = [note, text]
-        key = self._keys.take(content)
-        try:
+        with self._keys.attempt([[note, text]]) as (key,):
             event = make_memory_event(
                 note, text or item["memory"], states[0].participants, f"mem0:{key}"
             )
             yield from self._records.add([event])
-        except BaseException:
-            self._keys.give_back(content, key)
-            raise
         return {"message": "Memory updated successfully!"}
 
     def delete(self, memory_id: str) -> Steps[dict[str, Any]]:

@@ -79,12 +79,8 @@ class StrandlineSession(SessionABC):
             return
         bodies = [cast("Mapping[str, Any]", item) for item in items]
         records = [_make_record(body) for body in bodies]
-        key = self._keys.take(bodies)
-        try:
+        with self._keys.attempt([bodies]) as (key,):
             await self._run(self._records.append(self._participants, self.session_id, records, key))
-        except BaseException:
-            self._keys.give_back(bodies, key)
-            raise
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Remove the last item and give it; None if there is none."""

@@ -12,7 +12,8 @@ import copy
 import json
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, cast
 from uuid import UUID, uuid4
@@ -243,8 +244,24 @@ class RetryKeys:
         self._lock = threading.Lock()
         self._keys: dict[str, list[str]] = {}
 
-    def take(self, content: object) -> str:
-        """The key of an attempt that failed with this content, JSON, or a new one."""
+    @contextmanager
+    def attempt(
+        self, contents: Sequence[object], given: Sequence[str | None] = ()
+    ) -> Generator[list[str]]:
+        """A key for each of these contents, JSON: that of `given`, or that of an attempt that
+        failed with the content, or a new one. If the block fails in any way, interrupts and
+        cancellation included, the keys that were not given are kept for the next attempt."""
+        named = [*given, *[None] * (len(contents) - len(given))]
+        keys = [key or self._take(content) for key, content in zip(named, contents, strict=True)]
+        try:
+            yield keys
+        except BaseException:
+            for content, key, name in zip(contents, keys, named, strict=True):
+                if name is None:
+                    self._give_back(content, key)
+            raise
+
+    def _take(self, content: object) -> str:
         with self._lock:
             keys = self._keys.get(self._name(content))
             key = keys.pop(0) if keys else str(uuid4())
@@ -252,7 +269,7 @@ class RetryKeys:
                 del self._keys[self._name(content)]
             return key
 
-    def give_back(self, content: object, key: str) -> None:
+    def _give_back(self, content: object, key: str) -> None:
         """Keep the key of an attempt that failed. The oldest are forgotten."""
         with self._lock:
             self._keys.setdefault(self._name(content), []).append(key)

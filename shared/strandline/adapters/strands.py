@@ -109,17 +109,12 @@ class StrandlineMemoryStore(MemoryStore):
 
     async def _add_events(self, events: Sequence[tuple[object, dict[str, Any]]]) -> None:
         """Store events, each under a key that it keeps until it is stored."""
-        keys = [self._keys.take([number, event]) for number, event in events]
-        numbered_events = [
-            {**event, "participants": self._participants, "source_event_key": f"{key}/{number}"}
-            for key, (number, event) in zip(keys, events, strict=True)
-        ]
-        try:
+        with self._keys.attempt([[*event] for event in events]) as keys:
+            numbered_events = [
+                {**event, "participants": self._participants, "source_event_key": f"{key}/{number}"}
+                for key, (number, event) in zip(keys, events, strict=True)
+            ]
             await run_steps_async(self._clients.asynchronous, post_events(numbered_events))
-        except BaseException:
-            for key, (number, event) in zip(keys, events, strict=True):
-                self._keys.give_back([number, event], key)
-            raise
 
     async def aclose(self) -> None:
         """Close the connections of the client that this store made."""

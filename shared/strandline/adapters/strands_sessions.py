@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from strands.session.session_repository import SessionRepository
@@ -189,17 +190,14 @@ class StrandlineSessionRepository(SessionRepository):
         self._append(session_id, record, [labels, body])
 
     def _append(self, session_id: str, record: NewRecord, content: object) -> None:
-        key = self._keys.take([session_id, content])
-        steps = self._records.append(self._participants, session_id, [record], key)
         try:
-            run_steps(self._clients.blocking, steps)
-        except KeyConflictError:
-            pass  # the attempt before was stored, with another time in it
-        except BaseException as error:
-            self._keys.give_back([session_id, content], key)
-            if isinstance(error, ServiceError):
-                raise SessionException(str(error)) from error
-            raise
+            with self._keys.attempt([[session_id, content]]) as (key,):
+                steps = self._records.append(self._participants, session_id, [record], key)
+                # A conflict: the attempt before was stored, with another time in it.
+                with suppress(KeyConflictError):
+                    run_steps(self._clients.blocking, steps)
+        except ServiceError as error:
+            raise SessionException(str(error)) from error
 
     def _read_newest(self, session_id: str, labels: Mapping[str, Any]) -> StoredRecord | None:
         records = self._run(self._records.read(self._participants, session_id, labels, limit=1))
