@@ -97,6 +97,37 @@ def test_pipeline_prod_waits_for_smoke_of_dev() -> None:
     assert not [step for step in steps if step.get("continue-on-error")]
 
 
+def test_pipeline_keeps_way_back_of_each_stage_and_attempt() -> None:
+    """A run refuses a second artifact of one name (409), which would stop `prod` after `dev`."""
+    steps = load("deploy-stage.yml")["jobs"]["deploy"]["steps"]
+    (kept,) = (s["with"] for s in steps if s.get("uses", "").startswith("actions/upload-artifact"))
+    assert {"${{ inputs.stage }}", "${{ github.run_attempt }}"} == set(
+        re.findall(r"\${{ [\w.]+ }}", kept["name"])
+    )
+    assert kept["path"] == "before.txt"
+
+
+def test_pipeline_records_versions_of_functions_that_there_are(tmp_path: Path) -> None:
+    """A function that this release brings has no alias yet, and no line for the way back."""
+    steps = load("deploy-stage.yml")["jobs"]["deploy"]["steps"]
+    (script,) = (s["run"] for s in steps if "get-alias" in s.get("run", ""))
+    for name in ("ingest", "query"):
+        (tmp_path / "functions" / name).mkdir(parents=True)
+    aws = tmp_path / "aws"
+    aws.write_text('#!/bin/sh\ncase "$*" in *strandline-dev-query*) echo 7;; *) exit 254;; esac\n')
+    aws.chmod(0o755)
+    process = subprocess.run(
+        ["bash", "-e", "-c", script],
+        cwd=tmp_path,
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin", "STAGE": "dev"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert (tmp_path / "before.txt").read_text() == "query 7\n"
+    assert process.stdout == "ingest is new\n"
+
+
 def test_pipeline_calls_what_there_is() -> None:
     makefile = (ROOT / "Makefile").read_text()
     for name in ("deploy.yml", "deploy-stage.yml"):
