@@ -5,10 +5,11 @@ from ipaddress import IPv4Network
 from aws_cdk import Acknowledgment, Stack, Validations
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from infra.log_group_factory import create_log_group
-from infra.role_factory import make_allow_statement
+from infra.role_factory import create_service_role, make_allow_statement
 from infra.settings import ExistingVpc, StackSettings
 from infra.storage_and_queues import Storage
 
@@ -82,8 +83,11 @@ class Network(Construct):
                     name="nat", subnet_type=public, cidr_mask=min(28, prefix + 10)
                 )
             )
+        group = create_log_group(
+            self, "Logs", settings, storage.key, f"/aws/vpc/{settings.stack_name}"
+        )
         flow_log = ec2.FlowLogDestination.to_cloud_watch_logs(
-            create_log_group(self, "Logs", settings, storage.key, f"/aws/vpc/{settings.stack_name}")
+            group, self._create_flow_log_role(group)
         )
         vpc = ec2.Vpc(
             self,
@@ -108,6 +112,25 @@ class Network(Construct):
         policy.add_any_principal()
         s3_endpoint.add_to_policy(policy)
         return vpc
+
+    def _create_flow_log_role(self, group: logs.LogGroup) -> iam.IRole:
+        """The role with which the VPC's log is written: for flow logs of this account only."""
+        stack = Stack.of(self)
+        # Permissions of the VPC User Guide, "IAM role for publishing flow logs to CloudWatch Logs",
+        # but for creating groups. Listing groups takes no resource.
+        write = ["logs:CreateLogStream", "logs:PutLogEvents", "logs:DescribeLogStreams"]
+        return create_service_role(
+            self,
+            "FlowLogRole",
+            "vpc-flow-logs",
+            [
+                make_allow_statement(write, group.log_group_arn),
+                make_allow_statement(["logs:DescribeLogGroups"], "*"),
+            ],
+            account=stack.account,
+            source=stack.format_arn(service="ec2", resource="vpc-flow-log", resource_name="*"),
+            wildcards={r"::\*$": "Listing log groups takes no resource."},
+        )
 
     def _add_interface_endpoints(self, settings: StackSettings) -> None:
         group = ec2.SecurityGroup(

@@ -16,11 +16,17 @@ def create_service_role(
     allowed: Sequence[iam.PolicyStatement],
     *,
     account: str | None = None,
+    source: str | None = None,
     wildcards: Mapping[str, str] | None = None,
 ) -> iam.IRole:
     """A role that a service assumes. With `account`, only for resources of that account, if the
-    service names their owner. `wildcards`: see `acknowledge_role_wildcards`."""
-    conditions = {"StringEquals": {"aws:SourceAccount": account}} if account else None
+    service names their owner; with `source`, only for resources of that ARN, which may have
+    wildcards. `wildcards`: see `acknowledge_role_wildcards`."""
+    conditions: dict[str, dict[str, str]] = {}
+    if account:
+        conditions["StringEquals"] = {"aws:SourceAccount": account}
+    if source:
+        conditions["ArnLike"] = {"aws:SourceArn": source}
     principal = iam.ServicePrincipal(f"{service}.amazonaws.com", conditions=conditions)
     role = iam.Role(
         scope,

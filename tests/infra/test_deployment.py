@@ -175,6 +175,27 @@ def test_deployment_endpoints_serve_account_only() -> None:
     assert conditions == [whole, whole, {"aws:PrincipalAccount": ACCOUNT}]
 
 
+def test_deployment_services_act_for_account_only() -> None:
+    """Those that name whose resource they act for: another account's could use the role else. Lambda
+    names none, and AWS gives no condition for API Gateway's logs."""
+    trusts = {
+        statement["Principal"]["Service"]: statement.get("Condition")
+        for role in of(template(), "IAM::Role")
+        for statement in role["AssumeRolePolicyDocument"]["Statement"]
+    }
+    own = {"aws:SourceAccount": ACCOUNT}
+    flow_log = trusts.pop("vpc-flow-logs.amazonaws.com")
+    assert flow_log["StringEquals"] == own
+    (arn,) = flow_log["ArnLike"].values()
+    assert arn["Fn::Join"][1][-1] == ":vpc-flow-log/*"
+    assert trusts == {
+        "states.amazonaws.com": {"StringEquals": own},
+        "scheduler.amazonaws.com": {"StringEquals": own},
+        "lambda.amazonaws.com": None,
+        "apigateway.amazonaws.com": None,
+    }
+
+
 def test_deployment_map_executions_are_allowed_in_both_forms() -> None:
     roles = properties(template(), "IAM::Role")
     (role,) = (r for n, r in roles.items() if n.startswith("JobsRole"))
