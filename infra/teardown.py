@@ -1,6 +1,7 @@
 """`make teardown STACK=strandline-dev`: lists what a deleted stack left in the account, by the tag
 that every resource of a stack has. With DELETE=1 it deletes all of it, for good: payloads,
-settings, backups."""
+settings, backups. Of a stack that is there it names the clusters that a restore left, which keep
+CloudFormation from deleting the stack."""
 
 import argparse
 import sys
@@ -14,6 +15,18 @@ from infra.account_session import open_account_session
 type MakeClient = Callable[[str], Any]
 KEY_DAYS = 30
 """Days until a key is gone, in which its deletion can be cancelled."""
+
+
+def _delete_cluster(make_client: MakeClient, name: str) -> None:
+    """With its instances, and against its protection: a restore protects the old one."""
+    rds = make_client("rds")
+    (cluster,) = rds.describe_db_clusters(DBClusterIdentifier=name)["DBClusters"]
+    rds.modify_db_cluster(DBClusterIdentifier=name, DeletionProtection=False, ApplyImmediately=True)
+    for member in cluster["DBClusterMembers"]:
+        rds.delete_db_instance(
+            DBInstanceIdentifier=member["DBInstanceIdentifier"], SkipFinalSnapshot=True
+        )
+    rds.delete_db_cluster(DBClusterIdentifier=name, SkipFinalSnapshot=True)
 
 
 def _empty_and_delete_bucket(make_client: MakeClient, name: str) -> None:
@@ -44,7 +57,9 @@ def _delete_log_group(make_client: MakeClient, name: str) -> None:
     make_client("logs").delete_log_group(logGroupName=name)
 
 
+_CLUSTER = "rds:cluster"
 _REMOVERS: Mapping[str, Callable[[MakeClient, str], None]] = {
+    _CLUSTER: _delete_cluster,
     "rds:cluster-snapshot": _delete_snapshot,
     "s3": _empty_and_delete_bucket,
     "secretsmanager:secret": _delete_secret,
@@ -58,6 +73,28 @@ _REMOVERS: Mapping[str, Callable[[MakeClient, str], None]] = {
 def find_left_behind(make_client: MakeClient, stack: str) -> Sequence[tuple[str, str, str]]:
     """What has the stack's tag: kind, name as its service takes it, and ARN. A key that is to be
     deleted already is left out."""
+    resources = _list_tagged_resources(make_client, stack)
+    order = [*_REMOVERS]
+    return sorted(
+        (one for one in resources if one[0] in order and not _is_ending(make_client, *one[:2])),
+        key=lambda one: (order.index(one[0]), one[2]),
+    )
+
+
+def find_left_by_restore(make_client: MakeClient, stack: str) -> Sequence[str]:
+    """ARNs of clusters with the tag of a stack that is there, and that are not the stack's own: the
+    one before a restore, and the one from which its snapshot was taken."""
+    pages = make_client("cloudformation").get_paginator("list_stack_resources")
+    own = {
+        str(one.get("PhysicalResourceId"))
+        for page in pages.paginate(StackName=stack)
+        for one in page["StackResourceSummaries"]
+    }
+    resources = _list_tagged_resources(make_client, stack)
+    return [arn for kind, name, arn in resources if kind == _CLUSTER and name not in own]
+
+
+def _list_tagged_resources(make_client: MakeClient, stack: str) -> list[tuple[str, str, str]]:
     pages = make_client("resourcegroupstaggingapi").get_paginator("get_resources")
     tag = {"Key": "strandline:stack", "Values": [stack]}
     arns = [
@@ -65,12 +102,7 @@ def find_left_behind(make_client: MakeClient, stack: str) -> Sequence[tuple[str,
         for page in pages.paginate(TagFilters=[tag])
         for one in page["ResourceTagMappingList"]
     ]
-    resources = [(*_split_arn(arn), arn) for arn in arns]
-    order = [*_REMOVERS]
-    return sorted(
-        (one for one in resources if one[0] in order and not _is_ending(make_client, *one[:2])),
-        key=lambda one: (order.index(one[0]), one[2]),
-    )
+    return [(*_split_arn(arn), arn) for arn in arns]
 
 
 def delete_left_behind(
@@ -126,6 +158,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _, make_client = open_account_session()
         if stack_exists(make_client, options.stack):
             sys.stderr.write(f"strandline: {options.stack} is there: npx cdk destroy it first\n")
+            for arn in find_left_by_restore(make_client, options.stack):
+                sys.stdout.write(
+                    f"left    {arn}: by a restore; it keeps the stack's subnets, so remove it "
+                    "before (docs/upgrade.md, step 8 of the drill)\n"
+                )
             return 2
         resources = find_left_behind(make_client, options.stack)
         if not options.delete:

@@ -176,8 +176,8 @@ def test_deployment_endpoints_serve_account_only() -> None:
 
 
 def test_deployment_services_act_for_account_only() -> None:
-    """Those that name whose resource they act for: another account's could use the role else. Lambda
-    names none, and AWS gives no condition for API Gateway's logs."""
+    """Those that name whose resource they act for: another account's could use the role else.
+    Lambda names none, and AWS gives no condition for API Gateway's logs."""
     trusts = {
         statement["Principal"]["Service"]: statement.get("Condition")
         for role in of(template(), "IAM::Role")

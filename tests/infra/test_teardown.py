@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from infra import teardown
+from infra.account_session import AccountSession
 from infra.teardown import delete_left_behind, find_left_behind, stack_exists
 
 SECRET = "arn:aws:secretsmanager:eu-west-1:1:secret:Secrets-a1b2"
@@ -18,8 +20,10 @@ ARNS = (
     SECRET,
     "arn:aws:logs:eu-west-1:1:log-group:/aws/rds/cluster/strandline-dev/postgresql",
     "arn:aws:rds:eu-west-1:1:cluster-snapshot:strandline-dev-snapshot-1",
+    "arn:aws:rds:eu-west-1:1:cluster:strandline-dev",
 )
 LEFT = [
+    ("rds:cluster", "strandline-dev", ARNS[7]),
     ("rds:cluster-snapshot", "strandline-dev-snapshot-1", ARNS[6]),
     ("s3", "payloads", ARNS[3]),
     ("secretsmanager:secret", SECRET, SECRET),
@@ -34,6 +38,8 @@ class Account:
     def __init__(self, **errors: str) -> None:
         self.calls: list[tuple[str, Mapping[str, Any]]] = []
         self.errors = errors
+        self.cluster = "strandline-dev-1a2b3c4d"
+        """Of the stack, as long as it is there."""
         self.versions = [{"Key": f"acme/{n}", "VersionId": f"v{n}"} for n in range(3)]
 
     def make_client(self, service: str) -> Any:
@@ -51,6 +57,10 @@ class Account:
                     ]
                     yield {"ResourceTagMappingList": [{"ResourceARN": a} for a in ARNS[:4]]}
                     yield {"ResourceTagMappingList": [{"ResourceARN": a} for a in ARNS[4:]]}
+                elif operation == "list_stack_resources":
+                    assert parameters == {"StackName": "strandline-dev"}
+                    yield {"StackResourceSummaries": [{"LogicalResourceId": "Failed"}]}
+                    yield {"StackResourceSummaries": [{"PhysicalResourceId": account.cluster}]}
                 else:
                     yield {"Versions": account.versions[:2]}
                     yield {"DeleteMarkers": account.versions[2:]}
@@ -61,6 +71,10 @@ class Account:
     def describe_key(self, **key: str) -> Mapping[str, Any]:
         state = "PendingDeletion" if key["KeyId"] == "gone" else "Enabled"
         return {"KeyMetadata": {"KeyState": state}}
+
+    def describe_db_clusters(self, **cluster: str) -> Mapping[str, Any]:
+        assert cluster == {"DBClusterIdentifier": "strandline-dev"}
+        return {"DBClusters": [{"DBClusterMembers": [{"DBInstanceIdentifier": "old-look"}]}]}
 
     def __getattr__(self, operation: str) -> Callable[..., Mapping[str, Any]]:
         def call(**parameters: Any) -> Mapping[str, Any]:
@@ -87,6 +101,7 @@ def test_teardown_deletes_every_version_and_key_last() -> None:
     removed = [o for n, p in account.calls if n == "delete_objects" for o in p["Delete"]["Objects"]]
     assert removed == account.versions
     assert [name for name, _ in account.calls if name != "delete_objects"] == [
+        *("modify_db_cluster", "delete_db_instance", "delete_db_cluster"),
         *("delete_db_cluster_snapshot", "delete_bucket", "delete_secret", "delete_log_group"),
         "schedule_key_deletion",
     ]
@@ -96,7 +111,7 @@ def test_teardown_deletes_every_version_and_key_last() -> None:
 def test_teardown_says_what_stays_and_goes_on() -> None:
     account = Account(delete_bucket="AccessDenied: no")
     lines = list(delete_left_behind(account.make_client, LEFT))
-    assert [line[:6] for line in lines] == ["gone  ", "FAILED", "gone  ", "gone  ", "gone  "]
+    assert [line[:6] for line in lines] == ["gone  "] * 2 + ["FAILED"] + ["gone  "] * 3
 
 
 @pytest.mark.parametrize(
@@ -114,3 +129,26 @@ def test_teardown_does_not_take_refusal_for_absence() -> None:
     account = Account(describe_stacks="AccessDenied: no")
     with pytest.raises(ClientError):
         stack_exists(account.make_client, "strandline-dev")
+
+
+@pytest.mark.parametrize(
+    ("cluster", "left"),
+    [
+        ("strandline-dev-1a2b3c4d", [ARNS[7]]),  # the stack's, after a restore: the old one is left
+        ("strandline-dev", []),
+    ],
+)
+def test_teardown_names_cluster_that_keeps_stack(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], cluster: str, left: object
+) -> None:
+    """CloudFormation cannot delete the subnets of an old cluster. It is not deleted here: the stack
+    may be meant to stay."""
+    account = Account()
+    account.cluster = cluster
+    session = AccountSession("eu-west-1", account.make_client)
+    monkeypatch.setattr(teardown, "open_account_session", lambda: session)
+    assert teardown.main(["strandline-dev", "--delete"]) == 2
+    output = capsys.readouterr()
+    assert [line.split()[1].rstrip(":") for line in output.out.splitlines()] == left
+    assert "strandline-dev is there" in output.err
+    assert [name for name, _ in account.calls] == ["describe_stacks"]
