@@ -4,6 +4,7 @@ answers that cite, who sees what, a fact that ends, a text for a prompt, and for
 import json
 import sys
 import textwrap
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -49,6 +50,7 @@ CONTEXT_TOKENS = 300
 _BATCH = 20
 _MIN_RELEVANCE = 0.2
 """What answers a question of these scores more, before it has a vector, too."""
+_VECTOR_SECONDS = 120
 _WIDTH, _INDENT = 92, "   "
 
 
@@ -98,6 +100,21 @@ def _store_conversation(memory: Strandline) -> None:
         "All can be found from now on: by their words at once, by their meaning as soon as the "
         "service has computed their vectors, in the background."
     )
+    _wait_for_vectors(memory)
+
+
+def _wait_for_vectors(memory: Strandline) -> None:
+    """Wait, for two minutes at most, until the service has computed all vectors: what answers a
+    question best may come second while only the other has one."""
+    print(f"{_INDENT}computing vectors ", end="", flush=True)
+    end = time.monotonic() + _VECTOR_SECONDS
+    while memory.recall(QUESTIONS[0].text, participants=[MARA], limit=1).not_yet_embedded:
+        if time.monotonic() > end:
+            print(" goes on")
+            return
+        print(".", end="", flush=True)
+        time.sleep(1)
+    print(" done")
 
 
 def _ask_questions(memory: Strandline) -> Mapping[DemoQuestion, UUID]:

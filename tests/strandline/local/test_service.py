@@ -247,6 +247,7 @@ def _check_demo_output(output: str) -> None:
     assert [line for line in text.splitlines() if len(line) > 95] == []
     assert "259 messages in 18 conversations" in " ".join(text.split())
     assert re.search(r"^   storing \.{13} done$", text, re.MULTILINE)
+    assert re.search(r"^   computing vectors \.* done$", text, re.MULTILINE)
     sections = [" ".join(part.split()) for part in re.split(r"\n\n\d\. ", text)[1:]]
     assert len(sections) == 6
     answers = sections[1].split(" ask: ")[1:]
