@@ -1,5 +1,8 @@
 """Read a snapshot's trees level by level."""
 
+from datetime import datetime
+from uuid import UUID
+
 from strandline.cursors import Cursors, Position
 from strandline.db.database import TenantDb
 from strandline.errors import NotFound
@@ -21,13 +24,7 @@ def list_topics(access: TenantDb, query: TopicsQuery) -> TopicsPage:
     snapshot = _find_snapshot(access, query.version)
     if snapshot is None:
         return TopicsPage(snapshot=None, topics=[], next_cursor=None)
-    if query.slot is not None and query.scope_id is not None:
-        rows = store_topic_pages.list_topics_below(
-            access, snapshot.version, query.scope_id, query.slot
-        )
-        cursor = None
-    else:
-        rows, cursor = _list_page_of_roots(access, snapshot, query)
+    rows, cursor = _list_page(access, snapshot, query)
     return TopicsPage(
         snapshot=TopicsSnapshot(
             version=snapshot.version,
@@ -51,26 +48,36 @@ def _find_snapshot(access: TenantDb, version: int | None) -> SnapshotRecord | No
     return snapshot
 
 
-def _list_page_of_roots(
+def _list_page(
     access: TenantDb, snapshot: SnapshotRecord, query: TopicsQuery
 ) -> tuple[list[TopicRow], str | None]:
-    caller = access.caller
-    filters = caller.viewer, snapshot.version, query.scope_id
-    cursors = Cursors(access.sealer, caller.tenant, "topics", *filters)
-    after = cursors.decode(query.cursor)
-    rows = store_topic_pages.list_root_topics(
-        access,
-        snapshot.version,
-        query.scope_id,
-        after and (after.at, after.row_id),
-        query.limit + 1,
-    )
+    """A page of the topics below a place, or of the roots, and the cursor of the next one."""
+    filters = access.caller.viewer, snapshot.version, query.scope_id, query.slot
+    cursors = Cursors(access.sealer, access.caller.tenant, "topics", *filters)
+    position = cursors.decode(query.cursor)
+    after = position and (position.at, position.row_id)
+    if query.slot is not None and query.scope_id is not None:
+        place = query.scope_id, query.slot
+        rows = store_topic_pages.list_topics_below(
+            access, snapshot.version, place, after, query.limit + 1
+        )
+    else:
+        rows = store_topic_pages.list_root_topics(
+            access, snapshot.version, query.scope_id, after, query.limit + 1
+        )
     page = list(rows[: query.limit])
     if len(rows) == len(page):
         return page, None
-    return page, cursors.encode(
-        Position(_PG_SNAPSHOT, page[-1].last_event_at, page[-1].scope_id, snapshot.version)
-    )
+    last_at, last_id = _read_sort_key(page[-1])
+    return page, cursors.encode(Position(_PG_SNAPSHOT, last_at, last_id, snapshot.version))
+
+
+def _read_sort_key(row: TopicRow) -> tuple[datetime, UUID]:
+    """By what a page is sorted: topics below one by their beginning, roots by their newest
+    event."""
+    if row.parent_slot is None or row.slot is None:
+        return row.last_event_at, row.scope_id
+    return row.started_at, row.slot
 
 
 def _to_topic_out(row: TopicRow) -> TopicOut:

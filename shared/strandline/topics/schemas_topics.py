@@ -79,7 +79,8 @@ class TopicsSnapshot(ResponseModel):
 
 
 class TopicsPage(ResponseModel):
-    """A page of the roots of a snapshot's trees, or all topics below a place."""
+    """A page of the roots of a snapshot's trees, or of the topics below a place; or what `node_id`
+    named."""
 
     snapshot: TopicsSnapshot | None
     """Null if none is published yet, and if contents were asked for by `node_id`."""

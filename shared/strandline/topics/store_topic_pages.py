@@ -75,9 +75,15 @@ def list_root_topics(
 
 
 def list_topics_below(
-    access: TenantDb, version: int, scope_id: UUID, slot: UUID
+    access: TenantDb,
+    version: int,
+    place: tuple[UUID, UUID],
+    after: tuple[datetime, UUID] | None,
+    limit: int,
 ) -> Sequence[TopicRow]:
-    """The topics directly below a place in a version's tree, in the order of time."""
+    """The topics directly below a place, by scope and slot, in a version's tree, in the order of
+    time."""
+    last_at, last_slot = after or (None, None)
     return access.fetch(
         TopicRow,
         "select n.kind, t.scope_id, t.participants, t.slot, t.parent_slot,"  # noqa: S608
@@ -87,10 +93,20 @@ def list_topics_below(
         from topic_tree t
         join topic_nodes n on n.tenant_id = t.tenant_id and n.node_id = t.node_id
         where t.tenant_id = current_tenant() and t.scope_id = %(scope_id)s
-            and t.parent_slot = %(slot)s and"""
+            and t.parent_slot = %(slot)s
+            and (%(last_at)s::timestamptz is null
+                or (n.started_at, t.slot) > (%(last_at)s::timestamptz, %(last_slot)s::uuid))
+            and"""
         + IN_VERSION
-        + " order by n.started_at, t.slot",
-        {"version": version, "scope_id": scope_id, "slot": slot},
+        + " order by n.started_at, t.slot limit %(limit)s",
+        {
+            "version": version,
+            "scope_id": place[0],
+            "slot": place[1],
+            "last_at": last_at,
+            "last_slot": last_slot,
+            "limit": limit,
+        },
     )
 
 

@@ -110,6 +110,34 @@ def test_topic_pages_follow_cursor_over_scopes(
     assert [it["scope_id"] for it in only.body["topics"]] == [scopes[1]]
 
 
+def test_topic_pages_follow_cursor_below_a_place(gateway: Gateway, world: ScopeWorld) -> None:
+    key = gateway.key("acme", rights=["admin"])
+
+    def ask(**query: Any) -> dict[str, Any]:
+        return gateway.call("GET", TOPICS, key=key, query={"everybody": "true", **query}).body
+
+    (root,) = ask()["topics"]
+    place = {"scope_id": root["scope_id"], "slot": root["slot"]}
+    whole = ask(**place)
+    assert whole["next_cursor"] is None
+    assert len(whole["topics"]) > 2
+    found: list[Any] = []
+    page: dict[str, Any] = {"next_cursor": None}
+    while not found or page["next_cursor"]:
+        cursor = {"cursor": page["next_cursor"]} if found else {}
+        page = ask(**place, limit=1, **cursor)
+        found += page["topics"]
+        assert len(page["topics"]) == 1
+    assert found == whole["topics"]
+    first = ask(**place, limit=1)["next_cursor"]
+    others = {**place, "slot": whole["topics"][0]["slot"]}
+    reply = gateway.call(
+        "GET", TOPICS, key=key, query={"everybody": "true", **others, "cursor": first}
+    )
+    assert reply.error["message"].startswith("cursor: belongs to another list")
+    assert world.seq
+
+
 @pytest.mark.parametrize(
     ("query", "status", "field"),
     [
