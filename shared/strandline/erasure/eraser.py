@@ -38,7 +38,8 @@ _PAYLOAD_WAIT = timedelta(minutes=15, seconds=10)
 """How long a marked payload is kept. This is longer than any append that may still cite it can
 run."""
 _VACUUM_SPACING = timedelta(hours=1)
-"""The least time between two vacuums of the tables, for all tenants together."""
+"""The time after a vacuum of the tables, for any tenant, before the next one: less where it is
+quick. After a failed vacuum it is always this long, so that what held it back may end."""
 _MAX_VACUUMS = 5
 """After this many failed vacuums an erasure completes without one, and its receipt says so.
 Autovacuum removes the rows later."""
@@ -276,10 +277,15 @@ def _vacuum_if_due(
     """Vacuum the rows that erasures cleared, once no transaction can see them and no migration
     waits for their tables."""
     waiting = store_vacuum.list_unvacuumed_erasures(lease.access, _MAX_VACUUMS)
-    ripe = [one for one in waiting if not one.is_seen and now >= one.cleared_at + _REQUEST_WAIT]
     last = store_vacuum.read_latest_vacuum_run(lease.access)
-    is_early = last.ended_at is not None and now < last.ended_at + _VACUUM_SPACING
-    if not ripe or is_early or last.is_running or lease.is_out_of_time():
+    ripe = [
+        one
+        for one in waiting
+        if not one.is_seen
+        and now >= one.cleared_at + _REQUEST_WAIT
+        and now >= last.compute_next(now, _VACUUM_SPACING, one.vacuums)
+    ]
+    if not ripe or last.is_running or lease.is_out_of_time():
         return
     if store_vacuum.is_migration_waiting(resources.database.connection()):
         return
@@ -324,9 +330,10 @@ def _complete_or_postpone_erasure(
                 access, erasure.erasure_id, erasure.cleared_at + _REQUEST_WAIT
             )
         elif erasure.vacuumed_at is None and erasure.vacuums < _MAX_VACUUMS:
-            ended_at = store_vacuum.read_latest_vacuum_run(access).ended_at or now - _VACUUM_SPACING
-            due_at = max(now + _RETRY_WAIT, ended_at + _VACUUM_SPACING)
-            store_job.postpone_erasure(access, erasure.erasure_id, due_at)
+            last = store_vacuum.read_latest_vacuum_run(access)
+            next_at = last.compute_next(now, _VACUUM_SPACING, erasure.vacuums)
+            pause = _RETRY_WAIT if erasure.vacuums else _REQUEST_WAIT
+            store_job.postpone_erasure(access, erasure.erasure_id, max(now + pause, next_at))
         else:
             events = store.list_erased_events(access, erasure.erasure_id)
             settings = get_settings()

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from psycopg import errors, sql
@@ -28,6 +28,9 @@ from strandline.observability import logger
 
 TABLES = tuple(table for table, hook in DATA_LOCATIONS.items() if hook.clearing != "kept")
 """The tables that erasures clear."""
+_LEAST_SPACING = timedelta(minutes=1)
+_TIME_SHARE = 0.05
+"""The largest share of the time that vacuums take, unless a vacuum takes longer than 3 minutes."""
 _WATCH_SECONDS = 0.5
 """How often a running vacuum looks whether somebody waits for its lock."""
 
@@ -39,6 +42,8 @@ class UnvacuumedErasure:
     erasure_id: UUID
     cleared_at: datetime
     cleared_xid: int
+    vacuums: int
+    """How many it has had, which all failed."""
     is_seen: bool
     """Whether a running transaction may still see what it cleared."""
 
@@ -54,7 +59,7 @@ def list_unvacuumed_erasures(access: TenantDb, max_vacuums: int) -> Sequence[Unv
     return access.fetch(
         UnvacuumedErasure,
         """
-        select erasure_id, cleared_at, cleared_xid::text::bigint as cleared_xid,
+        select erasure_id, cleared_at, cleared_xid::text::bigint as cleared_xid, vacuums,
             cleared_xid >= pg_snapshot_xmin(pg_current_snapshot()) as is_seen
         from erasures
         where tenant_id = current_tenant() and completed_at is null and cleared_at is not null
@@ -72,6 +77,16 @@ class LatestVacuumRun:
     """None: no vacuum has ended yet."""
     is_running: bool
     """Whether another vacuum is running."""
+    seconds: float
+    """How long one takes, by the average of all since the statistics began."""
+
+    def compute_next(self, now: datetime, spacing: timedelta, failed_count: int) -> datetime:
+        """When an erasure may have its next vacuum, at most `spacing` after this one. One that had
+        vacuums, which failed, waits for all of it."""
+        if self.ended_at is None:
+            return now
+        quick = max(_LEAST_SPACING, timedelta(seconds=self.seconds / _TIME_SHARE))
+        return self.ended_at + (spacing if failed_count else min(quick, spacing))
 
 
 def read_latest_vacuum_run(access: TenantDb) -> LatestVacuumRun:
@@ -84,7 +99,10 @@ def read_latest_vacuum_run(access: TenantDb) -> LatestVacuumRun:
             exists (
                 select from pg_stat_progress_vacuum p join pg_stat_user_tables v using (relid)
                 where p.datname = current_database() and v.relname = any (%(tables)s))
-                as is_running
+                as is_running,
+            (sum(coalesce(t.total_vacuum_time / nullif(t.vacuum_count, 0), 0)
+                + coalesce(t.total_analyze_time / nullif(t.analyze_count, 0), 0)) / 1000)
+                ::double precision as seconds
         from pg_stat_user_tables t where t.relname = any (%(tables)s)
         """,
         {"tables": list(TABLES)},

@@ -3,13 +3,14 @@
 import importlib
 import time
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
 import psycopg
 import pytest
 
+from strandline.db.database import TenantDb
 from strandline.db.migrate import WAITING_LOCK, Migration, list_migrations, migrate
 from strandline.erasure import eraser as eraser_job
 from strandline.erasure import store_vacuum
@@ -20,14 +21,12 @@ from tests.strandline.topics.outline import fold_all
 from tests.support import Gateway, ScratchDatabase, Tell
 
 
-def test_erasure_vacuum_runs_once_per_hour(
+def test_erasure_vacuum_runs_once_no_transaction_sees_it(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
     tell: Tell,
     eraser: str,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """And not while a transaction may still see it."""
     first, second = (erase(gateway, eraser, tell(eraser, "Forget me.")["event_id"]) for _ in "ab")
     scratch_db.rows("update erasures set cleared_xid = '999999999'")  # as if it still ran
     gateway.run_job("eraser", "acme")
@@ -45,14 +44,44 @@ def test_erasure_vacuum_runs_once_per_hour(
         list(store_vacuum.TABLES),
     )
     assert dead == []
+
+
+@pytest.mark.parametrize(
+    ("run_seconds", "failed", "pause"),
+    [(0.1, 0, 60), (30, 0, 600), (9000, 0, 3600), (0.1, 1, 3600)],
+)
+def test_erasure_vacuum_pauses_by_how_long_one_takes(
+    gateway: Gateway,
+    scratch_db: ScratchDatabase,
+    tell: Tell,
+    eraser: str,
+    monkeypatch: pytest.MonkeyPatch,
+    run_seconds: float,
+    failed: int,
+    pause: int,
+) -> None:
+    """And for an hour where one failed: what held it back may end until the next one."""
     monkeypatch.setattr(eraser_job, "_VACUUM_SPACING", timedelta(hours=1))
-    third = erase(gateway, eraser, tell(eraser, "Forget me too.")["event_id"])
+    began_at = datetime.now(UTC)
+
+    def end_vacuum(at: datetime) -> None:
+        last = store_vacuum.LatestVacuumRun(at, is_running=False, seconds=run_seconds)
+
+        def read(_: TenantDb) -> store_vacuum.LatestVacuumRun:
+            return last
+
+        monkeypatch.setattr(store_vacuum, "read_latest_vacuum_run", read)
+
+    end_vacuum(began_at)
+    erasure = erase(gateway, eraser, tell(eraser, "Forget me.")["event_id"])
+    scratch_db.rows("update erasures set vacuums = %s", failed)
     gateway.run_job("eraser", "acme")
-    assert state_of(gateway, eraser, third)["state"] == "hidden"
-    ((late,),) = scratch_db.rows(
-        "select due_at > now() + interval '50 minutes' from erasures where completed_at is null"
-    )
-    assert late
+    assert state_of(gateway, eraser, erasure)["state"] == "hidden"
+    ((due_at,),) = scratch_db.rows("select due_at from erasures")
+    assert due_at == began_at + timedelta(seconds=pause)
+    end_vacuum(began_at - timedelta(seconds=pause + 1))
+    gateway.run_job("eraser", "acme")
+    assert state_of(gateway, eraser, erasure)["receipt"]["vacuumed_at"] is not None
 
 
 def statistics(base: ScratchDatabase) -> list[str]:
