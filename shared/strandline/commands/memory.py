@@ -74,6 +74,7 @@ def add_event(
 @click.option("--session", "session_id", help="Only events of this session.")
 @click.option("--as-of", help=_AS_OF)
 @click.option("--breadth/--no-breadth", default=None, help=_BREADTH)
+@click.option("--only-words", is_flag=True, help="Search by words alone, not by meaning.")
 @click.option("--full", is_flag=True, help="Show long texts whole.")
 @click.pass_obj
 def print_recall(
@@ -84,6 +85,7 @@ def print_recall(
     session_id: str | None,
     as_of: str | None,
     breadth: bool | None,
+    only_words: bool,
     full: bool,
 ) -> None:
     """Ask: the events that answer QUERY, best first."""
@@ -94,6 +96,7 @@ def print_recall(
         session_id=session_id,
         as_of=as_of,
         breadth=breadth,
+        only_words=only_words or None,
     )
     if run.as_json:
         print_json(answer)

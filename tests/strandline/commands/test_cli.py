@@ -54,6 +54,8 @@ def test_cli_add_recall_context_as_text_and_json(run: Run) -> None:
     asked = ("--json", "recall", "Give me an overview of the buoys", "--user", "alice")
     broad = [json.loads(run(*asked, *one)[1])["breadth"] for one in ((), ("--no-breadth",))]
     assert broad == [True, False]
+    words = json.loads(run(*asked, "--only-words")[1])["degraded"]
+    assert words == ["no_query_vector"]
     code, _, err = run("context", "--user", "alice", "--breadth")
     assert (code, "breadth needs a query" in err) == (1, True)
     code, out, _ = run("recall", "x", "--user", "nobody")
