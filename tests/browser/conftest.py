@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -66,6 +67,8 @@ class PageLog:
 
     requests: list[str] = field(default_factory=list[str])
     complaints: list[str] = field(default_factory=list[str])
+    violations: list[str] = field(default_factory=list[str])
+    """What the page's Content-Security-Policy refused."""
 
     def list_foreign_requests(self, url: str) -> list[str]:
         """Requests to another origin than the service's."""
@@ -73,9 +76,10 @@ class PageLog:
 
 
 def listen(target: Page | BrowserContext) -> PageLog:
-    """Begin to listen. An error, a warning, a script's failure, a dialog and a report of the
-    Content-Security-Policy, which the console prints, are complaints."""
+    """Begin to listen, before a page is opened. An error, a warning, a script's failure, a dialog
+    are complaints; what its Content-Security-Policy refused is a violation."""
     page_log = PageLog()
+    hear_policy_violations(target, page_log.violations)
     target.on("request", lambda request: page_log.requests.append(request.url))
     target.on(
         "console",
@@ -91,3 +95,17 @@ def listen(target: Page | BrowserContext) -> PageLog:
         target.on("pageerror", lambda error: page_log.complaints.append(str(error)))
     target.on("dialog", lambda dialog: page_log.complaints.append(f"dialog: {dialog.message}"))
     return page_log
+
+
+def hear_policy_violations(target: Page | BrowserContext, heard: list[str]) -> None:
+    """Put into a list each `securitypolicyviolation` of the pages that are opened from now on."""
+
+    def hear(text: str) -> None:
+        heard.append(text)
+
+    context: Any = target  # of its functions' parameters nothing is known
+    context.expose_function("tellViolation", hear)
+    target.add_init_script(
+        "addEventListener('securitypolicyviolation', (it) => "
+        "window.tellViolation(`${it.effectiveDirective}: ${it.blockedURI} ${it.sample}`))"
+    )

@@ -51,7 +51,7 @@ def test_docs_page_call_is_answered(
     expect(page.locator(".live-responses-table .response .response-col_status")).to_have_text("200")
     assert page_log.list_foreign_requests(service.url) == []
     assert len(page_log.requests) >= 6, "page, styles, scripts, document, call"
-    assert page_log.complaints == []
+    assert page_log.complaints == page_log.violations == []
     storage = page.evaluate("[localStorage.length, sessionStorage.length, document.cookie]")
     assert storage == [0, 0, ""], "the key is in this tab's memory alone"
     page.reload()

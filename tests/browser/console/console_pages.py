@@ -22,8 +22,6 @@ MARA, KEEL = "user:mara", "agent:keel"
 SECRET = "The code of the safe in the boat shed is 4711."
 QUESTION = "Where does Mara keep her auto-injector?"
 UNKNOWN = "Who was president of Mongolia?"
-SCREENS = ("overview", "people", "recall", "event")
-_SERIOUS = ("serious", "critical")
 
 
 @dataclass(frozen=True)
@@ -107,22 +105,6 @@ def wait_until_loaded(page: Page) -> None:
     page.wait_for_timeout(50)  # an address' change is heard in a task of its own
     expect(page.locator(".loading")).to_have_count(0)
     expect(page.get_by_text("Loading …", exact=True)).to_have_count(0)
-
-
-def list_serious_faults(page: Page, axe: str) -> list[str]:
-    """What axe-core finds that is serious, with the elements."""
-    page.evaluate(axe)
-    report = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-    return [
-        f"{one['id']}: {[node['html'][:120] for node in one['nodes']][:3]}"
-        for one in report["violations"]
-        if one["impact"] in _SERIOUS
-    ]
-
-
-def measure_overflow(page: Page) -> int:
-    """How many pixels the page is wider than its window."""
-    return page.evaluate("document.documentElement.scrollWidth - innerWidth")
 
 
 # texts that try to be something else ----------------------------------------------------------

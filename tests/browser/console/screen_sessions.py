@@ -1,7 +1,7 @@
 """A browser at the console of a running service: signs in, notes what it complains about, and has
 axe look at the page."""
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
@@ -10,11 +10,18 @@ from urllib.parse import urlencode, urlsplit
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect
 
 from strandline.local.runtime import RunningService
+from tests.browser.conftest import hear_policy_violations
 
 WAIT_MS = 30_000
+WIDTHS = (1440, 768, 390)
+SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 AXE = "node_modules/axe-core/axe.min.js"
-_GRAVE = """async () => {
-    const found = await axe.run(document, {resultTypes: ["violations"]});
+_GRAVE = """async (ofColours) => {
+    const tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"];
+    const rules = ofColours
+        ? {type: "rule", values: ["color-contrast", "link-in-text-block"]}
+        : {type: "tag", values: tags};
+    const found = await axe.run(document, {resultTypes: ["violations"], runOnly: rules});
     return found.violations.filter((it) => ["serious", "critical"].includes(it.impact))
         .map((it) => `${it.id}: ${it.nodes.map((node) => node.html).join(" | ").slice(0, 600)}`);
 }"""
@@ -29,8 +36,10 @@ class ConsoleSession:
     def __init__(self, page: Page, service: RunningService, repository: Path) -> None:
         self.page, self.service, self._repository = page, service, repository
         self.complaints: list[str] = []
+        self.violations: list[str] = []
         self.expected_statuses: set[int] = set()
         self._requests: list[str] = []
+        hear_policy_violations(page, self.violations)
         page.on("console", self._hear)
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         page.on("dialog", lambda dialog: self.complaints.append(f"dialog: {dialog.message}"))
@@ -72,29 +81,46 @@ class ConsoleSession:
         dialog.get_by_role("button", name=action).click()
         return said
 
-    def find_grave_faults(self) -> list[str]:
-        """What axe finds serious or critical."""
+    def find_grave_faults(self, *, of_colours: bool = False) -> list[str]:
+        """What axe finds serious or critical; `of_colours`: by the rules of colours alone."""
         if not self.page.evaluate("'axe' in window"):
             source = (self._repository / AXE).read_text()
             self.page.evaluate(f"() => {{ {source} }}")
-        return self.page.evaluate(_GRAVE)
+        return self.page.evaluate(_GRAVE, of_colours)
 
-    def take_pictures(self, name: str) -> None:
-        """Pictures at three widths, light and dark, in the folder `build/console`."""
+    def resize(self, width: int) -> None:
+        """Another width of the window; the height stays."""
+        self.page.set_viewport_size({"width": width, "height": 950})
+
+    def look(self, name: str) -> Iterator[str]:
+        """What is wrong with the page as it stands, light and dark: what axe finds, and a page that
+        is wider than its window. Of each a picture is put into the folder `build/console`."""
         page, folder = self.page, self._repository / "build/console"
         folder.mkdir(parents=True, exist_ok=True)
-        for scheme in ("light", "dark"):
+        width = page.evaluate("innerWidth")
+        for scheme in SCHEMES:
             page.emulate_media(color_scheme=scheme)
-            for width in (1440, 768, 390):
-                page.set_viewport_size({"width": width, "height": 950})
-                is_wider = page.evaluate("document.documentElement.scrollWidth > innerWidth + 1")
-                assert not is_wider, f"{name} is wider than {width}"
-                page.screenshot(path=folder / f"{name}-{width}-{scheme}.png")
+            place = f"{name}-{width}-{scheme}"
+            # The other rules look at elements and words, which are the same in both.
+            faults = self.find_grave_faults(of_colours=scheme == "dark")
+            yield from (f"{place}: {it}" for it in faults)
+            page.screenshot(path=folder / f"{place}.png")
+        if page.evaluate("document.documentElement.scrollWidth > innerWidth + 1"):
+            yield f"{name} is wider than {width}"
         page.emulate_media(color_scheme="light")
-        page.set_viewport_size({"width": 1440, "height": 950})
+
+    def look_at_all_widths(self, name: str) -> list[str]:
+        """The same at each width."""
+        found = list[str]()
+        for width in WIDTHS:
+            self.resize(width)
+            found += self.look(name)
+        self.resize(WIDTHS[0])
+        return found
 
     def check_quiet(self) -> None:
-        """No complaint, and no request to another origin."""
+        """No complaint, nothing that the page's policy refused, no request to another origin."""
+        assert not self.violations, self.violations
         foreign = [
             it
             for it in self._requests

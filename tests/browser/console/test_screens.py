@@ -1,6 +1,7 @@
 """Topics, graph, forgetting, and keys in a real browser: on the demo's data, on an empty tenant,
 with hostile texts, and with the keys of different people."""
 
+import base64
 import itertools
 import json
 import re
@@ -18,18 +19,31 @@ import pytest
 from playwright.sync_api import Browser, Route, expect
 
 from events.demo.tour import load_messages_of_conversation
-from strandline import operator_actions
+from strandline import Strandline, operator_actions
 from strandline.config import get_settings
 from strandline.local.runtime import RunningService, run_local_service
-from tests.browser.console.console_pages import HOSTILE_TEXTS
+from tests.browser.console.console_pages import HOSTILE_TEXTS, QUESTION, SECRET
 from tests.browser.console.screen_sessions import (
     FOREIGN_ELEMENTS,
+    WIDTHS,
     ConsoleSession,
     open_console,
+)
+from tests.browser.console.walks import (
+    Places,
+    Step,
+    walk_empty_memory,
+    walk_memory,
+    walk_operations,
 )
 
 WHO = ["user:mara", "agent:keel"]
 FACT = "Maria eats no fish"
+PIXEL = (
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJg"
+    "gg=="
+)
+"""A picture of one pixel."""
 HOSTILE = (
     '<img src=x onerror="alert(1)">',
     "<script>alert(2)</script>",
@@ -51,6 +65,8 @@ class FilledService:
     browser: Browser
     repository: Path
     keys: dict[str, str]
+    page_file: Path
+    """A file that is a page with a script, to upload."""
 
     def call(self, method: str, path: str, body: Any = None, *, key: str = "admin") -> Any:
         """A call of the API. Raises AssertionError if it is refused."""
@@ -110,7 +126,9 @@ def filled(browser: Browser) -> Iterator[FilledService]:
                     "empty", rights=("read", "write", "erase", "admin", "operator")
                 ),
             }
-            service = FilledService(running, browser, repository, keys)
+            page_file = parent / "page.html"
+            page_file.write_text("<h1>A page</h1><script>window.hurt = 1</script>")
+            service = FilledService(running, browser, repository, keys, page_file)
             messages = list(load_messages_of_conversation())[:120]
             for half, version in ((messages[:60], 1), (messages[60:], 2)):
                 for batch in itertools.batched(half, 20, strict=False):
@@ -134,55 +152,96 @@ def maria(filled: FilledService) -> str:
     return fact
 
 
-WALK: tuple[tuple[str, str, dict[str, str], str], ...] = (
-    ("topics", "topics", {}, "The tree"),
-    ("topics-compared", "topics", {"with": "1"}, "compared with 1"),
-    ("graph", "graph", {}, "Drawn:"),
-    ("graph-wide", "graph", {"hops": "3", "confidence": "0"}, "within three steps"),
-    ("graph-contradictions", "graph", {"view": "contradictions"}, "alike enough"),
-    ("graph-merges", "graph", {"view": "merges"}, "A merge is stated, never made by itself."),
-    ("forgetting", "forgetting", {}, "Choose what to forget"),
-    ("forgetting-counted", "forgetting", {"kind": "participant", "who": "user:mara"}, "A dry run."),
-    ("receipt", "forgetting", {"verify": "1"}, "Verify a receipt"),
-)
-OPERATORS = tuple(
-    (f"operators-{tab}", "operators", {"tenant": "demo", "tab": tab}, words)
-    for tab, words in (
-        ("keys", "Bound to"),
-        ("certificates", "No client certificate is known."),
-        ("quotas", "stored_bytes"),
-        ("settings", "requests_per_minute"),
-        ("audit", "GET /api/v1/admin/tenants"),
+@pytest.fixture(scope="module")
+def places(filled: FilledService) -> Places:
+    """What the walk looks at; an event of the conversation was erased."""
+    about = [{"edge": "fact_entity", "target": "mara"}]
+    _, fact = filled.state_nodes(
+        {"type": "entity", "name": "Mara", "kind": "person", "ref": "mara"},
+        {"type": "fact", "content": "Mara sails on Sundays", "relationships": about},
     )
-)
+    with Strandline(filled.running.url, filled.keys["admin"]) as memory:
+        secret = memory.add(SECRET, participants=WHO, speaker=WHO[0])
+        memory.add("It goes into the drawer.", participants=WHO, speaker=WHO[0])
+        memory.erase(event_ids=[secret.event_id])
+        hits = memory.recall(QUESTION, participants=WHO).hits
+        upload = memory.upload(filled.page_file, participants=WHO)
+    return Places(
+        scope_id=str(secret.scope_id),
+        event_id=str(hits[0].event_id),
+        upload_id=str(upload.event_id),
+        fact_id=fact,
+    )
 
 
-@pytest.mark.parametrize("key", ["admin", "operator"])
-def test_screens_show_demo_without_fault(filled: FilledService, maria: str, key: str) -> None:
-    assert maria
+def list_steps(places: Places, key: str) -> list[Step]:
+    """The walk of a key of the service."""
+    if key == "admin":
+        return list(walk_memory(places))
+    return list(walk_operations("demo") if key == "operator" else walk_empty_memory())
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("key", ["admin", "operator", "empty"])
+def test_screens_have_no_fault_at_any_size(
+    filled: FilledService, places: Places, key: str, width: int
+) -> None:
     with filled.open(key, changes=True) as session:
-        for name, screen, state, words in WALK if key == "admin" else OPERATORS:
-            session.go(screen, state)
-            expect(session.page.locator("main")).to_contain_text(words)
-            for scheme in ("light", "dark"):
-                session.page.emulate_media(color_scheme=scheme)
-                assert session.find_grave_faults() == [], f"{name}, {scheme}"
-            session.take_pictures(name)
+        session.resize(width)
+        faults = list[str]()
+        for step in list_steps(places, key):
+            session.go(step.screen, step.state)
+            expect(session.page.locator("main")).to_contain_text(step.words)
+            faults += session.look(step.name)
+    assert faults == []
 
 
-def test_screens_say_what_will_appear_on_empty_tenant(filled: FilledService) -> None:
-    with filled.open("empty") as session:
-        for screen, state, words in (
-            ("topics", {}, "A topic appears three events after it ended"),
-            ("graph", {}, "The graph is empty for whom you read."),
-            ("graph", {"view": "merges"}, "No merge is proposed."),
-            ("graph", {"view": "contradictions"}, "No contradiction was found."),
-            ("forgetting", {}, "No conversation is in view."),
-            ("operators", {}, "Choose a tenant."),
-        ):
-            session.go(screen, state)
-            expect(session.page.locator("main")).to_contain_text(words)
-            assert session.find_grave_faults() == []
+def test_screens_planted_fault_is_noticed(filled: FilledService) -> None:
+    with filled.open() as session:
+        session.go("overview")
+        assert session.find_grave_faults() == []
+        session.page.evaluate(
+            "() => document.querySelector('main').append(document.createElement('input'))"
+        )
+        (fault,) = session.find_grave_faults()
+        assert fault.startswith("label: <input")
+        session.page.evaluate("() => document.body.setAttribute('style', 'color: red')")
+        session.settle()
+        assert [it.partition(":")[0] for it in session.violations] == ["style-src-attr"]
+        session.violations.clear()
+        session.complaints.clear()
+
+
+def test_screens_payload_is_saved_or_shown_as_text(filled: FilledService, places: Places) -> None:
+    page_source = filled.page_file.read_bytes()
+    picture = filled.page_file.with_name("pixel.png")
+    picture.write_bytes(base64.b64decode(PIXEL))
+    with Strandline(filled.running.url, filled.keys["admin"]) as memory:
+        pixel = memory.upload(picture, participants=WHO, name="a\u202e/pixel.png")
+    with filled.open() as session:
+        page = session.page
+        session.go("event", {"id": places.upload_id})
+        page.get_by_role("button", name="Show page.html").click()
+        shown = page.get_by_role("region", name="The payload's text")
+        expect(shown).to_have_text(page_source.decode())
+        assert shown.locator("h1, script").count() == 0
+        with page.expect_download() as saved:
+            page.get_by_role("button", name="Download page.html").click()
+        assert saved.value.suggested_filename == "page.html"
+        assert Path(saved.value.path()).read_bytes() == page_source
+        session.go("people", {"scope": places.scope_id})
+        row = page.locator("article", has=page.get_by_text("pixel.png"))
+        row.get_by_role("button", name="Show").click()
+        source = row.locator("img").get_attribute("src")
+        assert source == f"data:image/png;base64,{PIXEL}"
+        with page.expect_download() as saved:
+            row.get_by_role("button", name="Download").click()
+        assert saved.value.suggested_filename == "a[U+202E]_pixel.png"
+        page.route("**/ipfs/**", lambda route: route.fulfill(body="other bytes"))
+        session.go("event", {"id": str(pixel.event_id)})
+        page.get_by_role("button", name="Show a").click()
+        expect(page.get_by_text("The bytes do not hash to the CID")).to_be_visible()
+        assert page.evaluate("window.hurt") is None
 
 
 def test_screens_snapshot_is_chosen_and_compared(filled: FilledService) -> None:
@@ -340,8 +399,7 @@ def test_screens_conversation_is_forgotten_and_proved(filled: FilledService) -> 
         session.expected_statuses |= {404, 410}
         page.get_by_role("button", name="Ask the service for the erased events").click()
         expect(page.get_by_text("The service gives none of 1 event any more.")).to_be_visible()
-        assert session.find_grave_faults() == []
-        session.take_pictures("erasure")
+        assert session.look_at_all_widths("erasure") == []
         erasure_id = re.search(r"erasure=([0-9a-f-]+)", page.url)
         assert erasure_id
         prove_for_nobody(filled, erasure_id[1])
@@ -483,7 +541,9 @@ def make_hostile(value: Any, texts: Iterator[str], *, is_free: bool = False) -> 
 
 
 @pytest.mark.parametrize("key", ["admin", "operator"])
-def test_screens_show_hostile_answers_as_text(filled: FilledService, maria: str, key: str) -> None:
+def test_screens_show_hostile_answers_as_text(
+    filled: FilledService, places: Places, key: str
+) -> None:
     texts = itertools.cycle((*HOSTILE, *HOSTILE_TEXTS))
 
     def answer(route: Route) -> None:
@@ -497,11 +557,10 @@ def test_screens_show_hostile_answers_as_text(filled: FilledService, maria: str,
     with filled.open(key, changes=True) as session:
         page = session.page
         page.route("**/api/v1/**", answer)
-        more = [("", "graph", {"node": maria}, "")] if key == "admin" else []
-        for name, screen, state, _ in [*(WALK if key == "admin" else OPERATORS), *more]:
-            session.go(screen, state)
-            assert page.locator(FOREIGN_ELEMENTS).count() == 0, name
-            assert page.locator("h1").count() == 1, name
+        for step in list_steps(places, key):
+            session.go(step.screen, step.state)
+            assert page.locator(FOREIGN_ELEMENTS).count() == 0, step.name
+            assert page.locator("h1").count() == 1, step.name
             text = page.locator("main").inner_text()
             shown += sum(text.count(it) for it in ("window.hurt", "alert("))
             for item in page.get_by_role("treeitem").all()[:3]:
