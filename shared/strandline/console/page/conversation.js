@@ -25,6 +25,7 @@ export async function showConversation(pane, context) {
 }
 
 async function drawConversation(pane, context, scope, source) {
+  const isSession = Boolean(context.state.session);
   const marks = new TopicMarks(context);
   const render = (item) => drawRow(item, context, marks, scope);
   const position = h("span.quiet.small", { role: "status" });
@@ -35,7 +36,7 @@ async function drawConversation(pane, context, scope, source) {
     newer: (item) => source.newer(item),
     render,
     onWindow: (item) => {
-      position.textContent = `event ${format.count(item.seq)} of ${format.count(scope.last_seq)}`;
+      position.textContent = `event ${format.count(item.seq)} of ${isSession ? "its scope's " : ""}${format.count(scope.last_seq)}`;
       if (document.activeElement !== slider) slider.value = item.seq;
     },
   });
@@ -53,7 +54,6 @@ async function drawConversation(pane, context, scope, source) {
     context.note({ seq: seq || "" });
     jump(seq);
   } }, label);
-  const isSession = Boolean(context.state.session);
   const chosen = isSession ? { kind: "session", session: context.state.session, scope: scope.scope_id } : { kind: "scope", scope: scope.scope_id };
   const forget = hasRight("erase") && h("a", { href: context.link("forgetting", chosen) }, "Forget it …");
   const head = h(
@@ -87,7 +87,7 @@ function drawRow(item, context, marks, scope) {
     item.startsDay && h("p.day", {}, format.day(event.occurred_at ?? event.recorded_at)),
     item.startsSession && !context.state.session && event.session_id && h("p.session-mark", {}, "Session ", h("a", { href: context.link("people", { tab: context.state.tab, scope: scope.scope_id, session: event.session_id }) }, stored(event.session_id))),
     showEventHead(event, { onlyClock: true, link: context.link("event", { id: event.event_id }) }),
-    h("div.event-body", {}, showContent(event)),
+    h("div.event-body", {}, showContent(event, context)),
     facts.length > 0 && h("footer.event-facts", {}, facts),
   );
   marks.mark(row, event);

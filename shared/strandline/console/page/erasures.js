@@ -80,7 +80,7 @@ async function findWaitingPart(context, { erasure_id: id }) {
   const item = page.erasures.find((it) => it.erasure_id === id);
   if (!item) return "";
   if (item.vacuumed_at) return ["Still waited for: exports, payloads (kept 15 minutes after their mark), or topics that lost events. A vacuum removed the rows from the tables at ", time(item.vacuumed_at), "."];
-  return "Still waited for: the vacuum that removes the cleared rows from the tables. It runs at most once an hour, after exports, payloads (up to 15 minutes) and topics that lost events are done.";
+  return "Still waited for: the vacuum that removes the cleared rows from the tables. It runs a minute or more after the one before, the longer it takes the later, and an hour after one that failed. Exports, payloads (up to 15 minutes) and topics that lost events come before it.";
 }
 
 function describeErasure(context, it, waitsFor = "") {

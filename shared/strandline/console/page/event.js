@@ -55,7 +55,7 @@ function showEvent(event, context) {
   const provenance = get(`/api/v1/provenance/${event.event_id}`, { ...context.viewer, limit: 50 }, { signal: context.signal });
   provenance.catch(() => {}); // each place that waits for it shows the error
   return [
-    h("section.card.event-card", {}, showEventHead(event), h("div.event-body", {}, showContent(event)), h("p.buttons", {}, h("a", { href: context.link("people", { scope: event.scope_id, seq: event.seq }) }, "In its conversation"), event.session_id && h("a", { href: context.link("people", { scope: event.scope_id, session: event.session_id, seq: event.seq, tab: "sessions" }) }, "In its session"), hasRight("erase") && h("a", { href: context.link("forgetting", { kind: "events", events: event.event_id }) }, "Forget it"))),
+    h("section.card.event-card", {}, showEventHead(event), h("div.event-body", {}, showContent(event, context)), h("p.buttons", {}, h("a", { href: context.link("people", { scope: event.scope_id, seq: event.seq }) }, "In its conversation"), event.session_id && h("a", { href: context.link("people", { scope: event.scope_id, session: event.session_id, seq: event.seq, tab: "sessions" }) }, "In its session"), hasRight("erase") && h("a", { href: context.link("forgetting", { kind: "events", events: event.event_id }) }, "Forget it"))),
     h("div.flow", {}, showCited(event, context), h("div.flow-middle", { "aria-hidden": "true" }, h("span", {}, "cites"), h("span.flow-arrow", {}, "←"), h("strong", {}, "this event"), h("span.flow-arrow", {}, "→"), h("span", {}, "rests on it")), h("div.flow-side", {}, showCiting(provenance, event, context), showDerived(provenance, event, context))),
     h("div.event-facts-grid", {}, showFacts(event, provenance, context), showBlock(event, context)),
   ];

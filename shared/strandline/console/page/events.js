@@ -2,6 +2,7 @@
 
 import { h, stored } from "./dom.js";
 import * as format from "./formats.js";
+import { showPayload } from "./payloads.js";
 import { badge } from "./ui.js";
 
 const LONG = 1600;
@@ -25,21 +26,17 @@ export function showText(text, { classes = "text", long = LONG } = {}) {
 }
 
 /** What an event says: its text, its parts, its payload. */
-export function showContent(event) {
+export function showContent(event, context) {
   return [
     event.content !== null && showText(event.content),
     hasOtherParts(event) && h("ol.parts", {}, event.parts.map((it) => h("li", {}, it.model && h("span.quiet.small", {}, "By ", stored(it.model), ": "), it.content === null ? h("span.quiet", {}, format.plural(it.chars, "character")) : showText(it.content)))),
-    event.blob && showPayload(event.blob),
+    event.blob && showPayload(event.blob, context),
   ];
 }
 
 /** Whether the parts say more than the text: one part is the same text again. */
 function hasOtherParts({ content, parts }) {
   return parts !== null && (parts.length > 1 || content === null);
-}
-
-export function showPayload(blob) {
-  return h("p.payload", {}, badge("payload"), " ", blob.name ? stored(blob.name, "strong") : "without a name", h("span.quiet", {}, ` · ${blob.mime_type ?? "unknown type"} · ${format.bytes(blob.size)} · `), format.shortId(blob.cid, 10));
 }
 
 /** How far it is trusted: by whom it was said, unless the speaker's name says that already. */

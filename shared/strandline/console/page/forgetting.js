@@ -142,7 +142,7 @@ function showPreview(context, body, what, preview) {
   const rows = pairs([
     ["Events", plural(preview.events, "event"), `, in ${plural(preview.scopes, "scope")}`],
     ["Topics", plural(preview.chains, "chain"), " would lose events: rebuilt of what is left, or gone"],
-    ["Payloads", plural(preview.payloads, "payload"), " are cited by them"],
+    ["Payloads", plural(preview.payloads, "payload"), " that they cite"],
   ]);
   const send = makeOnce("POST", "/api/v1/erasures", body);
   const ask = () =>

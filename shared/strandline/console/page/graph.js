@@ -92,7 +92,7 @@ function makeSearch(context) {
     find();
   });
   if (context.state.q) find();
-  return h("div.stack", {}, form, results);
+  return h("div", {}, form, results);
 }
 
 function makeSteps(context) {

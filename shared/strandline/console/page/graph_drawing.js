@@ -39,7 +39,7 @@ export function drawGraph(nodes, edges, { onPick, onOpen }) {
   const frame = svg("svg.graph", { viewBox: "0 0 1 1", role: "group", "aria-label": `A drawing of ${nodes.length} nodes and ${edges.length} edges. Arrow keys go from node to node, Enter shows one. The list below has the same nodes.` });
   const lines = edges.map((edge) => svg(`line.edge${edge.type === "invalidates" ? ".against" : ""}`, {}, svg("title", {}, `${shorten(nodes[edge.from].name)} – ${edge.type}${edge.label ? ` (${plain(edge.label)})` : ""} – ${shorten(nodes[edge.to].name)}`)));
   const labelled = chooseLabels(nodes);
-  const shapes = nodes.map((node, i) => makeShape(node, i, labelled.has(i)));
+  const shapes = nodes.map((node, i) => makeShape(node, i, labelled.get(i)));
   const incident = nodes.map((_, i) => edges.flatMap((edge, n) => (edge.from === i || edge.to === i ? [n] : [])));
   frame.append(svg("g", { "aria-hidden": "true" }, lines), svg("g", {}, shapes));
 
@@ -91,27 +91,32 @@ export function drawGraph(nodes, edges, { onPick, onOpen }) {
 const computeScale = (node) => 1 + Math.min(Math.log2(Math.max(node.weight, 1)) / 6, 0.7);
 const computeLabelTop = (node) => 11 * computeScale(node) + 12;
 
-/** Which nodes show their names: the middle, then the heaviest, none over another's name. */
+const computeLabelBottom = (node) => -11 * computeScale(node) - 5;
+
+/** Which nodes show their names and where, below or above them: the middle, then the heaviest, none
+ * over another's name. A map from positions to places. */
 function chooseLabels(nodes) {
   const order = [...nodes.keys()].sort((a, b) => (a === 0 ? -1 : b === 0 ? 1 : nodes[b].weight - nodes[a].weight || a - b));
   const taken = [];
-  const chosen = new Set();
+  const chosen = new Map();
   for (const i of order) {
     if (chosen.size >= MOST_LABELS) break;
-    const [x, y, half] = [nodes[i].x, nodes[i].y + computeLabelTop(nodes[i]), (shorten(nodes[i].name).length * LETTER_WIDTH) / 2];
-    if (taken.some((it) => Math.abs(it.x - x) < it.half + half && Math.abs(it.y - y) < LABEL_HEIGHT)) continue;
-    taken.push({ x, y, half });
-    chosen.add(i);
+    const [x, half] = [nodes[i].x, (shorten(nodes[i].name).length * LETTER_WIDTH) / 2];
+    const isFree = (y) => !taken.some((it) => Math.abs(it.x - x) < it.half + half && Math.abs(it.y - nodes[i].y - y) < LABEL_HEIGHT);
+    const place = [computeLabelTop(nodes[i]), computeLabelBottom(nodes[i])].find(isFree);
+    if (place === undefined) continue;
+    taken.push({ x, y: nodes[i].y + place, half });
+    chosen.set(i, place);
   }
   return chosen;
 }
 
-function makeShape(node, i, hasLabel) {
+function makeShape(node, i, labelPlace) {
   const kind = KINDS[node.type] ?? KINDS.entity;
   const over = node.valid_to ? ", no longer so" : "";
-  const shape = svg(`g.node.kind-${node.type}${hasLabel ? ".labelled" : ""}${node.valid_to ? ".over" : ""}`, { role: "button", tabindex: "-1", "data-node": i, "aria-label": `${kind.title}: ${plain(node.name).slice(0, 200)}${over}` });
+  const shape = svg(`g.node.kind-${node.type}${labelPlace === undefined ? "" : ".labelled"}${node.valid_to ? ".over" : ""}`, { role: "button", tabindex: "-1", "data-node": i, "aria-label": `${kind.title}: ${plain(node.name).slice(0, 200)}${over}` });
   const scale = computeScale(node);
-  shape.append(svg("path", { d: kind.path, transform: `scale(${scale.toFixed(2)})` }), svg("text", { y: computeLabelTop(node), "text-anchor": "middle", "aria-hidden": "true" }, shorten(node.name)), svg("title", {}, `${kind.title}: ${plain(node.name)}${over}`));
+  shape.append(svg("path", { d: kind.path, transform: `scale(${scale.toFixed(2)})` }), svg("text", { y: labelPlace ?? computeLabelTop(node), "text-anchor": "middle", "aria-hidden": "true" }, shorten(node.name)), svg("title", {}, `${kind.title}: ${plain(node.name)}${over}`));
   return shape;
 }
 

@@ -74,7 +74,7 @@ function showTenant(root, context, tenant) {
 function describeEnd(it) {
   if (it.revoked_at) return [badge("revoked", "bad"), " ", time(it.revoked_at)];
   if (it.expires_at && new Date(it.expires_at) <= new Date()) return [badge("expired", "warn"), " ", time(it.expires_at)];
-  return [badge("valid", "good"), it.expires_at ? [" until ", time(it.expires_at)] : ", does not expire"];
+  return [badge("valid", "good"), " ", it.expires_at ? ["until ", time(it.expires_at)] : "without end"];
 }
 
 const isOver = (it) => Boolean(it.revoked_at) || (it.expires_at && new Date(it.expires_at) <= new Date());

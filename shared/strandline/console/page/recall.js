@@ -64,7 +64,7 @@ function ask(context, prefix) {
   };
   loadInto(answer, () => postRead("/api/v1/recall", { ...request, explain: true, include: "full" }, viewer, { signal }), (it) => {
     note("hits", it.hits.length);
-    return showAnswer(it, request, context, viewer);
+    return showAnswer(it, request, { ...context, viewer });
   });
   showPromptBlock(prompt, request, state[`${prefix}budget`], context, viewer, (it) => note("citations", it.citations.length));
   return h("section.card.asking", { "aria-label": `Answer for ${readers}` }, h("p.quiet.small", {}, "Asked for ", h("strong", {}, h("bdi", {}, readers)), request.only_words ? ", by words alone" : "", request.as_of ? `, as of ${request.as_of}` : ""), answer, nearest, prompt);

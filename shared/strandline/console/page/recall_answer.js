@@ -2,8 +2,9 @@
 // and why nothing came.
 
 import { h, stored } from "./dom.js";
-import { showPayload, showText } from "./events.js";
+import { showText } from "./events.js";
 import * as format from "./formats.js";
+import { showPayload } from "./payloads.js";
 import { meter } from "./plots.js";
 import { badge } from "./ui.js";
 
@@ -59,8 +60,8 @@ function showKnown({ known, breadth }, scoring) {
   const gauge = meter(known, 1, { label, kind: isEnough ? "" : "against" });
   if (threshold !== null) gauge.append(makeThresholdMark(gauge, threshold));
   const isBarely = isEnough && threshold !== null && known - threshold < BARELY;
-  const sentence = threshold === null ? "No threshold holds here, hits are left out by relevance alone." : isBarely ? `Barely above the threshold ${threshold.toFixed(3)}: probably not known.` : isEnough ? `Above the threshold ${threshold.toFixed(3)}: there are hits.` : `Below the threshold ${threshold.toFixed(3)}: nothing is answered.`;
-  return h("div.known", {}, h("p.row", {}, h("span", {}, "Known ", h("strong.large", {}, known.toFixed(3))), breadth && badge("list or summary", "accent")), gauge, h("p.hint", {}, sentence, " Known is how likely what is in view speaks of the question's subject."));
+  const sentence = threshold === null ? "No threshold holds here, hits are left out by relevance alone." : isBarely ? `Only a little above the threshold ${threshold.toFixed(3)}: there are hits, but most likely none of them answers.` : isEnough ? `Above the threshold ${threshold.toFixed(3)}: there are hits.` : `Below the threshold ${threshold.toFixed(3)}: nothing in view seems to be about this, so there are no hits.`;
+  return h("div.known", {}, h("p.row", {}, h("span", {}, "Known ", h("strong.large", {}, known.toFixed(3))), breadth && badge("list or summary", "accent")), gauge, h("p.hint", {}, sentence, " Known says, from 0 to 1, how likely anything in view is about what was asked."));
 }
 
 function makeThresholdMark(gauge, threshold) {
@@ -76,7 +77,7 @@ function explainNothing(answer, request) {
   const reasons = [];
   const threshold = answer.scoring.min_known;
   if (answer.degraded.includes("no_scope_in_view")) reasons.push("Nobody in view: there is nothing to search for these participants.");
-  else if (threshold !== null && answer.known !== null && answer.known < threshold) reasons.push(`Known is ${answer.known.toFixed(3)}, below the threshold ${threshold.toFixed(3)}: what is in view does not speak of this, as far as words and meaning tell. With a least relevance of 0 all candidates are shown.`);
+  else if (threshold !== null && answer.known !== null && answer.known < threshold) reasons.push(`By its words and its meaning nothing in view is about this: known is ${answer.known.toFixed(3)}, and hits begin at ${threshold.toFixed(3)}. To see the nearest events all the same, set the least relevance to 0 under Settings.`);
   if (request.min_relevance) reasons.push(`No event has a relevance of ${request.min_relevance} or more: lower it, or set 0.`);
   const filters = ["session_id", "speaker", "type", "origin", "since", "until"].filter((it) => request[it]);
   if (filters.length) reasons.push(`Only events with these were searched: ${filters.join(", ")}. Try without.`);
@@ -106,7 +107,7 @@ function showHit(hit, index, scoring, context) {
     "li.hit",
     {},
     h("header.event-head", {}, h("span.hit-number", {}, `${index + 1}`), hit.speaker ? format.participant(hit.speaker) : h("span.quiet", {}, "no speaker"), hit.relevance !== null && h("span", {}, "relevance ", h("strong", {}, hit.relevance.toFixed(3))), h("span.event-time", {}, h("a", { href: context.link("event", { id: hit.event_id }) }, format.time(hit.occurred_at)))),
-    h("div.event-body", {}, hit.text === null ? hit.event?.blob && showPayload(hit.event.blob) : showText(hit.text, { long: 700 })),
+    h("div.event-body", {}, hit.text === null ? hit.event?.blob && showPayload(hit.event.blob, context) : showText(hit.text, { long: 700 })),
     h("p.why", {}, hit.why.map((it) => [h("span.badge", { title: WHY[it] ?? "a word of the question, in the index's form" }, stored(WHY[it] ?? it)), " "])),
     hit.superseded_by && h("p.hint", {}, "What it states may have changed: ", h("a", { href: context.link("event", { id: hit.superseded_by }) }, "what was said later")),
     hit.similar && h("p.hint", {}, `${format.plural(hit.similar.count, "near-duplicate")} in its place: `, hit.similar.event_ids.slice(0, 5).map((id, i) => [i ? ", " : "", h("a", { href: context.link("event", { id }) }, format.shortId(id))])),
