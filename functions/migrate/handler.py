@@ -9,8 +9,11 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from strandline.admin.prepare_release import prepare_release
 from strandline.aws import secrets
 
-_RESERVE_SECONDS = 70.0
+RESERVE_SECONDS = 70.0
 """Time reserved before the timeout: for a batch of a long migration and the end of a run."""
+WAIT_SECONDS = 260.0
+"""After so long nothing more is begun or waited for: a caller's connection is cut when nothing came
+for 350 seconds, and the reason of a failure would be lost."""
 
 
 def lambda_handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
@@ -18,5 +21,6 @@ def lambda_handler(event: dict[str, Any], context: LambdaContext) -> dict[str, A
     function, and so the deployment."""
     del event
     secrets.load_secret_into_env(os.environ)
-    deadline = time.monotonic() + context.get_remaining_time_in_millis() / 1000 - _RESERVE_SECONDS
+    left = context.get_remaining_time_in_millis() / 1000 - RESERVE_SECONDS
+    deadline = time.monotonic() + min(left, WAIT_SECONDS)
     return prepare_release(os.environ, deadline)._asdict()

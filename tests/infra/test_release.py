@@ -9,10 +9,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from botocore.exceptions import ReadTimeoutError
 
+from functions.migrate import handler as migrate_handler
 from infra import release_function
+from strandline.function_specs import FUNCTIONS
 from tests.infra.stacks import properties, template
 
+CUT_SECONDS = 350
+"""Silent connections are cut after it by what lies between (NAT, load balancers of AWS)."""
 MIGRATE = "arn:aws:lambda:eu-west-1:111122223333:function:strandline-dev-migrate"
 
 
@@ -25,6 +30,8 @@ class Account:
         self.answers: list[dict[str, Any]] = []
         self.error: dict[str, str] | None = None
         """Of `migrate`."""
+        self.cuts = 0
+        """Connections that are cut while `migrate` runs."""
         self.errors: dict[str, dict[str, str]] = {}
         """Of others, by version."""
         self.busy: list[type[Exception]] = []
@@ -37,6 +44,9 @@ class Account:
         is_migrate = FunctionName.startswith(MIGRATE)
         assert json.loads(Payload) == ({} if is_migrate else {"ping": True})
         self.called.append(FunctionName)
+        if is_migrate and self.cuts:
+            self.cuts -= 1
+            raise ReadTimeoutError(endpoint_url="https://lambda")
         if not is_migrate and self.busy:
             raise self.busy.pop()
         error = self.error if is_migrate else self.errors.get(FunctionName)
@@ -97,6 +107,7 @@ def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[Account]:
 
         def client(service: str, config: Any) -> Account:
             assert (service, config.retries["total_max_attempts"]) == ("lambda", 1)
+            assert config.read_timeout < CUT_SECONDS
             return own_account
 
         monkeypatch.setattr(release_function, "_BOTO3", SimpleNamespace(client=client))
@@ -120,6 +131,26 @@ def test_release_fails_with_reason_of_migrate(account: Account) -> None:
     answer = account.ask("Update", 7, before=6)
     assert answer["Status"] == "FAILED"
     assert answer["Reason"] == "Misconfigured: JWT_ISSUER is set, but no key"
+
+
+def test_release_waits_for_migrate_longer_than_connections_last(account: Account) -> None:
+    """The second run waits for the first, whose answer nobody heard. A third has no time left."""
+    account.cuts = 1
+    assert account.ask("Update", 7, before=6, others=[f"{QUERY}:3"])["Status"] == "SUCCESS"
+    assert account.called == [f"{MIGRATE}:7", f"{MIGRATE}:7", f"{QUERY}:3"]
+    account.called.clear()
+    account.cuts = 2
+    answer = account.ask("Update", 7, before=6)
+    assert (answer["Status"], len(account.called)) == ("FAILED", 2)
+    assert "Read timeout" in answer["Reason"]
+
+
+def test_release_migrate_ends_before_its_connection() -> None:
+    """What waits for a lock or for a database that wakes up says so while somebody listens."""
+    specs = {fn.name: fn for fn in FUNCTIONS}
+    assert migrate_handler.WAIT_SECONDS + migrate_handler.RESERVE_SECONDS < CUT_SECONDS
+    runs = 2 * release_function._READ_SECONDS  # pyright: ignore[reportPrivateUsage]
+    assert specs["migrate"].timeout < runs < 900
 
 
 def test_release_rollback_applies_nothing(account: Account) -> None:
