@@ -1,7 +1,5 @@
 """Aurora PostgreSQL, Serverless v2. Only the functions reach it, only with TLS and IAM."""
 
-import hashlib
-
 from aws_cdk import ArnFormat, Duration, RemovalPolicy, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_kms as kms
@@ -32,7 +30,7 @@ class Database(Construct):
         key: kms.IKey | None,
     ) -> None:
         super().__init__(scope, id)
-        self.identifier = _choose_cluster_identifier(settings)
+        self.identifier = settings.cluster_identifier
         self.cluster = self._create_cluster(settings, network, key)
         self.cluster.connections.allow_default_port_from(network.functions, "from the functions")
         self.proxy = self._create_proxy(settings, network, key) if settings.proxy else None
@@ -163,13 +161,6 @@ class Database(Construct):
         port = ec2.Port.tcp(PORT)
         group.connections.allow_from(network.functions, port, "from the functions")
         return proxy
-
-
-def _choose_cluster_identifier(settings: StackSettings) -> str:
-    """The cluster's name, known before it is created. A restored snapshot gets another name."""
-    if settings.snapshot is None:
-        return settings.stack_name
-    return f"{settings.stack_name}-{hashlib.sha256(settings.snapshot.encode()).hexdigest()[:8]}"
 
 
 def _make_engine(settings: StackSettings) -> rds.IClusterEngine:

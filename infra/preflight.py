@@ -38,6 +38,7 @@ class Finding(NamedTuple):
 class Account:
     """An account and a Region of it."""
 
+    account_id: str
     region: str
     stack_exists: bool
     """Whether the stage's stack is there: what it has taken is not asked for again."""
@@ -180,6 +181,39 @@ def check_endpoint_zones(settings: StackSettings, account: Account) -> Finding:
     return Finding(True, f"{len(names)} services in {', '.join(zone_names)}")
 
 
+def check_names(settings: StackSettings, account: Account) -> Finding:
+    """Names that the stack gives itself, which a deleted stack of the same name may have left."""
+    if account.stack_exists:
+        return Finding(True, "the stack has them")
+    stack = settings.stack_name
+    functions = f"/aws/lambda/{stack}-"
+    others = (
+        *(f"/aws/vpc/{stack}", f"/aws/vendedlogs/states/{stack}-jobs", f"/aws/rds/proxy/{stack}"),
+        f"/aws/rds/cluster/{settings.cluster_identifier}/postgresql",
+    )
+    names = {*others, f"{functions}release", *(functions + fn.name for fn in FUNCTIONS)}
+    found = {
+        group["logGroupName"]
+        for prefix in (functions, *others)
+        for group in account.call("logs", "describe_log_groups", logGroupNamePrefix=prefix)[
+            "logGroups"
+        ]
+    }
+    taken = sorted(found & names)
+    if taken:
+        remedy = "; ".join(f"aws logs delete-log-group --log-group-name {name}" for name in taken)
+        return Finding(False, f"CloudFormation creates no log group that is there: {remedy}")
+    return Finding(True, "no log group is there before")
+
+
+def check_budget(settings: StackSettings, account: Account) -> Finding:
+    """Whether the account's roles may have budgets: the account itself may refuse it."""
+    if not settings.alarms.usd_per_month:
+        return Finding(True, "no budget")
+    account.call("budgets", "describe_budgets", AccountId=account.account_id, MaxResults=1)
+    return Finding(True, f"{settings.alarms.usd_per_month:g} USD a month")
+
+
 def check_notifications(settings: StackSettings, account: Account) -> Finding:
     """Whom alarms and budget tell."""
     del account
@@ -196,6 +230,8 @@ CHECKS: Mapping[str, Check] = {
     "RDS's role": check_rds_role,
     "VPCs": check_vpcs,
     "the VPC's endpoints": check_endpoint_zones,
+    "names": check_names,
+    "the budget": check_budget,
     "notifications": check_notifications,
 }
 
@@ -217,7 +253,7 @@ def run_checks(settings: StackSettings, account: Account, report: Callable[[str]
 
 
 def find_account(
-    settings: StackSettings, make_client: Callable[[str], Any], region: str
+    settings: StackSettings, make_client: Callable[[str], Any], account_id: str, region: str
 ) -> Account:
     """The account, and whether it has the stage's stack."""
     try:
@@ -225,8 +261,8 @@ def find_account(
     except ClientError as error:
         if _code(error) != "ValidationError":
             raise
-        return Account(region, False, make_client)
-    return Account(region, True, make_client)
+        return Account(account_id, region, False, make_client)
+    return Account(account_id, region, True, make_client)
 
 
 def _code(error: ClientError) -> str:
@@ -248,13 +284,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         settings = load_stage_settings(_read_context(pairs))
         region, make_client = open_account_session()
-        identity = make_client("sts").get_caller_identity()
-        account = find_account(settings, make_client, region)
+        account_id = str(make_client("sts").get_caller_identity()["Account"])
+        account = find_account(settings, make_client, account_id, region)
     except (ValueError, ClientError, BotoCoreError) as error:
         sys.stderr.write(f"strandline: {error}\n")
         return 2
     sys.stdout.write(
-        f"{settings.stack_name} in {identity['Account']}, {account.region}"
+        f"{settings.stack_name} in {account_id}, {account.region}"
         f"{', which is there' if account.stack_exists else ''}\n"
     )
     return 0 if run_checks(settings, account, lambda line: sys.stdout.write(f"{line}\n")) else 1

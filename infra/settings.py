@@ -1,5 +1,6 @@
 """Typed settings of a deployment: a stage's object in cdk.json over the defaults here."""
 
+import hashlib
 import math
 import sys
 from typing import Annotated, Literal, Self
@@ -226,6 +227,13 @@ class StackSettings(_SettingsModel):
     def stack_name(self) -> str:
         """Prefix of every resource name that CloudFormation does not choose."""
         return self.name or f"strandline-{self.stage}"
+
+    @property
+    def cluster_identifier(self) -> str:
+        """The database's name, known before it is created. A restored snapshot gets another one."""
+        if self.snapshot is None:
+            return self.stack_name
+        return f"{self.stack_name}-{hashlib.sha256(self.snapshot.encode()).hexdigest()[:8]}"
 
     @property
     def service_settings(self) -> ServiceSettings:

@@ -19,12 +19,13 @@ from infra.load_settings import build_valid_settings, load_stage_settings
 from infra.preflight import CHECKS, Account, run_checks
 from infra.settings import StackSettings
 from tests.infra.cdk_context import context
+from tests.infra.stacks import VARIANTS, properties, template
 
 NAMES: Any = botocore
 SESSIONS: Any = botocore.session
 SHAPES: Any = botocore.validate
 """Their functions have no types."""
-REGION = "eu-west-1"
+ACCOUNT_ID, REGION = "111122223333", "eu-west-1"
 ROLE = "arn:aws:iam::111122223333:role/"
 type Answer = Mapping[str, Any] | str
 """Of an operation, or the code of its error."""
@@ -71,6 +72,10 @@ READY: Mapping[str, Answer] = {
     "describe_subnets": {"Subnets": []},
     "describe_availability_zones": zones("eu-west-1b", "eu-west-1a"),
     "describe_vpc_endpoint_services": services("sqs", "secretsmanager"),
+    "describe_log_groups": {
+        "logGroups": [{"logGroupName": "/aws/lambda/strandline-dev-two-query"}]
+    },
+    "describe_budgets": {"Budgets": []},
 }
 """An account into which the stage `dev` can be deployed."""
 
@@ -107,7 +112,7 @@ def make_account(
 ) -> Account:
     """An account that answers so; `stack_exists` says whether the stage's stack is there."""
     answers = {**READY, **(changes or {})}
-    return Account(REGION, stack_exists, partial(Client, answers=answers))
+    return Account(ACCOUNT_ID, REGION, stack_exists, partial(Client, answers=answers))
 
 
 def failures(settings: StackSettings, account: Account) -> list[str]:
@@ -157,6 +162,15 @@ LACKS: list[tuple[Mapping[str, Any], Mapping[str, Answer], str]] = [
         {},
         "AWS offers no com.amazonaws.eu-west-1.bedrock-runtime in eu-west-1a: use network=existing",
     ),
+    (
+        {},
+        {
+            "describe_log_groups": {
+                "logGroups": [{"logGroupName": "/aws/rds/cluster/strandline-dev/postgresql"}]
+            }
+        },
+        "names: .*delete-log-group --log-group-name /aws/rds/cluster/strandline-dev/postgresql$",
+    ),
 ]
 
 
@@ -172,7 +186,7 @@ def test_preflight_names_what_is_missing_and_remedy(
 
 def test_preflight_region_without_certificate_authority() -> None:
     account = make_account()
-    there = Account("ca-west-1", False, account.make_client)
+    there = Account(ACCOUNT_ID, "ca-west-1", False, account.make_client)
     finding = preflight.check_certificate_authority(build_valid_settings({}), there)
     assert not finding.ok
     assert "global-bundle.pem" in finding.says
@@ -195,6 +209,28 @@ def test_preflight_trial_fits_quota_of_new_account() -> None:
     assert failures(trial, make_account({"get_account_settings": concurrency(10)})) == []
     (line,) = failures(trial, make_account({"get_account_settings": concurrency(50)}))
     assert "account_concurrency is 10: set 50" in line
+
+
+def test_preflight_knows_every_name_of_stack() -> None:
+    """Whatever log group the template names, and of a deleted stack only."""
+    for variant in ("as it comes", "proxy", "restored"):
+        settings = build_valid_settings(VARIANTS[variant])
+        groups = properties(template(**VARIANTS[variant]), "Logs::LogGroup").values()
+        names = {group["LogGroupName"] for group in groups if "LogGroupName" in group}
+        assert len(names) >= 17
+        there = {"logGroups": [{"logGroupName": name} for name in sorted(names)]}
+        lacks = partial(make_account, {"describe_log_groups": there})
+        finding = preflight.check_names(settings, lacks())
+        assert set(re.findall(r"--log-group-name (\S+?)(?:;|$)", finding.says)) == names
+        assert preflight.check_names(settings, lacks(stack_exists=True)).ok
+
+
+def test_preflight_says_of_budget_that_account_refuses_it() -> None:
+    """The account of an organization may have none, and a new account's root must permit them."""
+    lines: list[str] = []
+    prod = load_stage_settings(context(stage="prod"))
+    run_checks(prod, make_account({"describe_budgets": "AccessDeniedException"}), lines.append)
+    assert "?       the budget: not asked, DescribeBudgets is AccessDeniedException" in lines
 
 
 def test_preflight_says_what_it_may_not_ask() -> None:
