@@ -57,7 +57,10 @@ class Storage(Construct):
         )
         stack = Stack.of(self)
         write_logs = iam.PolicyStatement(
-            actions=["kms:Encrypt", "kms:Decrypt", "kms:GenerateDataKey*", "kms:DescribeKey"],
+            actions=[
+                *("kms:Encrypt", "kms:Decrypt", "kms:ReEncrypt*", "kms:GenerateDataKey*"),
+                "kms:DescribeKey",
+            ],
             resources=["*"],
             conditions={
                 "ArnLike": {

@@ -3,6 +3,7 @@ that two stacks have, a restored database that nobody moves to, a topic that nob
 
 import copy
 import json
+import re
 from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
@@ -220,6 +221,18 @@ def test_deployment_master_secret_and_insights_use_key() -> None:
         if s["Resource"] == KEY and "kms:Decrypt" in s["Action"]
     ]
     assert "secretsmanager" in json.dumps(conditions)
+
+
+def test_deployment_logs_use_key_as_guide_says() -> None:
+    """A key that the stack makes lets CloudWatch Logs do what one of your own must."""
+    guide = (ROOT / "docs" / "deploy.md").read_text()
+    (block,) = (
+        json.loads(text) for text in re.findall(r"```json\n(.+?)```", guide, re.S) if "kms:" in text
+    )
+    policy = only(template(**VARIANTS["own key"]), "KMS::Key")["KeyPolicy"]
+    (statement,) = (s for s in policy["Statement"] if "Service" in s["Principal"])
+    assert sorted(statement["Action"]) == sorted(block["Action"])
+    assert statement["Condition"].keys() == block["Condition"].keys()
 
 
 def test_deployment_partition_matches_state_machine() -> None:
