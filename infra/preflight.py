@@ -24,6 +24,8 @@ LEAST_FREE = 100
 BOOTSTRAP_VERSION = 6
 """The least version of the CDK's bootstrap stack that its default synthesizer accepts."""
 _VPC_QUOTA = "L-F678F1CE"
+_EMPTY = ("ROLLBACK_COMPLETE", "REVIEW_IN_PROGRESS")
+"""States of a stack without resources."""
 
 
 class Finding(NamedTuple):
@@ -255,14 +257,16 @@ def run_checks(settings: StackSettings, account: Account, report: Callable[[str]
 def find_account(
     settings: StackSettings, make_client: Callable[[str], Any], account_id: str, region: str
 ) -> Account:
-    """The account, and whether it has the stage's stack."""
+    """The account, and whether it has the stage's stack. One whose first deployment was rolled
+    back, or only looked at, has nothing of it."""
     try:
-        make_client("cloudformation").describe_stacks(StackName=settings.stack_name)
+        answer = make_client("cloudformation").describe_stacks(StackName=settings.stack_name)
     except ClientError as error:
         if _code(error) != "ValidationError":
             raise
         return Account(account_id, region, False, make_client)
-    return Account(account_id, region, True, make_client)
+    exists = answer["Stacks"][0]["StackStatus"] not in _EMPTY
+    return Account(account_id, region, exists, make_client)
 
 
 def _code(error: ClientError) -> str:

@@ -27,6 +27,8 @@ BLOCK = re.compile(r"^ *```.*?^ *```", re.DOTALL | re.MULTILINE)
 SPAN = re.compile(r"`([^`\n]+)`")
 NAME = re.compile(r"[A-Za-z_][\w.]*(?:\(\))?")
 """A span that is an identifier, dotted or called: each of its words must exist."""
+ACTION = re.compile(r"[a-z][a-z0-9-]*:[A-Z]\w+")
+"""An IAM action, such as s3:GetObject: tests/infra/test_operator_permissions.py knows them."""
 FILE = re.compile(r"(?:[\w-]+/)*[\w-]+\.(?:py|sql|sh|toml)")
 RAISES = re.compile(r"\b[Rr]aises?\s+((?:[^.\"#]|\.(?=\w))*)")
 CLASS = re.compile(r"(?<![`'\w.])[A-Z]\w*[a-z]\w*")
@@ -44,6 +46,7 @@ FOREIGN = {
         "StackStatus",
     ),
     *("AccountLimit", "AllRequests", "BytesDownloaded", "BytesUploaded", "FilterId", "Throttles"),
+    *("CloudWatchLogsReadOnlyAccess", "CloudWatchReadOnlyAccess"),
     *("batchItemFailures", "MasterUserSecret", "AgentCore", "stringValue"),
     # Postgres, the kernel, macOS and Debian
     *("backend_xmin", "default_transaction_read_only", "initdb", "psql", "ts_rank_cd", "xip_list"),
@@ -171,6 +174,8 @@ def list_missing(prose: str, known: set[str], *, compounds_outside: bool = True)
     `compounds_outside`, those that can be nothing else."""
     names: set[str] = set()
     for span in SPAN.findall(BLOCK.sub("", prose)):
+        if ACTION.fullmatch(span):
+            continue
         if FILE.fullmatch(span):
             if Path(span).stem not in FOREIGN and not is_file(span):
                 names.add(span)

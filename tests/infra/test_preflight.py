@@ -1,15 +1,13 @@
 """What an account lacks is said before a deployment, with its remedy; planted are accounts that
 lack one thing each."""
 
-import functools
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-import botocore
-import botocore.session
 import botocore.validate
 import pytest
 from botocore.exceptions import ClientError
@@ -19,12 +17,11 @@ from infra.load_settings import build_valid_settings, load_stage_settings
 from infra.preflight import CHECKS, Account, run_checks
 from infra.settings import StackSettings
 from tests.infra.cdk_context import context
+from tests.infra.service_models import read_operations
 from tests.infra.stacks import VARIANTS, properties, template
 
-NAMES: Any = botocore
-SESSIONS: Any = botocore.session
 SHAPES: Any = botocore.validate
-"""Their functions have no types."""
+"""Its functions have no types."""
 ACCOUNT_ID, REGION = "111122223333", "eu-west-1"
 ROLE = "arn:aws:iam::111122223333:role/"
 type Answer = Mapping[str, Any] | str
@@ -80,13 +77,6 @@ READY: Mapping[str, Answer] = {
 """An account into which the stage `dev` can be deployed."""
 
 
-@functools.cache
-def operations(service: str) -> Mapping[str, Any]:
-    """botocore's model of each operation, by its name in Python."""
-    model = SESSIONS.get_session().get_service_model(service)
-    return {NAMES.xform_name(name): model.operation_model(name) for name in model.operation_names}
-
-
 @dataclass(frozen=True)
 class Client:
     """A client of a service, whose requests and answers are as botocore has them."""
@@ -95,7 +85,7 @@ class Client:
     answers: Mapping[str, Answer]
 
     def __getattr__(self, operation: str) -> Callable[..., Answer]:
-        model, answer = operations(self.service)[operation], self.answers[operation]
+        model, answer = read_operations(self.service)[operation], self.answers[operation]
 
         def call(**parameters: object) -> Answer:
             SHAPES.validate_parameters(parameters, model.input_shape)
@@ -202,6 +192,27 @@ def test_preflight_counts_nothing_twice_for_stack_that_exists() -> None:
     account = make_account({**full, "get_account": own}, stack_exists=True)
     assert failures(build_valid_settings({}), account) == []
     assert len(failures(build_valid_settings({}), make_account(full))) == 2
+
+
+@pytest.mark.parametrize(
+    ("answer", "exists"),
+    [
+        ("ValidationError", False),
+        ("ROLLBACK_COMPLETE", False),
+        ("REVIEW_IN_PROGRESS", False),
+        ("UPDATE_COMPLETE", True),
+        ("UPDATE_ROLLBACK_FAILED", True),
+    ],
+)
+def test_preflight_knows_stack_that_has_something(answer: str, exists: bool) -> None:
+    """After a first deployment that failed, what it left is found before the next."""
+    stack = {"StackName": "s", "CreationTime": datetime.now(UTC), "StackStatus": answer}
+    stacks: Answer = answer if answer == "ValidationError" else {"Stacks": [stack]}
+    account = make_account({"describe_stacks": stacks})
+    found = preflight.find_account(
+        build_valid_settings({}), account.make_client, ACCOUNT_ID, REGION
+    )
+    assert (found.account_id, found.stack_exists) == (ACCOUNT_ID, exists)
 
 
 def test_preflight_trial_fits_quota_of_new_account() -> None:
