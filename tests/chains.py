@@ -10,7 +10,7 @@ from strandline.chains import store as chains_store
 from strandline.chains.heat import HeatInputs, compute_cold_at, compute_promote_until
 from strandline.db.database import Caller
 from strandline.embeddings.embedder import Embedder
-from strandline.log import store_work
+from strandline.embeddings.vector_formats import vector_to_text
 from strandline.tuning import DEFAULTS
 from tests.support import Gateway, ScratchDatabase
 
@@ -76,9 +76,7 @@ def add_chain(
         "promote_until": compute_promote_until(state, DEFAULTS),
     }
     vector = (
-        None
-        if embedder is None
-        else store_work.vector_to_text(embedder.embed([summary], timeout=60.0)[0])
+        None if embedder is None else vector_to_text(embedder.embed([summary], timeout=60.0)[0])
     )
     space = "" if embedder is None else embedder.space
     links = [chains_store.ChainEvent(event[0], event[1]) for event in events]

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from strandline.aws.blobs import is_utf8_text_type
 from strandline.db.database import TenantDb
+from strandline.embeddings.vector_formats import vector_to_text
 from strandline.errors import EmbeddingRefused
 from strandline.jobs.worker_resources import (
     EMBED_SECONDS,
@@ -62,7 +63,7 @@ def compute_vectors(
         if isinstance(vector, str):
             refusal_by_hash[text_hash] = vector
         else:
-            vector_by_hash[text_hash] = store_work.vector_to_text(vector)
+            vector_by_hash[text_hash] = vector_to_text(vector)
     embedded_events = [
         event
         for event, text_hash in zip(events, hashes, strict=True)
@@ -101,7 +102,7 @@ def _embed_passages(
             if isinstance(vector, str):
                 refused_ids.add(event_id)
             else:
-                vectors[event_id].append(store_work.vector_to_text(vector))
+                vectors[event_id].append(vector_to_text(vector))
         worker.renew()
     return {event_id: own for event_id, own in vectors.items() if event_id not in refused_ids}
 

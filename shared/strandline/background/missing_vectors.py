@@ -15,10 +15,11 @@ from strandline.chains import store_decisions, store_summary_vectors
 from strandline.chains.decisions import make_vector_given_up_decision
 from strandline.chains.store_summary_vectors import SummaryVector
 from strandline.db.database import Caller, TenantDb
+from strandline.embeddings.vector_formats import vector_to_text
 from strandline.errors import EmbeddingRefused
 from strandline.jobs import store_failures
 from strandline.jobs.worker_resources import WorkerResources
-from strandline.log import store_refused_vectors, store_work
+from strandline.log import store_refused_vectors
 from strandline.log.store_work import EventVector
 
 
@@ -44,7 +45,7 @@ def embed_chain_summaries(
             access,
             space,
             [
-                SummaryVector(chain.chain_id, chain.version, store_work.vector_to_text(vector))
+                SummaryVector(chain.chain_id, chain.version, vector_to_text(vector))
                 for chain in chains
                 if not isinstance(vector := vector_by_chain[chain.chain_id], str)
             ],

@@ -1,7 +1,6 @@
 """Turn a closed run into a chain's content: summary, topic, entities, quality, and the earlier
 chain that it is merged into. All of it is decided once and stored as a decision."""
 
-import json
 import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -16,10 +15,10 @@ from strandline.chains.model_questions import RunEvent, to_prompt_event
 from strandline.chains.parallel_model_calls import describe_run_with_one_model
 from strandline.chains.store import ChainHead, MergeTarget
 from strandline.db.database import TenantDb
+from strandline.embeddings.vector_formats import unpack_vector, vector_to_text
 from strandline.errors import EmbeddingRefused, EmbeddingUnavailable
 from strandline.jobs.worker_resources import EMBED_SECONDS, WorkerResources, probe_embedding_model
 from strandline.llm.types import ModelResult, RunSummary, TaskContext
-from strandline.log import store_work
 from strandline.observability import logger
 from strandline.permanent_failures import is_permanent_failure
 
@@ -146,7 +145,7 @@ def _describe_and_judge_run(
         worker, task, prompt_events, waits_for_model=waits_for_model
     )
     density = quality.compute_density([_to_density_traits(text) for text in evidence])
-    coherence = quality.compute_coherence([json.loads(t.vector) for t in run_events if t.vector])
+    coherence = quality.compute_coherence([unpack_vector(t.vector) for t in run_events if t.vector])
     importance = summary.value.importance if evidence else 0.0
     verdict = quality.judge_quality(
         settings.quality,
@@ -197,7 +196,7 @@ def embed_summary(
             probe_embedding_model(worker)
         return None
     worker.tally.embedding_ms.append(round((time.monotonic() - start) * 1000, 1))
-    return store_work.vector_to_text(vector)
+    return vector_to_text(vector)
 
 
 def _merge_summaries_and_measures(

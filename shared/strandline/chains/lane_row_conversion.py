@@ -1,7 +1,6 @@
 """Conversion between stored lanes and the lanes of the pure segmentation: open events become turns,
 and a lane becomes a row of positions."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from uuid import UUID
@@ -10,6 +9,7 @@ from strandline.chains import store_fold_progress
 from strandline.chains.segmentation import Lane, LaneEvent, SegmentationRules, read_workflow_ids
 from strandline.chains.store_fold_progress import EventToFold, LaneRow
 from strandline.db.database import TenantDb
+from strandline.embeddings.vector_formats import unpack_vector
 
 
 def read_open_lanes(
@@ -46,7 +46,7 @@ def to_lane_event(event: EventToFold) -> LaneEvent:
         said_at=event.said_at,
         recorded_at=event.recorded_at,
         flow_ids=read_workflow_ids(event.flows),
-        vector=None if event.is_given_up or event.vector is None else json.loads(event.vector),
+        vector=None if event.is_given_up or event.vector is None else unpack_vector(event.vector),
         vector_given_up=event.is_given_up or event.is_refused,
     )
 

@@ -39,7 +39,8 @@ class RunEvent:
     metadata_keys: int
     said_at: datetime
     recorded_at: datetime
-    vector: str | None
+    vector: bytes | None
+    """In the format of `halfvec_send`."""
     is_echo: bool
     """Whether a stored decision marks it as an echo."""
     bears_change: bool
@@ -55,7 +56,8 @@ def read_run_events(access: TenantDb, space: str, event_ids: Sequence[UUID]) -> 
             coalesce(length(e.content), e.blob_size, 0) as chars, e.blob_cid, e.mime_type,
             e.file_name, (select count(*) from jsonb_object_keys(e.metadata)) as metadata_keys,
             coalesce(e.occurred_at, e.recorded_at) as said_at, e.recorded_at,
-            v.embedding::text as vector, is_echo(e.scope_id, e.event_id) as is_echo, exists (
+            halfvec_send(v.embedding) as vector,
+            is_echo(e.scope_id, e.event_id) as is_echo, exists (
                 select from decisions d
                 where d.tenant_id = e.tenant_id and d.scope_id = e.scope_id
                     and d.event_id = e.event_id and d.kind = 'slots'

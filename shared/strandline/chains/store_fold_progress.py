@@ -76,8 +76,8 @@ class EventToFold:
     recorded_at: datetime
     flows: dict[str, Any]
     """Its workflow and execution ids."""
-    vector: str | None
-    """A user message's vector, in Postgres's text format."""
+    vector: bytes | None
+    """A user message's vector, in the format of `halfvec_send`."""
     is_refused: bool
     """Whether the embedding model refused its text."""
     is_given_up: bool
@@ -101,7 +101,7 @@ def read_next_events(
             coalesce(e.occurred_at, e.recorded_at) as said_at, e.recorded_at,
             jsonb_build_object('workflow_id', e.metadata -> 'workflow_id',
                 'execution_id', e.metadata -> 'execution_id') as flows,
-            v.embedding::text as vector, v.refusal is not null as is_refused,
+            halfvec_send(v.embedding) as vector, v.refusal is not null as is_refused,
             -- only of a user's message, so that nothing is read for others
             e.role = 'user' and e.type = 'message' and exists (
                 select from decisions d where d.scope_id = e.scope_id and d.event_id = e.event_id
@@ -142,7 +142,7 @@ def read_open_lane_events(
             coalesce(e.occurred_at, e.recorded_at) as said_at, e.recorded_at,
             jsonb_build_object('workflow_id', e.metadata -> 'workflow_id',
                 'execution_id', e.metadata -> 'execution_id') as flows,
-            v.embedding::text as vector, v.refusal is not null as is_refused,
+            halfvec_send(v.embedding) as vector, v.refusal is not null as is_refused,
             -- only of a user's message, so that nothing is read for others
             e.role = 'user' and e.type = 'message' and exists (
                 select from decisions d where d.scope_id = e.scope_id and d.event_id = e.event_id

@@ -8,8 +8,6 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from pgvector import HalfVector
-
 from strandline.db.connection import Connection
 from strandline.db.database import TenantDb
 from strandline.tenants.store_tuning import fetch_tenant_ids
@@ -170,42 +168,33 @@ class EventVector(NamedTuple):
     """The vectors of the passages of a long text, in order."""
 
 
-def vector_to_text(vector: list[float]) -> str:
-    """A vector in Postgres' text format."""
-    return HalfVector(vector).to_text()
-
-
 def store_event_vectors(
     access: TenantDb, space: str, vectors: Sequence[EventVector], events: Sequence[UnembeddedEvent]
 ) -> None:
     """Store the vectors of `events` and the progress of their scopes. Idempotent. `events` must be
     as `list_unembedded_events` returned them: the next ones of each scope. Only erased events among
     them may lack a vector. Call it in a transaction."""
-    params: dict[str, object] = {"space": space, "rows": json.dumps(vectors_to_json_rows(vectors))}
     access.execute(
         """
-        insert into event_vectors
-            (tenant_id, space, scope_id, event_id, participants, embedding, refusal, passages)
-        select current_tenant(), %(space)s, r.scope_id, r.event_id, r.participants,
-            r.embedding::halfvec, r.refusal, r.passages
-        from jsonb_to_recordset(%(rows)s::jsonb) r
-            (scope_id uuid, event_id uuid, participants text[], embedding text, refusal text,
-            passages halfvec[])
-        on conflict do nothing
-        """,
-        params,
-    )
-    access.execute(
-        """
+        with vectors as materialized (  -- read from their text once
+            select * from jsonb_to_recordset(%(rows)s::jsonb) r
+                (scope_id uuid, event_id uuid, participants text[], text_hash text,
+                embedding halfvec, refusal text, passages halfvec[])),
+        new_vectors as (
+            insert into event_vectors
+                (tenant_id, space, scope_id, event_id, participants, embedding, refusal, passages)
+            select current_tenant(), %(space)s, r.scope_id, r.event_id, r.participants,
+                r.embedding, r.refusal, r.passages
+            from vectors r
+            on conflict do nothing)
         insert into embedding_cache (tenant_id, space, text_hash, event_id, participants, embedding)
         select distinct on (r.text_hash) current_tenant(), %(space)s, decode(r.text_hash, 'hex'),
-            r.event_id, r.participants, r.embedding::halfvec
-        from jsonb_to_recordset(%(rows)s::jsonb) r
-            (event_id uuid, participants text[], text_hash text, embedding text)
+            r.event_id, r.participants, r.embedding
+        from vectors r
         where r.embedding is not null order by r.text_hash, r.event_id
         on conflict do nothing
         """,
-        params,
+        {"space": space, "rows": json.dumps(vectors_to_json_rows(vectors))},
     )
     last_events = {event.scope_id: event for event in events}
     access.execute(

@@ -10,8 +10,8 @@ from uuid_utils.compat import uuid7
 from strandline.cursors import Cursors, Position
 from strandline.db.database import Caller, Database, TenantDb
 from strandline.embeddings.embedder import Embedder
+from strandline.embeddings.vector_formats import vector_to_text
 from strandline.errors import Invalid, NotFound, StateConflict
-from strandline.log.store_work import vector_to_text
 from strandline.observability import logger
 from strandline.personas import store_memories, store_sonas
 from strandline.personas.schemas import (

@@ -8,11 +8,10 @@ from datetime import date, datetime
 from typing import Any
 from uuid import UUID
 
-from pgvector import HalfVector
-
 from strandline.db.database import SnapshotRead, TenantDb
 from strandline.db.pipeline import RowQuery
 from strandline.embeddings.space_figures import TEXTS_VERSION
+from strandline.embeddings.vector_formats import vector_to_text
 from strandline.log import indexed_text
 from strandline.log.fulltext_words import prepare_question_for_search
 from strandline.log.passage_spans import LONG_CHARS
@@ -90,7 +89,7 @@ def search_candidate_events(
             "question": prepare_question_for_search(question),
             "max_words": _MAX_WORDS,
             "spellings": list(spellings),
-            "vector": None if vector is None else HalfVector(list(vector)).to_text(),
+            "vector": None if vector is None else vector_to_text(vector),
             "space": space,
             "texts_version": TEXTS_VERSION,
             "filter": json.dumps(filters),

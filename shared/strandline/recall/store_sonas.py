@@ -5,9 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from pgvector import HalfVector
-
 from strandline.db.database import TenantDb
+from strandline.embeddings.vector_formats import vector_to_text
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ def find_sona_by_nearest_name(
         order by n.cosine desc, n.sona_id limit 1
         """,
         {
-            "vector": HalfVector(list(vector)).to_text(),
+            "vector": vector_to_text(vector),
             "space": space,
             "min_cosine": min_cosine,
         },

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from pgvector import HalfVector
-
 from strandline.db.database import TenantDb
+from strandline.embeddings.vector_formats import vector_to_text
 from strandline.recall.store import CandidateRow
 
 _MAX_EVENTS_PER_TOPIC = 200
@@ -114,7 +113,7 @@ def read_topic_events(
         """,
         {
             "seed_ids": list(seed_ids),
-            "vector": None if vector is None else HalfVector(list(vector)).to_text(),
+            "vector": None if vector is None else vector_to_text(vector),
             "space": space,
             "filter": json.dumps(filters),
             "max_topics": max_topics,

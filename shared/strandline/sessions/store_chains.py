@@ -6,11 +6,10 @@ from datetime import datetime
 from typing import Any, LiteralString
 from uuid import UUID
 
-from pgvector import HalfVector
-
 from strandline.chains.store import ChainHead
 from strandline.cursors import Position
 from strandline.db.database import SnapshotRead, TenantDb
+from strandline.embeddings.vector_formats import vector_to_text
 
 
 @dataclass(frozen=True)
@@ -152,7 +151,7 @@ def list_relevant_chains(
             "session_id": session_id,
             "event_ids": list(relevance),
             "relevances": list(relevance.values()),
-            "vector": None if vector is None else HalfVector(list(vector)).to_text(),
+            "vector": None if vector is None else vector_to_text(vector),
             "space": space,
             "limit": limit,
         },

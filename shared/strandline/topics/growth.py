@@ -12,6 +12,7 @@ from uuid import UUID
 
 from strandline.chains.decisions import FoldDecision, make_vector_given_up_decision
 from strandline.derived_ids import to_uuid8
+from strandline.embeddings.vector_formats import pack_vector
 from strandline.errors import StrandlineError
 from strandline.topics import build_limits, hashes, store_growth, store_tail
 from strandline.topics.slot_contents import BuildContext, SlotContentBuilder
@@ -21,7 +22,6 @@ from strandline.topics.store_growth import (
     EventAndVector,
     ScopeTreeState,
     StoredNode,
-    pack_vector,
 )
 from strandline.topics.tree import NewLeaf, TopicTree, TreeSettings, TreeSlotRow
 from strandline.topics.vectors import MeanVector, compute_weighted_mean
@@ -246,7 +246,7 @@ class _TreeGrowth:
             event_count=len(events),
             leaf_count=1,
             trust=version.trust,
-            vector_bytes=pack_vector(vector),
+            vector_bytes=pack_vector(vector.values) if vector else None,
             vector_count=vector.weight if vector else 0,
             models=version.models,
         )

@@ -12,13 +12,14 @@ from uuid import UUID
 from strandline.db.database import TenantDb
 from strandline.derived_ids import to_uuid8
 from strandline.embeddings.similarity_thresholds import Thresholds
+from strandline.embeddings.vector_formats import pack_vector
 from strandline.llm.parallel import run_all_in_parallel
 from strandline.llm.tasks import LlmTasks
 from strandline.llm.types import ModelResult, TaskContext, TopicTreeOverview, TopicTreePart
 from strandline.log.trust_ranks import least_trusted
 from strandline.topics import hashes, store_growth
 from strandline.topics.store_builds import ScopeToBuild
-from strandline.topics.store_growth import StoredNode, pack_vector
+from strandline.topics.store_growth import StoredNode
 from strandline.topics.tree import TopicTree
 from strandline.topics.vectors import MeanVector
 
@@ -197,7 +198,7 @@ def _make_inner_node(
         event_count=sum(child.event_count for child in children),
         leaf_count=sum(child.leaf_count for child in children),
         trust=least_trusted(child.trust for child in children),
-        vector_bytes=pack_vector(vector),
+        vector_bytes=pack_vector(vector.values) if vector else None,
         vector_count=vector.weight if vector else 0,
         models={"summary": provenance},
     )

@@ -1,7 +1,6 @@
 """SQL for the growth of one scope's tree: its published tree, and the chain versions to insert."""
 
 import json
-import struct
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from strandline.db.database import TenantDb
+from strandline.embeddings.vector_formats import unpack_vector
 from strandline.topics.tree import TreeSlotRow
 from strandline.topics.vectors import MeanVector
 
@@ -169,7 +169,11 @@ class EventAndVector:
     @property
     def vector(self) -> MeanVector | None:
         """The vector, with weight 1."""
-        return None if self.vector_bytes is None else unpack_vector(self.vector_bytes, 1)
+        return (
+            None
+            if self.vector_bytes is None
+            else MeanVector(tuple(unpack_vector(self.vector_bytes)), 1)
+        )
 
 
 def list_chain_events_with_vectors(
@@ -197,20 +201,6 @@ def list_chain_events_with_vectors(
         """,
         {"scope_id": scope_id, "space": space, "chain_ids": list(chain_ids)},
     )
-
-
-def unpack_vector(data: bytes, weight: int) -> MeanVector:
-    """Decode `halfvec_send`'s format: the dimension, two unused bytes, and the values."""
-    (dimension,) = struct.unpack_from(">H", data)
-    return MeanVector(struct.unpack_from(f">{dimension}e", data, 4), weight)
-
-
-def pack_vector(vector: MeanVector | None) -> bytes | None:
-    """Encode a vector in the format of `halfvec_send`."""
-    if vector is None:
-        return None
-    size = len(vector.values)
-    return struct.pack(f">HH{size}e", size, 0, *vector.values)
 
 
 @dataclass(frozen=True)
@@ -241,7 +231,7 @@ class StoredNode:
         return (
             None
             if self.vector_bytes is None
-            else unpack_vector(self.vector_bytes, self.vector_count)
+            else MeanVector(tuple(unpack_vector(self.vector_bytes)), self.vector_count)
         )
 
 

@@ -11,10 +11,9 @@ from datetime import datetime
 from typing import Any, LiteralString
 from uuid import UUID
 
-from pgvector import HalfVector
-
 from strandline.db.database import SnapshotRead, TenantDb
 from strandline.db.pipeline import RowQuery
+from strandline.embeddings.vector_formats import vector_to_text
 
 IN_VERSION: LiteralString = """
     t.from_version <= %(version)s and (t.to_version is null or t.to_version > %(version)s)"""
@@ -63,7 +62,7 @@ class QueryVector:
     @property
     def sql_parameters(self) -> dict[str, object]:
         """The parameters for statements."""
-        text = None if self.vector is None else HalfVector(list(self.vector)).to_text()
+        text = None if self.vector is None else vector_to_text(self.vector)
         return {"vector": text, "space": self.space}
 
 

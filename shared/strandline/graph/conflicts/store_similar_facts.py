@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from pgvector import HalfVector
-
 from strandline.db.database import TenantDb
+from strandline.embeddings.vector_formats import vector_to_text
 
 MAX_SCANNED = 500
 """How many facts are compared with each other."""
@@ -141,7 +140,7 @@ def find_facts_similar_to(
         """,
         {
             **vars(fact_filter),
-            "vector": HalfVector(list(vector)).to_text(),
+            "vector": vector_to_text(vector),
             "first_id": first_id,
             "excluded": list(excluded_ids),
             "name_hash": name_hash,
