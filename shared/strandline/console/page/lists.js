@@ -92,6 +92,9 @@ export function virtualList({ label, rowHeight, load, render, empty }) {
 
 const MOST_ROWS = 240;
 const NEAR = 900;
+const ROWS_A_FRAME = 15; // more would hold up a frame while one scrolls
+
+const nextFrame = () => new Promise(requestAnimationFrame);
 
 /** Rows of any height, older above and newer below, without end in both directions. `older(item)` and
  * `newer(item)` give {items, more}, in the order of time; the item is the first or last that is
@@ -104,6 +107,7 @@ export function slidingFeed({ label, first, older, newer, render, onWindow = () 
   const ends = { older: { more: true, busy: false, status: top }, newer: { more: true, busy: false, status: bottom } };
   const rows = [];
   let hold = null;
+  let generation = 0; // how often it was begun anew: what was asked for before belongs elsewhere
 
   const makeRow = (item) => ({ item, element: render(item) });
 
@@ -134,17 +138,23 @@ export function slidingFeed({ label, first, older, newer, render, onWindow = () 
 
   async function extend(direction) {
     const end = ends[direction];
+    const mine = generation;
     if (end.busy || !end.more || !rows.length) return;
     end.busy = true;
     end.status.textContent = "Loading …";
     try {
       const page = direction === "older" ? await older(rows[0].item) : await newer(rows.at(-1).item);
+      for (let done = 0; done < page.items.length && mine === generation; done += ROWS_A_FRAME) {
+        const last = page.items.length - done;
+        if (direction === "older") addOlder(page.items.slice(Math.max(0, last - ROWS_A_FRAME), last));
+        else addNewer(page.items.slice(done, done + ROWS_A_FRAME));
+        await nextFrame();
+      }
+      if (mine !== generation) return;
       end.more = page.more;
-      if (direction === "older") addOlder(page.items);
-      else addNewer(page.items);
       end.status.textContent = "";
     } catch (error) {
-      if (error.name === "AbortError") return;
+      if (error.name === "AbortError" || mine !== generation) return;
       end.more = false;
       const again = () => {
         end.more = true;
@@ -152,7 +162,7 @@ export function slidingFeed({ label, first, older, newer, render, onWindow = () 
       };
       replace(end.status, errorBox(error, again));
     } finally {
-      end.busy = false;
+      if (mine === generation) end.busy = false;
     }
     check();
   }
@@ -172,6 +182,11 @@ export function slidingFeed({ label, first, older, newer, render, onWindow = () 
 
   /** Show these items and no others; `at` says where: "start", "end", or the item to stand at. */
   function reset(items, { hasOlder, hasNewer, at }) {
+    generation += 1;
+    for (const end of Object.values(ends)) {
+      end.busy = false;
+      end.status.textContent = "";
+    }
     rows.splice(0, rows.length, ...items.map(makeRow));
     replace(body, rows.map((it) => it.element));
     body.setAttribute("aria-busy", "false");

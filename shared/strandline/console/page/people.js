@@ -91,12 +91,15 @@ function showPeople({ people, isWhole }, context) {
     const word = filter.value.trim().toLowerCase();
     const found = people.filter((it) => it.name.toLowerCase().includes(word));
     const load = async () => ({ items: found, next: null });
-    replace(place, virtualList({ label: "People", rowHeight: ROW, load, render: (it) => showPersonRow(it, context), empty: () => emptyState("Nobody of this name.", "Names keep their kind: user:alice, agent:helper.") }).element);
+    const nobody = () => emptyState("Nobody of this name is in this list.", isNamed(filter.value) ? h("a", { href: context.link("people", { as: filter.value.trim(), tab: "scopes" }) }, "Read for ", stored(filter.value.trim())) : "A whole name has its kind, as user:alice or agent:helper.");
+    replace(place, virtualList({ label: "People", rowHeight: ROW, load, render: (it) => showPersonRow(it, context), empty: nobody }).element);
   };
   filter.addEventListener("input", draw);
   draw();
-  return [filter, place, !isWhole && h("p.hint", {}, `Those of the ${format.count(MOST_SCOPES)} scopes with the newest events. Name another one above, under Change.`)];
+  return [filter, place, !isWhole && h("p.hint", {}, `Those of the ${format.count(MOST_SCOPES)} newest scopes. Type anybody else's whole name, as user:alice.`)];
 }
+
+const isNamed = (text) => /^[a-z][a-z0-9_-]{0,31}:./.test(text.trim());
 
 /** A person's conversations are read for that person, together with those who are named already. */
 function showPersonRow(person, context) {
