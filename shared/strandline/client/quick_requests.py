@@ -19,13 +19,25 @@ from strandline.client.service_addresses import ServiceAddress
 _PIECE = 65_536
 _MAX_BYTES = 8 * 1024 * 1024
 """The service's own answers are smaller."""
-_PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 
 
 def needs_full_client(address: ServiceAddress) -> bool:
-    """Whether only the client can reach the service."""
-    return address.has_user or any(
-        os.environ.get(name) or os.environ.get(name.upper()) for name in _PROXIES
+    """Whether only the client can reach the service: by a password, or by a proxy, unless NO_PROXY
+    names the host, a domain of it or `*`. What else NO_PROXY can say the client understands."""
+    has_proxy = any(map(_read_variable, (f"{address.scheme}_proxy", "all_proxy")))
+    return address.has_user or (has_proxy and not _is_host_excepted(address.host))
+
+
+def _read_variable(name: str) -> str:
+    """A variable of the environment that programs write in small letters or in capitals."""
+    return os.environ.get(name) or os.environ.get(name.upper()) or ""
+
+
+def _is_host_excepted(host: str) -> bool:
+    names = [name.strip().lower() for name in _read_variable("no_proxy").split(",")]
+    dotted = f".{host.lower()}"
+    return "*" in names or any(
+        dotted.endswith(f".{name.lstrip('.')}") for name in names if name.strip(".")
     )
 
 
@@ -57,7 +69,9 @@ def post_quickly(
     its own."""
     deadline = _Deadline(seconds)
     try:
-        with socket.create_connection((address.host, address.port), connect_seconds) as plain:
+        with socket.create_connection((_encode_host(address), address.port), connect_seconds) as (
+            plain
+        ):
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             deadline.limit(plain)
             with _wrap_for_tls(plain, address) as connection:
@@ -69,6 +83,12 @@ def post_quickly(
             f"{address.host} cannot be reached ({type(error).__name__}: {error}).", retryable=True
         ) from error
     return _parse_object(status, content)
+
+
+def _encode_host(address: ServiceAddress) -> Any:
+    """The host as bytes, where it can be: Python imports tables of Unicode to look a text up, which
+    takes longer than the connection."""
+    return address.host.encode() if address.host.isascii() else address.host
 
 
 def _wrap_for_tls(plain: socket.socket, address: ServiceAddress) -> socket.socket:

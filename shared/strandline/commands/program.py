@@ -1,6 +1,7 @@
 """The program `strandline`. A hook of a coding agent runs without the imports of all other
 commands: the agent waits for it at every prompt."""
 
+import os
 import sys
 
 
@@ -9,7 +10,9 @@ def run_and_exit() -> None:
     if sys.argv[1:2] == ["hook"] and not {"-h", "--help"} & {*sys.argv[2:]}:
         from strandline.adapters.coding_agents.hook import run_hook
 
-        sys.exit(run_hook(sys.argv[2:]))
+        code = run_hook(sys.argv[2:])
+        sys.stdout.flush()
+        os._exit(code)  # the interpreter takes its time to take itself apart
     from strandline.commands import main
 
     main.run_and_exit()

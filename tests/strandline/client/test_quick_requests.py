@@ -118,13 +118,33 @@ def test_quick_request_ends_in_time(server: HostileServer) -> None:
 
 
 def test_quick_request_leaves_proxies_to_client(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("http_proxy", "https_proxy", "all_proxy"):
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
     assert not needs_full_client(split_service_url("https://memory.example"))
     assert needs_full_client(split_service_url("https://ann:secret@memory.example"))
     monkeypatch.setenv("HTTPS_PROXY", "http://proxy:3128")
     assert needs_full_client(split_service_url("https://memory.example"))
+    assert not needs_full_client(split_service_url("http://memory.example"))
+    monkeypatch.setenv("all_proxy", "http://proxy:3128")
+    assert needs_full_client(split_service_url("http://memory.example"))
+
+
+@pytest.mark.parametrize(
+    ("excepted", "is_excepted"),
+    [
+        ("127.0.0.1,localhost, memory.example", True), ("Example", True), (".example", True),
+        ("*", True), ("", False), (",", False), ("localhost", False), ("ory.example", False),
+        ("memory.example.org", False), ("10.0.0.0/8", False),
+    ],
+)  # fmt: skip
+def test_quick_request_knows_what_no_proxy_is_for(
+    monkeypatch: pytest.MonkeyPatch, excepted: str, is_excepted: bool
+) -> None:
+    monkeypatch.setenv("https_proxy", "http://proxy:3128")
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.setenv("NO_PROXY", excepted)
+    assert needs_full_client(split_service_url("https://memory.example")) is not is_excepted
 
 
 @pytest.mark.parametrize(

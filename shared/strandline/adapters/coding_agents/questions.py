@@ -1,6 +1,6 @@
 """What memory says to a session that starts, and to a prompt: within a time limit, else nothing."""
 
-import threading
+import _thread
 from typing import Any
 
 from strandline.adapters.coding_agents.hook_settings import HookSettings
@@ -8,7 +8,6 @@ from strandline.adapters.coding_agents.spool import Spool
 from strandline.client.errors import ServiceError, UnavailableError
 from strandline.client.quick_requests import needs_full_client, post_quickly
 from strandline.client.service_addresses import split_service_url
-from strandline.secret_scrubbing import scrub_secrets
 
 _PATH = "/api/v1/context"
 _SECONDS = {"SessionStart": 3.0, "UserPromptSubmit": 1.5}
@@ -27,6 +26,8 @@ def answer_with_context(
     if event == "UserPromptSubmit":
         if prompt is None or not prompt.strip():
             return {}
+        from strandline.secret_scrubbing import scrub_secrets  # no start of a session needs it
+
         query = scrub_secrets(prompt[:_MAX_QUERY_CHARS]).text.encode("utf-8", "replace").decode()
         request |= {"query": query, "min_relevance": _MIN_RELEVANCE}
     is_start = event == "SessionStart"
@@ -63,18 +64,22 @@ def describe_problems(spool: Spool) -> str:
 
 def _ask_in_time(settings: HookSettings, request: dict[str, Any], seconds: float) -> dict[str, Any]:
     """The answer of the service. The question is asked in a thread of its own, because a search for
-    a host's name cannot be broken off. Raises ServiceError."""
+    a host's name cannot be broken off; by the module below `threading`, which would be imported for
+    this alone. Raises ServiceError."""
     results: list[dict[str, Any] | ServiceError] = []
+    is_answered = _thread.allocate_lock()
+    is_answered.acquire()
 
     def ask() -> None:
         try:
             results.append(_ask(settings, request, seconds))
         except ServiceError as error:
             results.append(error)
+        finally:
+            is_answered.release()
 
-    thread = threading.Thread(target=ask, daemon=True)
-    thread.start()
-    thread.join(seconds)
+    _thread.start_new_thread(ask, ())
+    is_answered.acquire(timeout=seconds)
     if not results:
         raise UnavailableError(f"Memory did not answer within {seconds:g} s.")
     if isinstance(results[0], ServiceError):
