@@ -42,6 +42,8 @@ _ROLES: Mapping[str, Literal["user", "agent", "system"]] = {
     "system": "system",
 }
 
+_SPEAKERS = ("user", "assistant")
+
 
 class StrandlineContextProvider(ContextProvider):
     """A `ContextProvider`: before a run the model is given what memory holds about the question;
@@ -54,7 +56,8 @@ class StrandlineContextProvider(ContextProvider):
     `store_messages=False` reads alone, beside a `StrandlineHistoryProvider`, which stores them too.
 
     A text is stored once: under its message's id if it has one, else under a key that it keeps
-    until it is stored. A run that fails stores nothing. Raises ValueError where no user is named,
+    until it is stored; a conversation that is handed over again from its beginning is known by its
+    texts. A run that fails stores nothing. Raises ValueError where no user is named,
     and ServiceError, which ends the run.
     """
 
@@ -101,14 +104,18 @@ class StrandlineContextProvider(ContextProvider):
         """Store what was said."""
         if context.response is None or not self._stores_messages:
             return
+        participants = self._memory.list_participants(context.session_id, state)
+        messages = [*context.input_messages, *context.response.messages]
+        if context.session_id and _holds_former_turn(messages):
+            steps = self._memory.read_said(participants, context.session_id)
+            messages = _drop_replayed(messages, await self._memory.run_async(steps))
         texts = [
             SaidText(
                 _ROLES[message.role], message.text, _make_key("text", context.session_id, message)
             )
-            for message in [*context.input_messages, *context.response.messages]
-            if message.role in ("user", "assistant")
+            for message in messages
+            if message.role in _SPEAKERS
         ]
-        participants = self._memory.list_participants(context.session_id, state)
         await self._memory.run_async(
             self._memory.store_texts(participants, context.session_id, texts)
         )
@@ -125,7 +132,8 @@ class StrandlineHistoryProvider(HistoryProvider):
     Parameters and errors are those of `StrandlineContextProvider`, and what to load and store is
     said as for any `HistoryProvider`. A session belongs to its participants: give those of several
     users different ids. Messages are stored all or none, up to 500; one that has an id is stored
-    once, and one that has none keeps its key until it is stored.
+    once, one that has none keeps its key until it is stored, and a conversation that is handed over
+    again from its beginning is known by its texts.
     """
 
     def __init__(
@@ -167,6 +175,10 @@ class StrandlineHistoryProvider(HistoryProvider):
         **kwargs: Any,
     ) -> None:
         """Add messages at the end of a session."""
+        if _holds_former_turn(messages):
+            records = await self._memory.run_async(self._read(session_id, state))
+            stored = [Message.from_dict(record.body) for record in records]
+            messages = _drop_replayed(messages, _list_said(stored))
         bodies = [message.to_dict() for message in messages]
         records = [_make_record(body) for body in bodies]
         contents = [[session_id, body] for body in bodies]
@@ -209,6 +221,38 @@ def _make_key(kind: str, session_id: str | None, message: Message) -> str | None
         return None
     named = json.dumps([kind, session_id, message.message_id, message.to_dict()], default=str)
     return f"agent_framework/{hashlib.sha256(named.encode()).hexdigest()}"
+
+
+def _holds_former_turn(messages: Sequence[Message]) -> bool:
+    """Whether an answer stands before a user's words without an id: the messages of one run have
+    none there, so that a program hands over a conversation."""
+    has_answer = False
+    for message in messages:
+        if has_answer and message.role == "user" and not message.message_id:
+            return True
+        has_answer = has_answer or message.role == "assistant"
+    return False
+
+
+def _drop_replayed(messages: Sequence[Message], stored: Sequence[tuple[str, str]]) -> list[Message]:
+    """The messages without those at their beginning that are the whole of what a session said, up
+    to an answer; all of them where they are not."""
+    places = [place for place, message in enumerate(messages) if _list_said([message])]
+    count = len(stored)
+    if not count or stored[-1][0] != "agent" or len(places) < count:
+        return [*messages]
+    if _list_said([messages[place] for place in places[:count]]) != [*stored]:
+        return [*messages]
+    return [*messages[places[count - 1] + 1 :]]
+
+
+def _list_said(messages: Iterable[Message]) -> list[tuple[str, str]]:
+    """Who said what, of the texts of users and of the assistant."""
+    return [
+        (_ROLES[message.role], message.text)
+        for message in messages
+        if message.role in _SPEAKERS and message.text.strip()
+    ]
 
 
 def _make_record(body: dict[str, Any]) -> NewRecord:

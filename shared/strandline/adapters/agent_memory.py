@@ -10,8 +10,14 @@ from typing import Any, Literal, TypeVar
 from typing_extensions import TypedDict
 
 from strandline.adapters.client_pairs import ClientPair, ParticipantChoice
-from strandline.adapters.session_records import RetryKeys, post_events
+from strandline.adapters.session_records import (
+    RetryKeys,
+    list_newest_first,
+    post_events,
+    read_event_text,
+)
 from strandline.adapters.step_runners import ask, run_steps, run_steps_async
+from strandline.client import answers
 from strandline.client.clients import AsyncStrandline, Strandline
 from strandline.client.memory import MemoryVerbs
 from strandline.client.request_building import VerbGroup
@@ -24,6 +30,7 @@ DEFAULT_BUDGET = 1000
 
 _NOBODY = VerbGroup()
 _MAX_QUESTION_CHARS = 8000
+_PAGE = 500
 
 
 class AsyncMemoryOptions(TypedDict, total=False):
@@ -90,6 +97,31 @@ class AgentMemory:
         asked = question[:_MAX_QUESTION_CHARS] if question and question.strip() else None
         call = MemoryVerbs.context.call(_NOBODY, asked, participants=participants, budget=budget)
         return (yield from ask(call)).text
+
+    def read_said(
+        self, participants: Sequence[str], session_id: str
+    ) -> Steps[list[tuple[str, str]]]:
+        """Who said what in a session, `user` or `agent`, in order."""
+        events_newest_first: list[answers.EventOut] = []
+        cursor: str | None = None
+        while True:
+            call = MemoryVerbs.query.call(
+                _NOBODY,
+                participants=participants,
+                session_id=session_id,
+                limit=_PAGE,
+                cursor=cursor,
+            )
+            page = yield from ask(call)
+            events_newest_first += list_newest_first(page, participants)
+            cursor = page.next_cursor
+            if cursor is None:
+                break
+        said: list[tuple[str, str]] = []
+        for event in reversed(events_newest_first):
+            if event.role in ("user", "agent"):
+                said.append((event.role, (yield from read_event_text(event, participants))))
+        return said
 
     def store_texts(
         self,

@@ -26,6 +26,8 @@ from strandline.client.errors import NotFoundError
 
 _USER = "user"
 _MAX_SESSION_CHARS = 128
+_MIN_RELEVANCE = 0.1
+"""Below it a hit does not speak of the query, unless it has a word of it."""
 
 
 class StrandlineMemoryService(BaseMemoryService):
@@ -140,7 +142,9 @@ class StrandlineMemoryService(BaseMemoryService):
             participants=self._memory.list_participants(app_name, user_id),
             limit=self._limit,
         )
-        return SearchMemoryResponse(memories=[_make_entry(hit) for hit in answer.hits])
+        return SearchMemoryResponse(
+            memories=[_make_entry(hit) for hit in answer.hits if _is_relevant(hit)]
+        )
 
     async def delete_memory(
         self, *, app_name: str, user_id: str, memory_id: str | None = None
@@ -187,9 +191,10 @@ def _name_speaker(author: str | None, user_id: str) -> str:
 
 
 def _name_session(*names: str) -> str:
-    """The service's session: other users may have one of the same id."""
+    """The service's session: other users may have one of the same id. Each name of app, user and
+    id gives another one, also where they have slashes."""
     name = "/".join(names)
-    if len(name) <= _MAX_SESSION_CHARS:
+    if len(name) <= _MAX_SESSION_CHARS and name.count("/") == len(names) - 1:
         return name
     return hashlib.sha256(json.dumps(names).encode()).hexdigest()
 
@@ -206,6 +211,12 @@ def _make_metadata(author: str | None, custom: Mapping[str, object] | None) -> d
 def _read_text(content: Content | None) -> str:
     parts = (content.parts if content else None) or []
     return "\n".join(part.text for part in parts if part.text and not part.thought)
+
+
+def _is_relevant(hit: answers.Hit) -> bool:
+    """Whether a hit has a word of the query, or its meaning. The framework's tools put all that
+    they get into the prompt."""
+    return bool(hit.why) or hit.relevance is None or hit.relevance >= _MIN_RELEVANCE
 
 
 def _make_entry(hit: answers.Hit) -> MemoryEntry:

@@ -19,14 +19,13 @@ from strandline.adapters.mem0_shapes import (
     make_item,
     matches_filters,
 )
-from strandline.adapters.session_records import post_events
+from strandline.adapters.session_records import post_events, read_event_text
 from strandline.adapters.step_runners import ask
 from strandline.adapters.value_topics import NOBODY
 from strandline.client import answers
 from strandline.client.erasures import ErasureVerbs
 from strandline.client.errors import ForbiddenError, GoneError, InvalidFieldError
 from strandline.client.memory import MemoryVerbs
-from strandline.client.scopes_and_payloads import ScopeAndPayloadVerbs
 from strandline.client.verb_declarations import Steps
 
 logger = logging.getLogger(__name__)
@@ -129,7 +128,11 @@ class MemoryRecords:
         for state in _list_newest(states):
             if len(items) >= top_k:
                 break
-            item = make_item(state.note, (yield from self._read_text(state)), state.time)
+            item = make_item(
+                state.note,
+                (yield from read_event_text(state.event, state.participants)),
+                state.time,
+            )
             if matches_filters(item, filters) and (with_expired or not is_expired(item)):
                 items.append(item)
         return items
@@ -169,7 +172,11 @@ class MemoryRecords:
             if newest.get(state.note["id"], hit.event_id) != hit.event_id or state.is_removal:
                 continue
             self._remember(state.note["id"], state.participants)
-            item = make_item(state.note, (yield from self._read_text(state)), state.time)
+            item = make_item(
+                state.note,
+                (yield from read_event_text(state.event, state.participants)),
+                state.time,
+            )
             item["score"] = hit.relevance or 0.0
             if explain:
                 item["score_details"] = dict(hit.features or {})
@@ -195,7 +202,9 @@ class MemoryRecords:
 
     def read_item(self, state: MemoryState) -> Steps[dict[str, Any]]:
         """What a state says, as mem0 gives it."""
-        return make_item(state.note, (yield from self._read_text(state)), state.time)
+        return make_item(
+            state.note, (yield from read_event_text(state.event, state.participants)), state.time
+        )
 
     def read_history(self, memory_id: str) -> Steps[list[dict[str, Any]]]:
         """What became of a memory, the oldest first."""
@@ -237,16 +246,6 @@ class MemoryRecords:
             yield from self.add(
                 [_make_removal(state, f"{key}/{n}") for n, state in enumerate(_list_newest(states))]
             )
-
-    def _read_text(self, state: MemoryState) -> Steps[str]:
-        """What a state's event says, also where it is a payload."""
-        event = state.event
-        if event.content is not None or event.blob is None:
-            return event.content or ""
-        block = ScopeAndPayloadVerbs.block.call(
-            NOBODY, event.blob.cid, participants=state.participants
-        )
-        return (yield from ask(block)).decode()
 
     def _remember(self, memory_id: str, participants: Sequence[str]) -> None:
         with self._lock:

@@ -111,7 +111,7 @@ class SessionRecords:
         while limit is None or len(events_newest_first) < limit:
             query = {"labels": dict(labels or {})}
             page = yield from self._query(participants, session_id, query, cursor)
-            events = _list_newest_first(page, participants)
+            events = list_newest_first(page, participants)
             events_newest_first += [event for event in events if not is_removed(event)]
             cursor = page.next_cursor
             if cursor is None:
@@ -130,7 +130,7 @@ class SessionRecords:
         cursor: str | None = None
         while True:
             page = yield from self._query(participants, session_id, {"is_removal": True}, cursor)
-            for event in _list_newest_first(page, participants):
+            for event in list_newest_first(page, participants):
                 note: Mapping[str, Any] = event.metadata[self._kind]
                 removed_ids.update(note["event_ids"])
                 if note["is_all"]:
@@ -219,12 +219,7 @@ class SessionRecords:
 
     def _decode(self, participants: Sequence[str], event: answers.EventOut) -> Steps[StoredRecord]:
         note: Mapping[str, Any] = event.metadata[self._kind]
-        text = event.content
-        if text is None and event.blob is not None:
-            block = ScopeAndPayloadVerbs.block.call(
-                _NOBODY, event.blob.cid, participants=participants
-            )
-            text = (yield from ask(block)).decode()
+        text = yield from read_event_text(event, participants)
         if "rest" not in note:
             body: dict[str, Any] = json.loads(text or "{}")
         else:
@@ -281,6 +276,14 @@ class RetryKeys:
         return json.dumps(content, sort_keys=True, default=str)
 
 
+def read_event_text(event: answers.EventOut, participants: Sequence[str]) -> Steps[str]:
+    """What an event says, also where it is a payload."""
+    if event.content is not None or event.blob is None:
+        return event.content or ""
+    call = ScopeAndPayloadVerbs.block.call(_NOBODY, event.blob.cid, participants=participants)
+    return (yield from ask(call)).decode()
+
+
 def post_events(events: Sequence[Mapping[str, Any]]) -> Steps[None]:
     """Store events in order, up to 500 all or none. Raises the error of the event that kept the
     others from being stored."""
@@ -312,7 +315,7 @@ def _find_cause(error: ServiceError) -> ServiceError:
     return error
 
 
-def _list_newest_first(
+def list_newest_first(
     page: answers.EventTree, participants: Sequence[str]
 ) -> Iterator[answers.EventOut]:
     """The events of exactly these participants, of one page."""

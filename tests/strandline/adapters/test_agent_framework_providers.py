@@ -132,6 +132,36 @@ def test_agent_framework_history_stores_messages_once(users: Users) -> None:
     use(history, talk)
 
 
+@pytest.mark.parametrize("kind", [StrandlineContextProvider, StrandlineHistoryProvider])
+def test_agent_framework_provider_knows_replayed_conversation(
+    users: Users, client: Strandline, kind: type[Provider]
+) -> None:
+    """The program hands the whole conversation over at each run, by messages without ids."""
+    provider: Any = kind(user=users.alice, agent="helper")
+    provider.load_messages = False
+    agent: Any = Agent(client=Parrot(), context_providers=[provider])
+    session = AgentSession()
+
+    async def talk() -> None:
+        whole: list[Message] = [Message("system", ["Be brief."])]
+        for words in ("Yes.", "Yes.", "No."):
+            whole.append(Message("user", [words]))
+            answer = await agent.run(
+                [Message(one.role, [one.text]) for one in whole], session=session
+            )
+            whole += answer.messages
+        await agent.run("Yes.", session=session)
+        changed = [Message("user", ["Yes!"]), *whole[2:4], Message("user", ["Why?"])]
+        await agent.run(changed, session=session)
+
+    use(provider, talk)
+    said = [text for role, text, _ in list_texts(client, users.alice) if role != "system"]
+    assert said == [
+        "Yes.", "Aye.", "Yes.", "Aye.", "No.", "Aye.", "Yes.", "Aye.",
+        "Yes!", "Aye.", "Yes.", "Why?", "Aye.",
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("may_erase", [True, False])
 def test_agent_framework_history_is_cleared(
     service: Service, users: Users, may_erase: bool, caplog: pytest.LogCaptureFixture

@@ -74,6 +74,8 @@ def test_google_adk_memory_service_adds_and_searches(users: Users, client: Stran
         assert await search(memory, users.bob, "When does the tide turn?") == []
         other = await memory.search_memory(app_name="x", user_id=users.alice, query="tide turn")
         assert other.memories == []
+        assert await search(memory, users.alice, "Is there tea?") == []
+        assert len(await search(memory, users.alice, "noon")) == 1
 
     use(talk)
     assert list_texts(client, users.alice) == [
@@ -99,6 +101,10 @@ def test_google_adk_memory_service_stores_events_once(users: Users, client: Stra
             session_id="s1",
         )
         await memory.add_session_to_memory(make_session(users.bob, *first, name="s1"))
+        for app, user in (("a/b", users.bob), ("a", f"b/{users.bob}")):
+            await memory.add_events_to_memory(
+                app_name=app, user_id=user, events=first, session_id="s1"
+            )
 
     use(talk)
     assert [text for _, text, _ in list_texts(client, users.alice)] == [
