@@ -1,6 +1,6 @@
 """The context provider and the history provider for Microsoft's Agent Framework. No contract tests
-were found (of releases up to 1.13): the cases follow the framework's tests of its own providers,
-and the samples of its documentation."""
+are published: the cases follow the framework's tests of its own providers, which were tried with
+these (docs/adapters/agent-framework.md), and the samples of its documentation."""
 
 import asyncio
 import logging

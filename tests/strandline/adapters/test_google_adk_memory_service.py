@@ -1,6 +1,6 @@
 """The memory service for Google's ADK. No contract tests of memory services
-were found (of releases up to 1.4.2): its tools and callbacks are tried with this one, by the
-installed package's interface."""
+are published: its tools and callbacks are tried with this one, and its tests of its own service
+were (docs/adapters/google-adk.md)."""
 
 import asyncio
 from collections.abc import Callable, Coroutine

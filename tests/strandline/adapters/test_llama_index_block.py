@@ -1,5 +1,5 @@
-"""The memory block for LlamaIndex. The cases follow the interface of the installed package; the
-framework's own tests of blocks were not tried."""
+"""The memory block for LlamaIndex. The cases follow the interface of the installed package; its
+own tests of blocks were tried with this one (docs/adapters/llama-index.md)."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
