@@ -62,10 +62,14 @@ def read_run_events(access: TenantDb, space: str, event_ids: Sequence[UUID]) -> 
                 where d.tenant_id = e.tenant_id and d.scope_id = e.scope_id
                     and d.event_id = e.event_id and d.kind = 'slots'
                     and (d.body ->> 'is_change')::boolean) as bears_change
-        from events e
-        left join event_vectors v on v.tenant_id = e.tenant_id and v.space = %(space)s
-            and v.scope_id = e.scope_id and v.event_id = e.event_id
-        where e.event_id = any (%(event_ids)s) and e.erased_at is null
+        from unnest(%(event_ids)s::uuid[]) i (event_id)
+        cross join lateral (  -- by key: the planner may read all events or vectors for a join
+            select * from events e
+            where e.event_id = i.event_id and e.erased_at is null offset 0) e
+        left join lateral (
+            select v.embedding from event_vectors v
+            where v.tenant_id = e.tenant_id and v.space = %(space)s
+                and v.scope_id = e.scope_id and v.event_id = e.event_id offset 0) v on true
         order by e.seq
         """,
         {"space": space, "event_ids": list(event_ids)},
@@ -101,11 +105,16 @@ def read_prompt_events(
         select e.event_id, e.seq, e.speaker, e.role, e.type, left(e.content, 8000) as content,
             e.blob_cid, e.mime_type, e.file_name,
             coalesce(e.occurred_at, e.recorded_at) as said_at, e.erased_at is not null as is_erased
-        from events e where e.event_id = any (%(unread_ids)s)
+        from unnest(%(unread_ids)s::uuid[]) i (event_id)
+        cross join lateral (
+            select * from events e where e.event_id = i.event_id offset 0) e
         union all
         select e.event_id, e.seq, e.speaker, e.role, e.type, null, null, null, null,
             e.recorded_at, true
-        from events e where e.event_id = any (%(cached_ids)s) and e.erased_at is not null
+        from unnest(%(cached_ids)s::uuid[]) i (event_id)
+        cross join lateral (
+            select * from events e
+            where e.event_id = i.event_id and e.erased_at is not null offset 0) e
         """,
         {"unread_ids": list(unread_ids), "cached_ids": list(cached_ids)},
     )

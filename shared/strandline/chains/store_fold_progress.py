@@ -108,9 +108,11 @@ def read_next_events(
                     and d.kind = 'vector_given_up') as is_given_up,
             e.erased_at is not null as is_erased
         from events e
-        left join event_vectors v on v.tenant_id = e.tenant_id and v.space = %(space)s
-            and v.scope_id = e.scope_id and v.event_id = e.event_id
-            and e.role = 'user' and e.type = 'message'
+        left join lateral (  -- by key: the planner may read all vectors for a join
+            select v.embedding, v.refusal from event_vectors v
+            where e.role = 'user' and e.type = 'message' and v.tenant_id = e.tenant_id
+                and v.space = %(space)s and v.scope_id = e.scope_id and v.event_id = e.event_id
+            offset 0) v on true
         -- seq has no gaps: the range bounds the number of events, and the planner reads no more.
         where e.scope_id = %(scope_id)s and e.seq > %(after)s and e.seq <= %(after)s + %(limit)s
         order by e.seq
@@ -160,9 +162,12 @@ def read_open_lane_events(
             select u.*, false, true, false from events u
             where u.event_id = (l.open ->> 'user')::uuid and u.seq <= (l.open ->> 'after')::bigint
         ) e
-        left join event_vectors v on v.tenant_id = e.tenant_id and v.space = %(space)s
-            and v.scope_id = e.scope_id and v.event_id = e.event_id
-            and (e.is_user or e.is_ahead and e.role = 'user' and e.type = 'message')
+        left join lateral (
+            select v.embedding, v.refusal from event_vectors v
+            where (e.is_user or e.is_ahead and e.role = 'user' and e.type = 'message')
+                and v.tenant_id = e.tenant_id and v.space = %(space)s
+                and v.scope_id = e.scope_id and v.event_id = e.event_id
+            offset 0) v on true
         where l.scope_id = %(scope_id)s and l.session_id = any (%(sessions)s)
             and e.erased_at is null
         order by e.seq
