@@ -194,16 +194,18 @@ def check_names(settings: StackSettings, account: Account) -> Finding:
         f"/aws/rds/cluster/{settings.cluster_identifier}/postgresql",
     )
     names = {*others, f"{functions}release", *(functions + fn.name for fn in FUNCTIONS)}
-    found = {
+    groups = {
         group["logGroupName"]
         for prefix in (functions, *others)
         for group in account.call("logs", "describe_log_groups", logGroupNamePrefix=prefix)[
             "logGroups"
         ]
     }
-    taken = sorted(found & names)
-    if taken:
-        remedy = "; ".join(f"aws logs delete-log-group --log-group-name {name}" for name in taken)
+    conflicts = sorted(groups & names)
+    if conflicts:
+        remedy = "; ".join(
+            f"aws logs delete-log-group --log-group-name {name}" for name in conflicts
+        )
         return Finding(False, f"CloudFormation creates no log group that is there: {remedy}")
     return Finding(True, "no log group is there before")
 

@@ -21,6 +21,6 @@ def lambda_handler(event: dict[str, Any], context: LambdaContext) -> dict[str, A
     function, and so the deployment."""
     del event
     secrets.load_secret_into_env(os.environ)
-    left = context.get_remaining_time_in_millis() / 1000 - RESERVE_SECONDS
-    deadline = time.monotonic() + min(left, WAIT_SECONDS)
+    seconds = context.get_remaining_time_in_millis() / 1000 - RESERVE_SECONDS
+    deadline = time.monotonic() + min(seconds, WAIT_SECONDS)
     return prepare_release(os.environ, deadline)._asdict()

@@ -306,7 +306,11 @@ def test_observability_sweep_counts_due_and_failed(
     assert (first["ScopesDue"], first["EventsEmbedded"], first["WorkFailures"]) == (2, 1, 1)
     assert 90 <= first["OldestDueSeconds"] < 120
     assert len(first["EmbeddingMilliseconds"]) == 1
-    gateway.sweep()  # nothing is due, but for what was put off
+    later = (
+        "update scope_work set due_at = due_at + interval '1 hour' where due_at > now() returning 1"
+    )
+    assert scratch_db.rows(later) == [(1,)]  # what was put off; a slow test would find it due
+    gateway.sweep()
     assert len(lines.of("job")) == 1
 
 

@@ -177,8 +177,8 @@ class StrandlineHistoryProvider(HistoryProvider):
         """Add messages at the end of a session."""
         if _holds_former_turn(messages):
             records = await self._memory.run_async(self._read(session_id, state))
-            stored = [Message.from_dict(record.body) for record in records]
-            messages = _drop_replayed(messages, _list_said(stored))
+            history = [Message.from_dict(record.body) for record in records]
+            messages = _drop_replayed(messages, _list_said(history))
         bodies = [message.to_dict() for message in messages]
         records = [_make_record(body) for body in bodies]
         contents = [[session_id, body] for body in bodies]
@@ -234,14 +234,16 @@ def _holds_former_turn(messages: Sequence[Message]) -> bool:
     return False
 
 
-def _drop_replayed(messages: Sequence[Message], stored: Sequence[tuple[str, str]]) -> list[Message]:
+def _drop_replayed(
+    messages: Sequence[Message], history: Sequence[tuple[str, str]]
+) -> list[Message]:
     """The messages without those at their beginning that are the whole of what a session said, up
     to an answer; all of them where they are not."""
     places = [place for place, message in enumerate(messages) if _list_said([message])]
-    count = len(stored)
-    if not count or stored[-1][0] != "agent" or len(places) < count:
+    count = len(history)
+    if not count or history[-1][0] != "agent" or len(places) < count:
         return [*messages]
-    if _list_said([messages[place] for place in places[:count]]) != [*stored]:
+    if _list_said([messages[place] for place in places[:count]]) != [*history]:
         return [*messages]
     return [*messages[places[count - 1] + 1 :]]
 

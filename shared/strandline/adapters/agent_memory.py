@@ -117,11 +117,11 @@ class AgentMemory:
             cursor = page.next_cursor
             if cursor is None:
                 break
-        said: list[tuple[str, str]] = []
+        texts: list[tuple[str, str]] = []
         for event in reversed(events_newest_first):
             if event.role in ("user", "agent"):
-                said.append((event.role, (yield from read_event_text(event, participants))))
-        return said
+                texts.append((event.role, (yield from read_event_text(event, participants))))
+        return texts
 
     def store_texts(
         self,

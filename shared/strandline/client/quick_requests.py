@@ -35,9 +35,9 @@ def _read_variable(name: str) -> str:
 
 def _is_host_excepted(host: str) -> bool:
     names = [name.strip().lower() for name in _read_variable("no_proxy").split(",")]
-    dotted = f".{host.lower()}"
+    suffix = f".{host.lower()}"
     return "*" in names or any(
-        dotted.endswith(f".{name.lstrip('.')}") for name in names if name.strip(".")
+        suffix.endswith(f".{name.lstrip('.')}") for name in names if name.strip(".")
     )
 
 
