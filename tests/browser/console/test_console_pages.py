@@ -69,6 +69,7 @@ def test_console_pages_say_what_demo_holds(
     go(page, "recall", q=QUESTION)
     expect(page.locator(".hit").first).to_contain_text("red pouch")
     expect(page.locator(".known")).to_contain_text("threshold")
+    expect(page.locator(".known")).to_contain_text("not that it answers")
     expect(page.locator(".hit").first.locator(".bars > div").first).to_be_visible()
     expect(page.locator(".prompt .row")).to_contain_text("tokens of 1,000")
     page.locator(".block a").first.click()
@@ -76,6 +77,8 @@ def test_console_pages_say_what_demo_holds(
     wait_until_loaded(page)
     expect(page.get_by_text("hashes to its CID")).to_be_visible()
 
+    go(page, "recall", q="What is Mara's blood type?", min="0")
+    expect(page.locator(".doubt")).to_contain_text("In no hit: blood, type. The hits match by mara")
     go(page, "recall", q=UNKNOWN)
     expect(page.get_by_text("Why nothing came")).to_be_visible()
     go(page, "event", row=demo.fact_id)

@@ -379,8 +379,10 @@ def test_screens_conversation_is_forgotten_and_proved(filled: FilledService) -> 
     with filled.open(changes=True) as session:
         page = session.page
         session.go("people", {"scope": event["scope_id"], "session": HOSTILE[0], "as": WHO[0]})
-        page.get_by_role("link", name="Forget it …").click()
+        page.locator(".conversation-head").get_by_role("link", name="Forget this session …").click()
         expect(page.get_by_label("What it would take")).to_contain_text("1 event, in 1 scope")
+        expect(page.get_by_label("What it would take")).to_contain_text("Among")
+        expect(page.get_by_label("What it would take")).not_to_contain_text("Payloads")
         assert filled.call("GET", f"events/{event['event_id']}?everybody=true")
         page.get_by_role("button", name="Forget 1 event …").click()
         assert HOSTILE[0] in session.confirm("Cancel")
@@ -406,8 +408,10 @@ def test_screens_conversation_is_forgotten_and_proved(filled: FilledService) -> 
         erasure = filled.call("GET", f"erasures/{erasure_id[1]}")
         signed = {name: erasure[name] for name in ("receipt", "signature", "public_key")}
         for change, words in (
-            ({}, "gives the same signature and key"),
+            ({}, "is the same, with the same signature and key"),
+            ({}, "signed with this service's key, as the service gives it now"),
             ({"event_count": 2}, "Not verified: do not trust this receipt."),
+            ({"event_count": 2}, "own receipt of this erasure says something else"),
         ):
             session.go("forgetting", {"verify": "1"})
             text = json.dumps({**signed, "receipt": {**signed["receipt"], **change}})
@@ -500,6 +504,11 @@ def test_screens_show_each_key_what_it_may_read(filled: FilledService, maria: st
         session.go("graph", {"node": maria})
         expect(session.page.get_by_text("changes are off").first).to_be_visible()
         expect(session.page.get_by_role("button", name="Correct …")).to_have_count(0)
+        session.page.get_by_role("button", name="Allow changes").first.click()
+        expect(session.page.get_by_role("button", name="Correct …")).to_be_visible()
+        session.page.locator(".source blockquote a").first.click()
+        session.page.get_by_role("link", name="Correct this fact").click()
+        expect(session.page.locator(".node-name")).to_have_text(FACT)
 
 
 def test_screens_show_hostile_names_as_text(filled: FilledService) -> None:

@@ -8,8 +8,13 @@ import { confirmChange, errorBox, loading } from "./ui.js";
 /** The controls of a change, or why there are none: the right that the key lacks, or the switch. */
 export function whereAllowed(right, what, makeControls) {
   if (!hasRight(right)) return h("p.hint", {}, `${what} needs a key with the right `, h("code", {}, right), "; this one has it not.");
-  if (!session.allowsChanges) return h("p.hint", {}, `${what} is a change, and changes are off: allow them in the menu of your key, at the top right.`);
+  if (!session.allowsChanges) return h("p.hint", {}, `${what} is a change, and changes are off. `, h("button.quiet-button", { type: "button", onclick: allowChanges }, "Allow changes"));
   return makeControls();
+}
+
+/** Turn the switch in the menu of the key on, as a press there does: the screen is shown again. */
+function allowChanges() {
+  document.querySelector(".account [role=switch]").click();
 }
 
 /** Ask, and if the answer is yes do it: `run()` gives what `show(answer)` then says in `status`.

@@ -55,7 +55,7 @@ async function drawConversation(pane, context, scope, source) {
     jump(seq);
   } }, label);
   const chosen = isSession ? { kind: "session", session: context.state.session, scope: scope.scope_id } : { kind: "scope", scope: scope.scope_id };
-  const forget = hasRight("erase") && h("a", { href: context.link("forgetting", chosen) }, "Forget it …");
+  const forget = hasRight("erase") && h("a", { href: context.link("forgetting", chosen) }, isSession ? "Forget this session …" : "Forget this whole scope …");
   const head = h(
     "header.conversation-head",
     {},
@@ -85,7 +85,7 @@ function drawRow(item, context, marks, scope) {
     `article.event.by-${event.role}${isMarked ? ".marked" : ""}`,
     { tabindex: "-1", "aria-label": plain(`${event.speaker ?? event.role}, event ${event.seq}`) },
     item.startsDay && h("p.day", {}, format.day(event.occurred_at ?? event.recorded_at)),
-    item.startsSession && !context.state.session && event.session_id && h("p.session-mark", {}, "Session ", h("a", { href: context.link("people", { tab: context.state.tab, scope: scope.scope_id, session: event.session_id }) }, stored(event.session_id))),
+    item.startsSession && !context.state.session && event.session_id && h("p.session-mark", {}, "Session ", h("a", { href: context.link("people", { tab: context.state.tab, scope: scope.scope_id, session: event.session_id }) }, stored(event.session_id)), hasRight("erase") && [" · ", h("a", { href: context.link("forgetting", { kind: "session", session: event.session_id, scope: scope.scope_id }) }, "Forget this session …")]),
     showEventHead(event, { onlyClock: true, link: context.link("event", { id: event.event_id }) }),
     h("div.event-body", {}, showContent(event, context)),
     facts.length > 0 && h("footer.event-facts", {}, facts),

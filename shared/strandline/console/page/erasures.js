@@ -4,7 +4,7 @@ import { get } from "./api.js";
 import { h, replace, stored } from "./dom.js";
 import { count, participant, plural, shortId, time } from "./formats.js";
 import { virtualList } from "./lists.js";
-import { verifyReceipt } from "./receipts.js";
+import { encodeCanonically, verifyReceipt } from "./receipts.js";
 import { session, hasRight } from "./session.js";
 import { badge, card, copyButton, emptyState, errorBox, field, loading, makeNamesInput, pairs, readNames, table } from "./ui.js";
 
@@ -109,7 +109,7 @@ function showReceipt(context, signed) {
   const { receipt } = signed;
   const checks = h("div", {}, loading("Verifying in this page …"));
   const asked = h("div", {});
-  verifyReceipt(signed).then((found) => replace(checks, listChecks(found)), (error) => replace(checks, errorBox(error)));
+  verifyReceipt(signed, signed.public_key).then((found) => replace(checks, listChecks(found)), (error) => replace(checks, errorBox(error)));
   const names = context.viewer || session.caller.user ? null : makeNamesInput("for", { required: true });
   const ask = h("form.stack", {}, names && field("For whom to ask", names, "Participants of what was erased: this key is bound to nobody."), h("p.buttons", {}, h("button", { type: "submit" }, "Ask the service for the erased events")));
   ask.addEventListener("submit", (event) => {
@@ -124,7 +124,7 @@ function showReceipt(context, signed) {
     asked,
     h("p.buttons", {}, copyButton("Copy the receipt", () => JSON.stringify(signed, null, 2))),
     Array.isArray(receipt.not_reached) && receipt.not_reached.length ? h("details", {}, h("summary", {}, "What it could not reach"), h("ul.plain", {}, receipt.not_reached.map((it) => h("li", {}, stored(typeof it === "string" ? it : JSON.stringify(it)))))) : null,
-    receipt.backups_until ? h("p.quiet.small", {}, "Backups that may hold it end ", time(receipt.backups_until), ".") : h("p.quiet.small", {}, "How long backups are kept is not known to this deployment."),
+    receipt.backups_until ? h("p.quiet.small", {}, "Backups that may hold it end ", time(receipt.backups_until), ".") : h("p.quiet.small", {}, "When the last backup that may hold it ends is not known: nobody told this service how long backups are kept."),
     h("details", {}, h("summary", {}, "The receipt as it was signed"), h("pre.code", { tabindex: "0" }, stored(JSON.stringify(signed, null, 2)))),
   );
 }
@@ -165,8 +165,9 @@ export function showPastedReceipt(root, context) {
     event.preventDefault();
     try {
       const signed = JSON.parse(text.value);
-      if (!signed?.receipt || typeof signed.receipt !== "object") throw new SyntaxError("it has no `receipt`");
-      replace(result, listChecks(await verifyReceipt(signed)), await compareWithService(context, signed));
+      if (!signed?.receipt || typeof signed.receipt !== "object") throw new SyntaxError("it has no part named receipt");
+      const own = await readOwnReceipt(context, signed.receipt.erasure_id);
+      replace(result, listChecks(await verifyReceipt(signed, own?.public_key)), compareWithService(signed, own));
     } catch (error) {
       if (error.name === "AbortError") return;
       replace(result, h("div.notice.bad", { role: "alert" }, h("p", {}, error instanceof SyntaxError ? ["This is no receipt: ", stored(error.message), ". Paste all of it, from { to }."] : stored(error.message))));
@@ -175,14 +176,22 @@ export function showPastedReceipt(root, context) {
   root.append(h("p", {}, h("a", { href: context.link("forgetting") }, "← Forget something, and all erasures")), card("Verify a receipt", h("p", {}, "It is verified in this page, by the public key in it. Nothing is sent anywhere but a question for the erasure of that id."), form));
 }
 
-async function compareWithService(context, signed) {
-  const id = signed.receipt.erasure_id;
+/** The service's own answer about an erasure; null where it shows none to this key. */
+async function readOwnReceipt(context, id) {
   try {
-    const known = await get(`/api/v1/erasures/${encodeURIComponent(id)}`, chooseViewer(context) ?? {}, { signal: context.signal });
-    const isSame = known.public_key === signed.public_key && known.signature === signed.signature;
-    return h("p", {}, isSame ? "This service knows the erasure, and gives the same signature and key." : "This service knows the erasure, but gives another signature or key.");
+    return await get(`/api/v1/erasures/${encodeURIComponent(id)}`, chooseViewer(context) ?? {}, { signal: context.signal });
   } catch (error) {
     if (error.status === undefined) throw error;
-    return h("p.hint", {}, "This service does not show that erasure to this key, so compare the public key with one that you know: ", h("code.break", {}, stored(signed.public_key)));
+    return null;
   }
 }
+
+function compareWithService(signed, own) {
+  if (!own) return h("p.hint", {}, "This service does not show that erasure to this key, so compare the public key with one that you know: ", h("code.break", {}, stored(signed.public_key)));
+  if (!own.receipt) return h("p.warn", { role: "alert" }, "This service has signed no receipt of this erasure yet: do not trust this text.");
+  const isSame = ["receipt", "signature"].every((it) => isEqual(own[it], signed[it]));
+  if (!isSame) return h("p.warn", { role: "alert" }, "The service's own receipt of this erasure says something else: do not trust this text.");
+  return h("p", {}, own.public_key === signed.public_key ? "The service's own receipt of this erasure is the same, with the same signature and key." : "The service's own receipt of this erasure is the same, but the public key here is not the service's key.");
+}
+
+const isEqual = (one, other) => encodeCanonically(one ?? null).join() === encodeCanonically(other ?? null).join();

@@ -55,20 +55,32 @@ function showEvent(event, context) {
   const provenance = get(`/api/v1/provenance/${event.event_id}`, { ...context.viewer, limit: 50 }, { signal: context.signal });
   provenance.catch(() => {}); // each place that waits for it shows the error
   return [
-    h("section.card.event-card", {}, showEventHead(event), h("div.event-body", {}, showContent(event, context)), h("p.buttons", {}, h("a", { href: context.link("people", { scope: event.scope_id, seq: event.seq }) }, "In its conversation"), event.session_id && h("a", { href: context.link("people", { scope: event.scope_id, session: event.session_id, seq: event.seq, tab: "sessions" }) }, "In its session"), hasRight("erase") && h("a", { href: context.link("forgetting", { kind: "events", events: event.event_id }) }, "Forget it"))),
+    h("section.card.event-card", {}, showEventHead(event), h("div.event-body", {}, showContent(event, context)), h("p.buttons", {}, event.type === "statement" && linkFacts(provenance, context), h("a", { href: context.link("people", { scope: event.scope_id, seq: event.seq }) }, "In its conversation"), event.session_id && h("a", { href: context.link("people", { scope: event.scope_id, session: event.session_id, seq: event.seq, tab: "sessions" }) }, "In its session"), hasRight("erase") && h("a", { href: context.link("forgetting", { kind: "events", events: event.event_id }) }, "Forget it"))),
     h("div.flow", {}, showCited(event, context), h("div.flow-middle", { "aria-hidden": "true" }, h("span", {}, "cites"), h("span.flow-arrow", {}, "←"), h("strong", {}, "this event"), h("span.flow-arrow", {}, "→"), h("span", {}, "rests on it")), h("div.flow-side", {}, showCiting(provenance, event, context), showDerived(provenance, event, context))),
-    h("div.event-facts-grid", {}, showFacts(event, provenance, context), showBlock(event, context)),
+    h("div.event-facts-grid", {}, showDetails(event, provenance, context), showBlock(event, context)),
   ];
 }
 
-function showFacts(event, provenance, context) {
+/** Links to the facts that a statement states, where they are corrected; nothing where it states none. */
+function linkFacts(provenance, context) {
+  const place = h("span", { hidden: true });
+  const show = ({ graph }) => {
+    const facts = graph.filter((it) => it.kind === "node" && it.type === "fact");
+    place.hidden = !facts.length;
+    replace(place, facts.map((it, i) => h("a", { href: context.link("graph", { node: it.id }) }, facts.length > 1 ? `Correct fact ${i + 1} ` : "Correct this fact")));
+  };
+  provenance.then(show, () => {}); // what is made of it says the error
+  return place;
+}
+
+function showDetails(event, provenance, context) {
   const vectors = h("span", {}, "…");
   provenance.then(
     (it) => replace(vectors, it.vectors.length ? it.vectors.map((one) => h("p", {}, stored(one.space), one.is_refused ? " (the model refused the text)" : "", " ", format.time(one.embedded_at))) : "none yet: it is found by its words"),
     (error) => error.name !== "AbortError" && replace(vectors, errorBox(error)),
   );
   return card(
-    "Facts",
+    "Details",
     pairs([
       ["Event", h("code.break", {}, event.event_id)],
       ["Participants", format.participants(event.participants)],

@@ -46,7 +46,10 @@ function makeForm(context, outcome) {
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     const body = parts.read();
-    if (body) count(context, body, () => parts.describe(body), outcome);
+    if (!body) return;
+    // Whoever allows changes at the count finds it again: the screen is then shown by its address.
+    if (!body.tenant) context.note({ kind, session: body.session_id, scope: body.scope_id, who: body.participant, events: body.event_ids?.join(",") });
+    count(context, body, () => parts.describe(body), outcome);
   });
   if (parts.isChosen) queueMicrotask(() => form.requestSubmit());
   return form;
@@ -131,18 +134,30 @@ async function count(context, body, what, outcome) {
   replace(outcome, loading("Counting …"));
   try {
     const preview = await postRead("/api/v1/erasures", { ...body, dry_run: true }, {}, { signal: context.signal });
-    replace(outcome, showPreview(context, body, what, preview));
+    replace(outcome, showPreview(context, body, what, preview, await readParticipants(context, body.scope_id)));
   } catch (error) {
     if (error.name !== "AbortError") replace(outcome, errorBox(error));
   }
 }
 
-function showPreview(context, body, what, preview) {
+/** The participants of a scope that is named by its id; null where none is, or it is not in view. */
+async function readParticipants(context, scopeId) {
+  if (!scopeId || !context.viewer) return null;
+  try {
+    return (await get(`/api/v1/scopes/${encodeURIComponent(scopeId)}`, context.viewer, { signal: context.signal })).participants;
+  } catch (error) {
+    if (error.status !== 404) throw error;
+    return null;
+  }
+}
+
+function showPreview(context, body, what, preview, names) {
   const status = h("div", { "aria-live": "polite" });
   const rows = pairs([
     ["Events", plural(preview.events, "event"), `, in ${plural(preview.scopes, "scope")}`],
-    ["Topics", plural(preview.chains, "chain"), " would lose events: rebuilt of what is left, or gone"],
-    ["Payloads", plural(preview.payloads, "payload"), " that they cite"],
+    names && ["Among", participants(names)],
+    preview.chains > 0 && ["Topics", plural(preview.chains, "chain"), " would lose events: rebuilt of what is left, or gone"],
+    preview.payloads > 0 && ["Payloads", plural(preview.payloads, "payload"), " that they cite"],
   ]);
   const send = makeOnce("POST", "/api/v1/erasures", body);
   const ask = () =>

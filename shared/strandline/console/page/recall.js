@@ -21,7 +21,7 @@ function show(root, context) {
     {},
     field("Question", query),
     h("div.recall-settings", {}, settings.element, other?.element),
-    h("p.buttons", {}, h("button.main", { type: "submit" }, "Ask"), h("span.quiet.small", {}, h("kbd", {}, "Ctrl+Enter"), " asks."), h("span.quiet.small", {}, "The answer is recorded as a use, as every recall: topics it uses stay warm.")),
+    h("p.buttons", {}, h("button.main", { type: "submit" }, "Ask"), h("span.quiet.small.wide-only", {}, h("kbd", {}, "Ctrl+Enter"), " asks."), h("span.quiet.small", {}, "The answer is recorded as a use, as every recall: topics it uses stay warm.")),
   );
   const read = () => ({ q: query.value.trim(), ...settings.read(), ...(other ? other.read() : {}) });
   form.addEventListener("submit", (event) => {

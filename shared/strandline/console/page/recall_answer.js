@@ -6,6 +6,7 @@ import { showText } from "./events.js";
 import * as format from "./formats.js";
 import { showPayload } from "./payloads.js";
 import { meter } from "./plots.js";
+import { splitQuestionWords } from "./question_words.js";
 import { badge } from "./ui.js";
 
 /** What each feature is, for people. */
@@ -39,6 +40,8 @@ const DEGRADED = {
 
 // An answer with less than this above the threshold is mostly none.
 const BARELY = 0.25;
+// A best hit below this answers in less than one of three cases: relevance is a probability.
+const LOW = 0.33;
 
 /** The whole answer. */
 export function showAnswer(answer, request, context) {
@@ -46,6 +49,7 @@ export function showAnswer(answer, request, context) {
   return [
     showKnown(answer, scoring),
     answer.degraded.map((it) => h("div.notice.warn", {}, DEGRADED[it] ?? it)),
+    doubtHits(answer.hits, request.query),
     h("h3", {}, answer.hits.length ? format.plural(answer.hits.length, "hit") : "No hits"),
     answer.hits.length ? h("ol.hits", {}, answer.hits.map((it, i) => showHit(it, i, scoring, context))) : explainNothing(answer, request),
     showLeftOut(answer),
@@ -61,7 +65,23 @@ function showKnown({ known, breadth }, scoring) {
   if (threshold !== null) gauge.append(makeThresholdMark(gauge, threshold));
   const isBarely = isEnough && threshold !== null && known - threshold < BARELY;
   const sentence = threshold === null ? "No threshold holds here, hits are left out by relevance alone." : isBarely ? `Only a little above the threshold ${threshold.toFixed(3)}: there are hits, but most likely none of them answers.` : isEnough ? `Above the threshold ${threshold.toFixed(3)}: there are hits.` : `Below the threshold ${threshold.toFixed(3)}: nothing in view seems to be about this, so there are no hits.`;
-  return h("div.known", {}, h("p.row", {}, h("span", {}, "Known ", h("strong.large", {}, known.toFixed(3))), breadth && badge("list or summary", "accent")), gauge, h("p.hint", {}, sentence, " Known says, from 0 to 1, how likely anything in view is about what was asked."));
+  return h("div.known", {}, h("p.row", {}, h("span", {}, "Known ", h("strong.large", {}, known.toFixed(3)), h("span.quiet", {}, " how likely something in view is about what was asked, not that it answers")), breadth && badge("list or summary", "accent")), gauge, h("p.hint", {}, sentence));
+}
+
+/** Why the hits perhaps do not answer: words of the question that are in none, and a low relevance. */
+function doubtHits(hits, question) {
+  if (!hits.length) return null;
+  const { held, missing } = splitQuestionWords(question, hits);
+  const best = Math.max(...hits.map((it) => it.relevance ?? -1));
+  const isLow = best >= 0 && best < LOW;
+  if (!missing.length && !isLow) return null;
+  const matches = [...held, ...(hits.some((it) => it.why.includes("meaning")) ? ["meaning"] : [])].map((it, i) => [i ? " and by " : " by ", stored(it)]);
+  return h(
+    "div.notice.doubt",
+    {},
+    missing.length > 0 && h("p", {}, h("strong", {}, "In no hit: ", missing.map((it, i) => [i ? ", " : "", stored(it)]), "."), matches.length ? [" The hits match", matches, ", so perhaps none of them answers."] : " Perhaps none of the hits answers."),
+    isLow && h("p", {}, `The best relevance is ${best.toFixed(3)}, which is low: most likely no hit answers.`),
+  );
 }
 
 function makeThresholdMark(gauge, threshold) {
@@ -109,7 +129,7 @@ function showHit(hit, index, scoring, context) {
     h("header.event-head", {}, h("span.hit-number", {}, `${index + 1}`), hit.speaker ? format.participant(hit.speaker) : h("span.quiet", {}, "no speaker"), hit.relevance !== null && h("span", {}, "relevance ", h("strong", {}, hit.relevance.toFixed(3))), h("span.event-time", {}, h("a", { href: context.link("event", { id: hit.event_id }) }, format.time(hit.occurred_at)))),
     h("div.event-body", {}, hit.text === null ? hit.event?.blob && showPayload(hit.event.blob, context) : showText(hit.text, { long: 700 })),
     h("p.why", {}, hit.why.map((it) => [h("span.badge", { title: WHY[it] ?? "a word of the question, in the index's form" }, stored(WHY[it] ?? it)), " "])),
-    hit.superseded_by && h("p.hint", {}, "What it states may have changed: ", h("a", { href: context.link("event", { id: hit.superseded_by }) }, "what was said later")),
+    hit.superseded_by && h("p.hint", {}, badge("perhaps no longer so", "warn"), " ", h("a", { href: context.link("event", { id: hit.superseded_by }) }, "What was said later")),
     hit.similar && h("p.hint", {}, `${format.plural(hit.similar.count, "near-duplicate")} in its place: `, hit.similar.event_ids.slice(0, 5).map((id, i) => [i ? ", " : "", h("a", { href: context.link("event", { id }) }, format.shortId(id))])),
     parts.length > 0 && showParts(parts, score, index < 3),
   );

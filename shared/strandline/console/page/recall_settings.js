@@ -37,7 +37,7 @@ const FILTERS = [
   ["until", "Until (UTC)", { type: "datetime-local" }],
 ];
 const CHOICES = [
-  ["breadth", "Lists and summaries", [["", "told from the question"], ["1", "yes"], ["0", "no"]]],
+  ["breadth", "Lists and summaries", [["", "by the question"], ["1", "yes"], ["0", "no"]]],
   ["order", "Order", [["", "as it comes"], ["relevance", "by relevance"], ["time", "by time"]]],
   ["type", "Type", ["", "message", "thought", "action", "observation", "upload", "statement"].map((it) => [it, it || "any"])],
   ["origin", "Trust", ["", "user", "agent", "tool", "document", "system"].map((it) => [it, it || "any"])],

@@ -24,22 +24,24 @@ function compareByCodePoint(one, other) {
   return a.length - b.length;
 }
 
-/** The checks of a receipt, each {name, ok, text}; `ok` is null where it could not be made. */
-export async function verifyReceipt({ receipt, signature, public_key: key }) {
-  return [await checkSignature(receipt, signature, key), await checkDigest(receipt), checkCount(receipt)];
+/** The checks of a receipt, each {name, ok, text}; `ok` is null where it could not be made. `ownKey` is
+ * the public key that the service gives now, as far as it is known: it tells whose key is used. */
+export async function verifyReceipt({ receipt, signature, public_key: key }, ownKey = null) {
+  return [await checkSignature(receipt, signature, key, ownKey), await checkDigest(receipt), checkCount(receipt)];
 }
 
-async function checkSignature(receipt, signature, key) {
+async function checkSignature(receipt, signature, key, ownKey) {
   const name = "Signature";
   if (!globalThis.crypto?.subtle) return { name, ok: null, text: "This page has no WebCrypto: open it over HTTPS, or at 127.0.0.1." };
+  const owner = !ownKey ? "the key that is given with it, and whose that is this page does not know" : key === ownKey ? "this service's key, as the service gives it now" : "a key that is not this service's, as the service gives it now";
   const [signed, raw] = [fromHex(signature, 64), fromHex(key, 32)];
   if (!signed || !raw) return { name, ok: false, text: "The signature or the public key is not a text of hex digits of the right length." };
   try {
     const verifier = await crypto.subtle.importKey("raw", raw, { name: "Ed25519" }, false, ["verify"]);
     const ok = await crypto.subtle.verify({ name: "Ed25519" }, verifier, signed, encodeCanonically(receipt));
-    return { name, ok, text: ok ? "Ed25519: the holder of this public key signed exactly this receipt." : "Ed25519: the holder of this public key did not sign this receipt. It was changed, or belongs to another key." };
+    return { name, ok, text: ok ? `Exactly this receipt was signed with ${owner} (Ed25519).` : `This receipt was not signed with ${owner} (Ed25519): it was changed, or belongs to another key.` };
   } catch (error) {
-    if (error.name === "NotSupportedError") return { name, ok: null, text: "This browser has no Ed25519; a newer one has. `strandline` in Python verifies it too." };
+    if (error.name === "NotSupportedError") return { name, ok: null, text: "This browser has no Ed25519; a newer one has. The command strandline operate receipt verifies it too." };
     if (error.name === "DataError") return { name, ok: false, text: "The public key is not one of Ed25519." };
     throw error;
   }
