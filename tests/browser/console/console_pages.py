@@ -42,7 +42,7 @@ class Keys:
 
 @dataclass(frozen=True)
 class DemoMemory:
-    """A tenant with the demo's conversation, a fact that ended, and an event that was erased."""
+    """A tenant with the demo's conversation, a fact, a job that changed, and an erased event."""
 
     admin: str
     reader: str
@@ -66,6 +66,8 @@ def fill_demo_memory(service: RunningService, keys: Keys) -> DemoMemory:
         nodes = memory.graph.add(
             [mara, {**fact, "relationships": about}], participants=[MARA, KEEL], speaker=KEEL
         ).nodes
+        for work in ("I work at Hansen Boats.", "I work at Nordic Sails now."):
+            memory.add(work, participants=[MARA, KEEL], speaker=MARA)
         secret = memory.add(SECRET, participants=[MARA, KEEL], speaker=MARA)
         memory.add("It goes into the drawer, too.", participants=[MARA, KEEL], speaker=MARA)
         memory.erase(event_ids=[secret.event_id])

@@ -79,6 +79,16 @@ def test_console_pages_say_what_demo_holds(
 
     go(page, "recall", q="What is Mara's blood type?", min="0")
     expect(page.locator(".doubt")).to_contain_text("In no hit: blood, type. The hits match by mara")
+    expect(page.locator(".doubt")).to_contain_text("The best relevance is")
+    go(page, "recall", q="Where does Mara work?")
+    former = page.locator(".hit", has_text="Hansen Boats")
+    expect(former.locator(".badge.warn")).to_have_text("perhaps no longer so")
+    former.get_by_role("link", name="What was said later").click()
+    expect(page.locator(".event-card")).to_contain_text("Nordic Sails")
+    go(page, "recall", q=QUESTION, compare="settings")
+    page.locator(".settings > summary").first.click()
+    tops = "all => new Set(all.map((it) => it.getBoundingClientRect().top)).size"
+    assert page.locator(".settings > summary").evaluate_all(tops) == 1
     go(page, "recall", q=UNKNOWN)
     expect(page.get_by_text("Why nothing came")).to_be_visible()
     go(page, "event", row=demo.fact_id)

@@ -123,11 +123,14 @@ function showReceipt(context, signed) {
     Array.isArray(receipt.event_ids) && receipt.event_ids.length ? ask : null,
     asked,
     h("p.buttons", {}, copyButton("Copy the receipt", () => JSON.stringify(signed, null, 2))),
-    Array.isArray(receipt.not_reached) && receipt.not_reached.length ? h("details", {}, h("summary", {}, "What it could not reach"), h("ul.plain", {}, receipt.not_reached.map((it) => h("li", {}, stored(typeof it === "string" ? it : JSON.stringify(it)))))) : null,
+    Array.isArray(receipt.not_reached) && receipt.not_reached.length ? h("details", {}, h("summary", {}, "What it could not reach"), h("ul.plain", {}, receipt.not_reached.map((it) => h("li", {}, showWithCode(typeof it === "string" ? it : JSON.stringify(it)))))) : null,
     receipt.backups_until ? h("p.quiet.small", {}, "Backups that may hold it end ", time(receipt.backups_until), ".") : h("p.quiet.small", {}, "When the last backup that may hold it ends is not known: nobody told this service how long backups are kept."),
     h("details", {}, h("summary", {}, "The receipt as it was signed"), h("pre.code", { tabindex: "0" }, stored(JSON.stringify(signed, null, 2)))),
   );
 }
+
+/** A text in which names of fields stand between backticks. */
+const showWithCode = (text) => text.split("`").map((it, i) => (i % 2 ? h("code", {}, stored(it)) : stored(it, "text-part")));
 
 function listChecks(checks) {
   const isWhole = checks.every((it) => it.ok !== false) && checks[0].ok === true;
@@ -188,9 +191,9 @@ async function readOwnReceipt(context, id) {
 
 function compareWithService(signed, own) {
   if (!own) return h("p.hint", {}, "This service does not show that erasure to this key, so compare the public key with one that you know: ", h("code.break", {}, stored(signed.public_key)));
-  if (!own.receipt) return h("p.warn", { role: "alert" }, "This service has signed no receipt of this erasure yet: do not trust this text.");
+  if (!own.receipt) return h("div.notice.bad", { role: "alert" }, h("p", {}, "This service has signed no receipt of this erasure yet: do not trust this text."));
   const isSame = ["receipt", "signature"].every((it) => isEqual(own[it], signed[it]));
-  if (!isSame) return h("p.warn", { role: "alert" }, "The service's own receipt of this erasure says something else: do not trust this text.");
+  if (!isSame) return h("div.notice.bad", { role: "alert" }, h("p", {}, "The service's own receipt of this erasure says something else: do not trust this text."));
   return h("p", {}, own.public_key === signed.public_key ? "The service's own receipt of this erasure is the same, with the same signature and key." : "The service's own receipt of this erasure is the same, but the public key here is not the service's key.");
 }
 

@@ -40,7 +40,7 @@ const DEGRADED = {
 
 // An answer with less than this above the threshold is mostly none.
 const BARELY = 0.25;
-// A best hit below this answers in less than one of three cases: relevance is a probability.
+// Relevance is a probability: a hit below this answers in less than one of three cases.
 const LOW = 0.33;
 
 /** The whole answer. */
@@ -80,7 +80,7 @@ function doubtHits(hits, question) {
     "div.notice.doubt",
     {},
     missing.length > 0 && h("p", {}, h("strong", {}, "In no hit: ", missing.map((it, i) => [i ? ", " : "", stored(it)]), "."), matches.length ? [" The hits match", matches, ", so perhaps none of them answers."] : " Perhaps none of the hits answers."),
-    isLow && h("p", {}, `The best relevance is ${best.toFixed(3)}, which is low: most likely no hit answers.`),
+    isLow && h("p", {}, `The best relevance is ${best.toFixed(3)}, which is low: no hit is likely to answer.`),
   );
 }
 

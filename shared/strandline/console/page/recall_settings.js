@@ -65,7 +65,7 @@ export function makeSettings(state, prefix, title) {
     "details.settings",
     { open: prefix ? !differs : isUsed && !state.compare },
     h("summary", {}, title),
-    prefix && h("div.settings-grid", {}, input(["as", "For these participants", { type: "text", placeholder: "as beside; or user:alice, agent:helper", pattern: `${NAME}|everybody|\\*`, title: "Each with its kind, as user:mara" }])),
+    prefix && h("div.settings-grid", {}, input(["as", "For these participants", { type: "text", placeholder: "as beside", pattern: `${NAME}|everybody|\\*`, title: "Each with its kind, as user:mara" }])),
     h("label.choice", {}, words, h("span", {}, "By words alone, without the question's vector")),
     h("div.settings-grid", {}, FIELDS.map(input), CHOICES.map(select), FILTERS.map(input)),
   );
