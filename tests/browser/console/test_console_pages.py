@@ -1,6 +1,7 @@
 """The console in a real browser: what its screens say, with each kind of key and by keyboard, and
 what was stored to do harm."""
 
+import re
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -62,9 +63,13 @@ def test_console_pages_say_what_demo_holds(
     expect(feed.get_by_text("was erased")).to_have_count(1)
     expect(feed.get_by_text("It goes into the drawer, too.")).to_be_visible()
     expect(page.get_by_text(SECRET)).to_have_count(0)
+    expect(feed.get_by_text("Without a session: stated facts")).to_have_count(1)
+    expect(page.locator(".conversation-head")).to_contain_text("stored, 1 of them erased")
+    position = page.locator(".conversation-tools [role=status]")
+    expect(position).to_have_text(re.compile(r"^event ([\d,]+) of \1, the last$"))
     page.get_by_role("button", name="Oldest").click()
     expect(feed.locator("article").first).to_be_in_viewport()
-    expect(page.locator(".conversation-tools [role=status]")).to_contain_text("event ")
+    expect(position).to_contain_text("event 1 of ")
 
     go(page, "recall", q=QUESTION)
     expect(page.locator(".hit").first).to_contain_text("red pouch")
@@ -97,6 +102,9 @@ def test_console_pages_say_what_demo_holds(
     go(page, "overview")
     expect(page.get_by_text("All is well")).to_be_visible()
     expect(page.locator("svg.plot .bar").first).to_be_attached()
+    expect(page.locator(".figures")).to_contain_text("events stored, erased ones counted")
+    page.locator(".figures").get_by_role("link", name="facts").click()
+    expect(page.get_by_text("Drawn: ")).to_be_visible()
     assert page_log.complaints == page_log.violations == []
 
 
@@ -186,6 +194,25 @@ def test_console_pages_show_what_key_may_read(
     expect(page.get_by_role("link", name="Recall debugger")).to_have_count(0)
     wait_until_loaded(page)
     expect(page.locator(".notice.bad")).to_have_count(0)
+
+
+def test_console_pages_say_for_whom_they_read(
+    page: Page, page_log: PageLog, service: RunningService, demo: DemoMemory
+) -> None:
+    open_console(page, service, demo.admin, "#/people?tab=people")
+    wait_until_loaded(page)
+    expect(page.locator(".people-list")).to_contain_text("erased ones are counted")
+    expect(page.locator("main > .notice")).to_have_count(0)
+    place = page.get_by_role("navigation").bounding_box()
+    page.locator(".account summary").click()
+    assert page.get_by_role("navigation").bounding_box() == place, "the menu moves nothing"
+    page.get_by_role("link", name="user:mara").click()
+    expect(page.locator("main > .notice")).to_contain_text("Now reading for user:mara")
+    page.get_by_role("button", name="Change").click()
+    expect(page.locator("datalist option[value='user:tomas']")).to_have_count(1)
+    page.locator(".reader-form").get_by_role("button", name="everybody").click()
+    expect(page.locator(".reader-now")).to_have_text("Reading for everybody")
+    assert page_log.complaints == page_log.violations == []
 
 
 def test_console_pages_say_that_key_expired(

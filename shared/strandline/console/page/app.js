@@ -2,6 +2,7 @@
 
 import { ApiError, call, get, onWaiting, toViewer } from "./api.js";
 import { h, replace } from "./dom.js";
+import { participant } from "./formats.js";
 import { makeHeader, showKeys } from "./header.js";
 import { format, parse, takeKeyFromAddress } from "./router.js";
 import { SCREENS } from "./screens.js";
@@ -14,6 +15,8 @@ const app = document.getElementById("app");
 const announcer = h("p.unseen", { role: "status", "aria-live": "polite" });
 const main = h("main", { id: "main", tabindex: "-1" });
 let shown = { name: "", leave: null, controller: new AbortController() };
+
+let lastReader = ""; // for whom the screen before was read
 
 onWaiting((sentence) => announce(sentence));
 
@@ -98,6 +101,19 @@ function setViewer(as) {
   location.hash = format(name || "overview", { ...state, as });
 }
 
+/** Says that from now on the page reads for others than before, with a way back; or nothing. */
+function tellReader(viewer, isFirst) {
+  const reader = JSON.stringify(viewer);
+  const isSame = isFirst || reader === lastReader;
+  lastReader = reader;
+  if (isSame || !viewer) return null;
+  const names = viewer.participants ?? [session.caller.user];
+  announce(`Now reading for ${viewer.everybody ? "everybody" : names.join(", ")}.`);
+  if (viewer.everybody) return h("p.notice", {}, "Now reading for everybody, on all screens.");
+  const back = session.caller.may_read_everybody && [" ", h("button.quiet-button", { type: "button", onclick: () => setViewer("*") }, "× everybody")];
+  return h("p.notice", {}, h("span", {}, "Now reading for ", names.map((it) => [participant(it), " "]), "on all screens: what all of them took part in.", back));
+}
+
 async function showScreen() {
   const { name, state } = parse(location.hash);
   const screens = listScreens();
@@ -109,7 +125,7 @@ async function showScreen() {
   const { controller } = shown;
   const root = h("div.screen");
   const heading = h("h1", { tabindex: "-1" }, screen?.title ?? "No such screen");
-  replace(main, heading, root);
+  replace(main, heading, tellReader(chooseViewer(state), isFirst), root);
   document.title = `${screen?.title ?? "No such screen"} · Strandline console`;
   dispatchEvent(new CustomEvent("screen", { detail: { name: shown.name, state } }));
   if (!isFirst && (isOther || document.activeElement === document.body)) heading.focus({ preventScroll: true });

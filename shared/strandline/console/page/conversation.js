@@ -35,8 +35,8 @@ async function drawConversation(pane, context, scope, source) {
     older: (item) => source.older(item),
     newer: (item) => source.newer(item),
     render,
-    onWindow: (item) => {
-      position.textContent = `event ${format.count(item.seq)} of ${isSession ? "its scope's " : ""}${format.count(scope.last_seq)}`;
+    onWindow: (item, isLast) => {
+      position.textContent = `event ${format.count(item.seq)} of ${isSession ? "its scope's " : ""}${format.count(scope.last_seq)}${isLast ? ", the last" : ""}`;
       if (document.activeElement !== slider) slider.value = item.seq;
     },
   });
@@ -56,16 +56,18 @@ async function drawConversation(pane, context, scope, source) {
   } }, label);
   const chosen = isSession ? { kind: "session", session: context.state.session, scope: scope.scope_id } : { kind: "scope", scope: scope.scope_id };
   const forget = hasRight("erase") && h("a", { href: context.link("forgetting", chosen) }, isSession ? "Forget this session …" : "Forget this whole scope …");
+  const amount = h("span", {}, `${format.plural(scope.last_seq, "event")} stored`);
   const head = h(
     "header.conversation-head",
     {},
     h("p.back", {}, h("a", { href: context.link("people", { tab: context.state.tab }) }, "← All conversations")),
     h("h2", {}, isSession ? stored(context.state.session) : format.participants(scope.participants)),
-    h("p.quiet.small", {}, isSession ? [format.participants(scope.participants), " · ", h("a", { href: context.link("people", { tab: context.state.tab, scope: scope.scope_id }) }, "the whole scope")] : ["Scope ", format.shortId(scope.scope_id), ` · ${format.plural(scope.last_seq, "event")} since `, format.time(scope.created_at)], forget && [" · ", forget]),
+    h("p.quiet.small", {}, isSession ? [format.participants(scope.participants), " · ", h("a", { href: context.link("people", { tab: context.state.tab, scope: scope.scope_id }) }, "the whole scope")] : ["Scope ", format.shortId(scope.scope_id), " · ", amount, " since ", format.time(scope.created_at)], forget && [" · ", forget]),
     h("div.conversation-tools", {}, !isSession && [button("Oldest", 1), slider], button("Newest", 0), position),
   );
   replace(pane, head, feed.element);
   const first = await stand(Number(context.state.seq) || 0);
+  if (source.countErased?.()) amount.append(`, ${format.count(source.countErased())} of them erased`);
   if (!first.items.length) replace(feed.element, emptyState("No event is here.", scope.last_seq ? "All of them were erased, or are in other sessions." : "The first event among these participants appears here as soon as it is stored."));
 }
 
@@ -86,6 +88,7 @@ function drawRow(item, context, marks, scope) {
     { tabindex: "-1", "aria-label": plain(`${event.speaker ?? event.role}, event ${event.seq}`) },
     item.startsDay && h("p.day", {}, format.day(event.occurred_at ?? event.recorded_at)),
     item.startsSession && !context.state.session && event.session_id && h("p.session-mark", {}, "Session ", h("a", { href: context.link("people", { tab: context.state.tab, scope: scope.scope_id, session: event.session_id }) }, stored(event.session_id)), hasRight("erase") && [" · ", h("a", { href: context.link("forgetting", { kind: "session", session: event.session_id, scope: scope.scope_id }) }, "Forget this session …")]),
+    item.endsSession && !context.state.session && h("p.session-mark", {}, `Without a session${event.type === "message" ? "" : ": stated facts"}`),
     showEventHead(event, { onlyClock: true, link: context.link("event", { id: event.event_id }) }),
     h("div.event-body", {}, showContent(event, context)),
     facts.length > 0 && h("footer.event-facts", {}, facts),
@@ -106,7 +109,7 @@ class RowMaker {
     for (const event of events) {
       if (showsGaps && last && event.seq > last.seq + 1) rows.push({ kind: "gap", seq: last.seq + 1, first: last.seq + 1, last: event.seq - 1, at: this.erasedAt.get(last.seq + 1) });
       const time = (it) => format.day(it.occurred_at ?? it.recorded_at);
-      rows.push({ kind: "event", seq: event.seq, event, startsDay: !last?.event_id || time(last) !== time(event), startsSession: !last?.event_id || last.session_id !== event.session_id });
+      rows.push({ kind: "event", seq: event.seq, event, startsDay: !last?.event_id || time(last) !== time(event), startsSession: !last?.event_id || last.session_id !== event.session_id, endsSession: Boolean(last?.session_id) && !event.session_id });
       last = event;
     }
     return rows;
@@ -125,6 +128,11 @@ class ScopeEvents {
   async read(after, limit) {
     this.rows ??= await this.makeRowMaker();
     return get(`${this.path}/events`, { ...this.context.viewer, after_seq: after, limit }, { signal: this.context.signal });
+  }
+
+  /** How many were erased, once the first rows are read. */
+  countErased() {
+    return this.rows.erasedAt.size;
   }
 
   async makeRowMaker() {

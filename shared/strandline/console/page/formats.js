@@ -1,6 +1,7 @@
 // Numbers, times and names as people read them. Times are UTC, as in the API and in prompts.
 
 import { h, plain, stored } from "./dom.js";
+import { noteName } from "./session.js";
 
 const number = new Intl.NumberFormat("en");
 const MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(" ");
@@ -55,6 +56,7 @@ export function participant(name) {
   const text = String(name ?? "");
   const at = text.indexOf(":");
   if (at < 0) return stored(text, "participant");
+  noteName(text);
   return h("span.participant", { title: plain(text) }, h("span.kind", {}, stored(text.slice(0, at + 1))), stored(text.slice(at + 1)));
 }
 

@@ -1,7 +1,7 @@
 // The top of the page: the menu, for whom one reads, whose key it is, and the switch for changes.
 
 import { splitNames } from "./api.js";
-import { h, replace } from "./dom.js";
+import { h, plain, replace } from "./dom.js";
 import { participant } from "./formats.js";
 import { format, parse } from "./router.js";
 import { session, hasRight, nameKey } from "./session.js";
@@ -40,8 +40,11 @@ function makeReaderForm(as, setViewer) {
   const isEverybody = as === "*" || (!as && caller.may_read_everybody);
   const names = as && as !== "*" ? splitNames(as) : [];
   const label = isEverybody ? "everybody" : [...(caller.user && !names.includes(caller.user) ? [caller.user] : []), ...names];
-  const input = makeNamesInput("as", { value: names.join(", "), placeholder: caller.may_read_everybody ? "everybody" : caller.user ? "only with …" : "user:alice, agent:helper", "aria-label": "Read for these participants, with commas between them", size: "26" });
-  const form = h("form.reader-form", { hidden: true }, input, h("button", { type: "submit" }, "Read"));
+  const input = makeNamesInput("as", { value: names.join(", "), placeholder: caller.may_read_everybody ? "everybody" : caller.user ? "only with …" : "user:alice, agent:helper", "aria-label": "Read for these participants, with commas between them", size: "26", list: "seen-names" });
+  const seen = h("datalist", { id: "seen-names" });
+  for (const kind of ["focus", "input"]) input.addEventListener(kind, () => replace(seen, offerNames(input.value)));
+  const back = caller.may_read_everybody && !isEverybody && h("button.quiet-button", { type: "button", onclick: () => setViewer("*") }, "× everybody");
+  const form = h("form.reader-form", { hidden: true }, input, seen, h("button", { type: "submit" }, "Read"), back);
   const open = h("button.quiet-button", { type: "button", "aria-expanded": "false" }, "Change");
   const now = h("span.reader-now", {}, h("span.quiet", {}, "Reading for "), isEverybody ? h("strong", {}, "everybody") : label.length ? label.map((it, i) => [i ? " " : "", participant(it)]) : h("strong.warn", {}, "nobody yet"));
   const show = (isOpen) => {
@@ -63,6 +66,13 @@ function makeReaderForm(as, setViewer) {
     open.hidden = true;
   }
   return [now, open, form];
+}
+
+/** Names that the page has shown, each after those that are typed already. Those with characters that
+ * cannot be seen are left out. */
+function offerNames(text) {
+  const before = text.slice(0, text.lastIndexOf(",") + 1);
+  return [...session.names].filter((it) => plain(it) === it).sort().map((it) => h("option", { value: before ? `${before} ${it}` : it }));
 }
 
 function makeAccount(signOut, refresh) {

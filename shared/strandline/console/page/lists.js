@@ -176,8 +176,10 @@ export function slidingFeed({ label, first, older, newer, render, onWindow = () 
 
   function tellWindow() {
     const middle = frame.getBoundingClientRect().top + frame.clientHeight / 2;
-    const row = rows.find((it) => it.element.getBoundingClientRect().bottom >= middle);
-    if (row) onWindow(row.item);
+    const isEnd = !ends.newer.more && frame.scrollHeight - frame.scrollTop - frame.clientHeight < 2;
+    const isStart = !ends.older.more && frame.scrollTop < 2;
+    const row = isEnd ? rows.at(-1) : isStart ? rows[0] : rows.find((it) => it.element.getBoundingClientRect().bottom >= middle);
+    if (row) onWindow(row.item, isEnd);
   }
 
   /** Show these items and no others; `at` says where: "start", "end", or the item to stand at. */

@@ -21,7 +21,7 @@ function show(root, context) {
   const main = h("div.column", {}, health, viewer && events, isAdmin && models, isAdmin && jobs);
   root.append(h("div.overview", {}, main, h("div.column", {}, waiting, mayReadUsage && use)));
   const options = { signal: context.signal };
-  loadInto(health, () => call("GET", "/api/v1/health", { ...options, accepts: [503] }), showHealth);
+  loadInto(health, () => call("GET", "/api/v1/health", { ...options, accepts: [503] }), (it) => showHealth(it, context));
   loadInto(waiting, () => readWaiting(isAdmin, options), showWaiting);
   if (viewer) loadInto(events, () => get("/memories/list", { ...viewer, limit: NEWEST }, options), (page) => showEvents(page, context));
   if (mayReadUsage) loadInto(use, () => get("/api/v1/usage", {}, options), showUse);
@@ -33,14 +33,14 @@ function show(root, context) {
 
 const DEPENDENCIES = { database: "Database", blobs: "Payloads", queue: "Queue", embedding: "Embedding model" };
 
-function showHealth(health) {
+function showHealth(health, context) {
   const kind = { ok: "good", degraded: "warn", unavailable: "bad" }[health.status];
   const word = { ok: "All is well", degraded: "Works, with limits", unavailable: "Not available" }[health.status];
   const memory = health.memory && [
-    ["events", health.memory.events],
+    ["events stored, erased ones counted", health.memory.events],
     ["scopes", health.memory.scopes],
     ["topics", health.memory.topics],
-    ["facts", health.memory.facts],
+    [h("a", { href: context.link("graph") }, "facts"), health.memory.facts],
   ];
   return [
     h("div.headline", {}, h("h2", {}, word), badge(health.status, kind)),
@@ -121,7 +121,7 @@ const QUOTAS = { requests: "Requests in this minute", appends: "Events appended 
 function showUse(usage) {
   return [
     h("h2", {}, "Stored, and quotas"),
-    usage.stored && h("p", {}, h("strong.large", {}, format.bytes(usage.stored.bytes)), h("span.quiet", {}, ` in ${format.plural(usage.stored.events, "event")}, counted `, format.time(usage.stored.measured_at))),
+    usage.stored && h("p", {}, h("strong.large", {}, format.bytes(usage.stored.bytes)), h("span.quiet", {}, ` in ${format.plural(usage.stored.events, "event")}, erased ones counted, as of `, format.time(usage.stored.measured_at))),
     usage.stored && h("p.hint", {}, "That is what events and payloads take, as last counted. The quota below also holds what the service took of it ahead, in portions, for the next appends: so it is more, and goes back by itself."),
     !usage.stored && h("p.quiet", {}, "What is stored is counted in the background; the first count comes with the first sweep."),
     h("ul.waiting", {}, usage.quotas.map((quota) => {

@@ -14,13 +14,14 @@ const TABS = { people: "People", scopes: "Scopes", sessions: "Sessions" };
 const ROW = 62;
 const SESSION_ROW = 82;
 const PAGE = 100;
+const COUNTED = "Events as they were stored: erased ones are counted.";
 
 function show(root, context) {
   const isOpen = Boolean(context.state.scope);
   const tab = TABS[context.state.tab] ? context.state.tab : "scopes";
   const list = h("section.people-list", { "aria-label": TABS[tab] });
   const tabs = h("div.segments", { role: "group", "aria-label": "List" }, Object.entries(TABS).map(([name, label]) => h("button.segment", { type: "button", "aria-pressed": String(tab === name), onclick: () => context.update({ tab: name }) }, label)));
-  list.append(tabs, makeList(tab, context));
+  list.append(tabs, makeList(tab, context), tab === "sessions" ? "" : h("p.hint", {}, COUNTED));
   const pane = h("section.people-pane");
   root.append(h(`div.people${isOpen ? ".is-open" : ""}`, {}, list, pane));
   if (isOpen) showConversation(pane, context);
@@ -29,7 +30,7 @@ function show(root, context) {
 
 function makeList(tab, context) {
   if (tab === "people") {
-    const place = h("div");
+    const place = h("div.stack");
     loadInto(place, () => countPeople(context), (found) => showPeople(found, context));
     return place;
   }
@@ -51,12 +52,12 @@ function makeRowLink(changes, isCurrent, context, ...children) {
 
 function showScopeRow(scope, context) {
   const isCurrent = context.state.scope === scope.scope_id && !context.state.session;
-  return makeRowLink({ scope: scope.scope_id }, isCurrent, context, h("span.row-title", {}, format.participants(scope.participants)), h("span.row-facts", {}, h("span", {}, format.plural(scope.last_seq, "event")), format.time(scope.last_recorded_at)));
+  return makeRowLink({ scope: scope.scope_id }, isCurrent, context, h("span.row-title", { title: plain(scope.participants.join(", ")) }, format.participants(scope.participants)), h("span.row-facts", {}, h("span", { title: COUNTED }, format.plural(scope.last_seq, "event")), format.time(scope.last_recorded_at)));
 }
 
 function showSessionRow(session, context) {
   const isCurrent = context.state.scope === session.scope_id && context.state.session === session.session_id;
-  return makeRowLink({ scope: session.scope_id, session: session.session_id }, isCurrent, context, h("span.row-title", {}, stored(session.session_id)), showSessionFacts(session));
+  return makeRowLink({ scope: session.scope_id, session: session.session_id }, isCurrent, context, h("span.row-title", { title: plain(session.session_id) }, stored(session.session_id)), showSessionFacts(session));
 }
 
 // people ------------------------------------------------------------------------------------------
@@ -96,7 +97,7 @@ function showPeople({ people, isWhole }, context) {
   };
   filter.addEventListener("input", draw);
   draw();
-  return [filter, place, !isWhole && h("p.hint", {}, `Those of the ${format.count(MOST_SCOPES)} newest scopes. Type anybody else's whole name, as user:alice.`)];
+  return [filter, h("p.hint", {}, "Choosing one reads for them, here and on the other screens, and lists their scopes."), place, !isWhole && h("p.hint", {}, `Those of the ${format.count(MOST_SCOPES)} newest scopes. Type anybody else's whole name, as user:alice.`)];
 }
 
 const isNamed = (text) => /^[a-z][a-z0-9_-]{0,31}:./.test(text.trim());
@@ -105,5 +106,5 @@ const isNamed = (text) => /^[a-z][a-z0-9_-]{0,31}:./.test(text.trim());
 function showPersonRow(person, context) {
   const named = context.state.as === "*" ? [] : splitNames(context.state.as);
   const as = [...new Set([...named, person.name])].join(",");
-  return h("a.row-link", { href: context.link("people", { as, tab: "scopes" }), title: plain(`Read for ${as}`) }, h("span.row-title", {}, format.participant(person.name)), h("span.row-facts", {}, h("span", {}, `${format.plural(person.events, "event")} in ${format.plural(person.scopes, "scope")}`), format.time(person.last)));
+  return h("a.row-link", { href: context.link("people", { as, tab: "scopes" }), title: plain(`Read for ${as}`) }, h("span.row-title", {}, format.participant(person.name)), h("span.row-facts", {}, h("span", { title: COUNTED }, `${format.plural(person.events, "event")} in ${format.plural(person.scopes, "scope")}`), format.time(person.last)));
 }

@@ -11,7 +11,16 @@ export const session = {
   allowsChanges: false,
   /** The question that was last typed in the recall debugger. */
   question: "",
+  /** Names of participants that the page has shown. */
+  names: new Set(),
 };
+
+const MOST_NAMES = 500;
+
+/** Remember a name that is shown, to offer it where one is typed. */
+export function noteName(name) {
+  if (session.names.size < MOST_NAMES) session.names.add(name);
+}
 
 /** Keep a key, for this tab if `forTab`. */
 export function keepKey(key, forTab) {
@@ -19,6 +28,7 @@ export function keepKey(key, forTab) {
   session.caller = null;
   session.allowsChanges = false;
   session.question = "";
+  session.names.clear();
   if (forTab) sessionStorage.setItem(STORE, key);
   else sessionStorage.removeItem(STORE);
 }
