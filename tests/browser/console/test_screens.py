@@ -289,6 +289,7 @@ def test_screens_fact_is_corrected_and_taken_back(filled: FilledService, maria: 
         assert "<b>She</b> said so" in said
         assert "Maria eats fish on Fridays" in said
         expect(card).to_contain_text("No longer so since")
+        expect(card.locator(".notice.good")).to_contain_text("Corrected.")
         card.get_by_role("link", name="Maria eats fish on Fridays").first.click()
         expect(page.locator(".node-name")).to_have_text("Maria eats fish on Fridays")
         expect(card).to_contain_text("fact_entity")
@@ -310,13 +311,29 @@ def test_screens_fact_is_corrected_and_taken_back(filled: FilledService, maria: 
     with filled.open(changes=True) as session:
         card = session.page.get_by_label("The chosen node")
         session.go("graph", {"node": again["id"]})
+        card.get_by_label("What stands here").select_option("never")
         card.get_by_label("Reason").fill("Nobody knows")
         card.get_by_label("Stated by").select_option("user:mara")
         card.get_by_role("button", name="End without another …").click()
-        session.confirm("End it")
-        expect(card).to_contain_text("No longer so since")
+        assert "was never so, because: Nobody knows" in session.confirm("End it")
+        expect(card).to_contain_text("Never so: a later statement")
         session.go("graph", {"node": again["id"], "as_of": again["updated_at"]})
-        expect(card).not_to_contain_text("No longer so since")
+        expect(card.locator(".node-name")).to_have_text(FACT)
+        expect(card).not_to_contain_text("Never so")
+        session.go("graph", {"node": again["id"]})
+        card.get_by_label("Reason").fill("It was right")
+        card.get_by_label("Stated by").select_option("user:mara")
+        card.get_by_role("button", name="Undo: it holds again …").click()
+        session.confirm("State it again")
+        expect(card.get_by_role("button", name="Correct …")).to_be_visible()
+        expect(card).to_contain_text("fact_entity")
+        card.get_by_label("What stands here").select_option("never")
+        card.get_by_label("What is so instead").fill("Maria eats fish, not meat")
+        card.get_by_label("Reason").fill("A mistake")
+        card.get_by_label("Stated by").select_option("user:mara")
+        card.get_by_role("button", name="Correct …").click()
+        assert "so instead from the first" in session.confirm("Correct it")
+        expect(card).to_contain_text("Never so: a later statement")
 
 
 def test_screens_proposed_merge_is_accepted_or_refused(filled: FilledService) -> None:
@@ -364,6 +381,8 @@ def test_screens_contradiction_shows_both_sides(filled: FilledService) -> None:
         session.go("graph", {"view": "contradictions", "as": "user:ines"})
         sides = session.page.locator(".side")
         expect(sides).to_have_count(2)
+        hint = session.page.locator(".card > .hint")
+        expect(hint).to_have_text(re.compile("^If “Ines .* in Porto”, the newer one, holds, "))
         for i in range(2):
             expect(sides.nth(i).locator("blockquote")).to_contain_text("Porto")
         sides.first.get_by_label("Why this one is no longer so").fill("She moved")

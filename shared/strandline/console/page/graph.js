@@ -2,7 +2,7 @@
 
 import { get, postRead } from "./api.js";
 import { select } from "./changes.js";
-import { h, replace, stored } from "./dom.js";
+import { h, plain, replace, stored } from "./dom.js";
 import { count, day, plural, time } from "./formats.js";
 import { drawGraph, KINDS, makeLegend } from "./graph_drawing.js";
 import { makeNodeCard } from "./graph_node.js";
@@ -151,11 +151,16 @@ function describeCounts(answer, drawn, edges, total, state) {
   const steps = { 1: "one step", 2: "two steps", 3: "three steps" }[state.hops || 1];
   const isCut = answer.degraded.includes("cut_by_limit");
   const rest = answer.nodes.length - drawn.length;
-  return h("p.quiet.small.counts", { role: "status" }, `Drawn: ${plural(drawn.length, "node")} and ${plural(edges.length, "edge")}, the nearest and heaviest within ${steps}. `, rest || isCut ? `Not drawn: ${isCut ? "at least " : ""}${count(Math.max(rest, isCut ? 1 : 0))} more within ${steps}. ` : "", `In view are ${count(total)} nodes that hold now, counted in each scope: all are in the list below.`);
+  return h("p.quiet.small.counts", { role: "status" }, `Drawn: ${plural(drawn.length, "node")} and ${plural(edges.length, "edge")}, the nearest and heaviest within ${steps}. `, rest || isCut ? `Not drawn: ${isCut ? "at least " : ""}${count(Math.max(rest, isCut ? 1 : 0))} more within ${steps}. ` : "", `In view are ${count(total)} nodes that hold now, counted in each scope; the list below joins those of one name.`);
+}
+
+/** On a narrow window a name has two lines. */
+function chooseRowHeight() {
+  return matchMedia("(max-width: 600px)").matches ? 72 : 44;
 }
 
 function nodeLink(context, it) {
-  return [h("a", { href: context.link("graph", { ...context.state, node: it.id, q: "" }) }, stored(it.name)), " ", badge((KINDS[it.type] ?? KINDS.entity).title.toLowerCase()), it.valid_to ? [" ", badge("no longer so", "warn")] : ""];
+  return [h("a", { href: context.link("graph", { ...context.state, node: it.id, q: "" }) }, stored(it.name)), " ", badge((KINDS[it.type] ?? KINDS.entity).title.toLowerCase()), it.valid_to ? [" ", badge(it.valid_to === it.valid_from ? "never so" : "no longer so", "warn")] : ""];
 }
 
 /** The same nodes as in the drawing, and those that were found and not drawn, as a list. */
@@ -163,9 +168,9 @@ function listFound(context, answer, drawn) {
   const items = answer.nodes;
   return virtualList({
     label: `The ${items.length} nodes that were found, ${drawn.length} of them drawn`,
-    rowHeight: 44,
+    rowHeight: chooseRowHeight(),
     load: () => Promise.resolve({ items, next: null }),
-    render: (it, i) => h("div.list-line", {}, h("span.line-main", {}, nodeLink(context, it)), h("span.quiet.small", {}, it.hops === 0 ? "the middle" : plural(it.hops, "step"), i >= MOST_DRAWN ? ", not drawn" : "")),
+    render: (it, i) => h("div.list-line", {}, h("span.line-main", { title: plain(it.name) }, nodeLink(context, it)), h("span.quiet.small", {}, it.hops === 0 ? "the middle" : plural(it.hops, "step"), i >= MOST_DRAWN ? ", not drawn" : "")),
     empty: () => emptyState("Nothing is around it."),
   }).element;
 }
@@ -177,15 +182,17 @@ function listAllNodes(context) {
   const over = h("input", { type: "checkbox", name: "over", checked: state.over === "1" });
   over.addEventListener("change", () => context.update({ over: over.checked ? "1" : "" }));
   const query = { ...context.viewer, sort: "weight", limit: 100, type: state.type, as_of: state.as_of, ...(state.over === "1" && { valid_only: "false", archived: "true" }) };
+  const amount = h("span.quiet.small", { role: "status" });
   const list = virtualList({
     label: "All nodes in view, those of the most observations first",
-    rowHeight: 44,
+    rowHeight: chooseRowHeight(),
     load: async (cursor) => {
       const page = await get(`${GRAPH}/nodes`, { ...query, cursor }, { signal: context.signal });
+      if (!cursor && !page.next_cursor) amount.textContent = plural(page.nodes.length, "node");
       return { items: page.nodes, next: page.next_cursor };
     },
-    render: (it) => h("div.list-line", {}, h("span.line-main", {}, nodeLink(context, it)), h("span.quiet.small", {}, plural(it.weight, "observation"))),
+    render: (it) => h("div.list-line", {}, h("span.line-main", { title: plain(it.name) }, nodeLink(context, it)), h("span.quiet.small", {}, plural(it.weight, "observation"))),
     empty: () => emptyState("No node of this kind is in view."),
   });
-  return [h("div.inline-fields", {}, field("Kind", type), h("label.choice", {}, over, h("span", {}, "Also what ended or was archived"))), list.element];
+  return [h("div.inline-fields", {}, field("Kind", type), h("label.choice", {}, over, h("span", {}, "Also what ended or was archived")), amount), list.element];
 }

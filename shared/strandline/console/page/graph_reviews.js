@@ -5,7 +5,7 @@ import { askAndDo, whereAllowed } from "./changes.js";
 import { h, replace, stored } from "./dom.js";
 import { participant, participants as showParticipants, plural, time } from "./formats.js";
 import { undoMergeForm } from "./graph_node.js";
-import { endFact, makeSpeakerField, mergeNodes, quote, readEvents, readScopes, refuseMerge } from "./statements.js";
+import { STATED, endFact, makeSpeakerField, mergeNodes, quote, readEvents, readScopes, refuseMerge } from "./statements.js";
 import { badge, card, emptyState, errorBox, field, loading, loadInto, pairs } from "./ui.js";
 
 const GRAPH = "/api/v1/graph";
@@ -32,7 +32,7 @@ function describeConflicts(context, answer, reload) {
 
 function showPair(context, conflict, title, reload) {
   const verdicts = conflict.tests.map((it) => [badge(`${it.test}: ${it.contradicts ? "contradicts" : "no contradiction"}`, it.contradicts ? "bad" : ""), it.reason ? [" ", h("span.quiet.small", {}, stored(it.reason))] : "", " "]);
-  return card([title, h("span.quiet.small", {}, ` similarity ${conflict.similarity.toFixed(2)}`)], h("p", {}, verdicts), h("div.columns", {}, conflict.facts.map((fact, i) => showSide(context, fact, conflict.facts[1 - i], reload))), h("p.hint", {}, stored(conflict.suggestion)));
+  return card([title, h("span.quiet.small", {}, ` similarity ${conflict.similarity.toFixed(2)}`)], h("p", {}, verdicts), h("div.columns", {}, conflict.facts.map((fact, i) => showSide(context, fact, conflict.facts[1 - i], reload))), h("p.hint", {}, "If “", stored(conflict.facts[0].content), "”, the newer one, holds, end the other one with a reason; if not, the other way round."));
 }
 
 function showSide(context, fact, other, reload) {
@@ -58,7 +58,7 @@ function endForm(context, fact, other, { member, participants }, reload) {
   const reason = h("input", { type: "text", name: "reason", required: true, maxlength: 1000, autocomplete: "off" });
   const speaker = makeSpeakerField(participants);
   const status = h("div", { "aria-live": "polite" });
-  const form = h("form.stack", {}, field("Why this one is no longer so", reason), field("Stated by", speaker), h("p.buttons", {}, h("button.danger", { type: "submit" }, "End this one …")), status);
+  const form = h("form.stack", {}, field("Why this one is no longer so", reason), field("Stated by", speaker, STATED), h("p.buttons", {}, h("button.danger", { type: "submit" }, "End this one …")), status);
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     const said = { participants, speaker: speaker.value, reason: reason.value.trim() };
@@ -102,7 +102,7 @@ function showProposal(context, it) {
       },
     });
   };
-  replace(body, whereAllowed("write", "Accepting or refusing", () => h("div.stack", {}, h("div.inline-fields", {}, field("Reason (may be empty)", reason), field("Stated by", speaker)), h("p.buttons", {}, h("button.main", { type: "button", onclick: () => decide(true) }, "Accept: the same …"), h("button", { type: "button", onclick: () => decide(false) }, "Refuse: two …")))));
+  replace(body, whereAllowed("write", "Accepting or refusing", () => h("div.stack", {}, h("div.inline-fields", {}, field("Reason (may be empty)", reason), field("Stated by", speaker, STATED)), h("p.buttons", {}, h("button.main", { type: "button", onclick: () => decide(true) }, "Accept: the same …"), h("button", { type: "button", onclick: () => decide(false) }, "Refuse: two …")))));
   const link = (id, name) => h("a", { href: context.link("graph", { node: id }) }, stored(name));
   return card([link(it.from_id, it.from_name), " → ", link(it.into_id, it.into_name)], h("p.quiet.small", {}, `names ${Math.round(it.similarity * 100)} % alike`, it.cosine === null ? "" : `, meanings ${Math.round(it.cosine * 100)} %`, " · among ", showParticipants(it.participants)), body, status);
 }

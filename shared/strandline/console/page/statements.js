@@ -45,6 +45,9 @@ export async function readScopes(context, nodeId) {
   return { history, scopes: await findScopes(context, history) };
 }
 
+/** What stands below the choice of who states it. */
+export const STATED = "Whose statement it is. The event also records this key as its writer.";
+
 /** Who states a change: one of the participants. The person chooses, so that nobody's words become
  * another's by a default; a bound user's own statement is the exception. */
 export function makeSpeakerField(participants) {
@@ -74,15 +77,17 @@ async function findMember(context, nodeId, participants) {
 }
 
 /** A call that states a fact, with the edges that another one has or had. `replaces` is the fact that
- * ends with it, for `reason`. Gives {id, event_id, scope_id}. */
-export async function stateFact(context, { participants, speaker, content, category, like, asOf = null, replaces = null, reason = "" }) {
+ * ends with it, for `reason`; `validFrom` is since when the one holds and the other does not (null:
+ * now). Gives {id, event_id, scope_id}. */
+export async function stateFact(context, { participants, speaker, content, category, like, asOf = null, replaces = null, reason = "", validFrom = null }) {
   const relationships = await readRelationships(context, like, participants, asOf);
-  const node = { type: "fact", content, category, ref: "fact", relationships, ...(replaces && { invalidates: replaces, reason }) };
+  const node = { type: "fact", content, category, ref: "fact", relationships, ...(validFrom && { valid_from: validFrom }), ...(replaces && { invalidates: replaces, reason }) };
   const answer = await makeOnce("POST", `${GRAPH}/nodes`, { participants, speaker, nodes: [node] })();
   return { ...answer.nodes[0], scope_id: answer.scope_id };
 }
 
-export const endFact = (id, { participants, speaker, reason }) => makeOnce("POST", `${GRAPH}/nodes/${encodeURIComponent(id)}/invalidate`, { participants, speaker, reason });
+/** A call that ends a fact, from `validFrom` on (null: now). */
+export const endFact = (id, { participants, speaker, reason, validFrom = null }) => makeOnce("POST", `${GRAPH}/nodes/${encodeURIComponent(id)}/invalidate`, { participants, speaker, reason, ...(validFrom && { valid_from: validFrom }) });
 export const mergeNodes = (body) => makeOnce("POST", `${GRAPH}/merges`, body);
 export const refuseMerge = (body) => makeOnce("POST", `${GRAPH}/merges/refusals`, body);
 export const undoMerge = (id, body) => makeOnce("POST", `${GRAPH}/merges/${id}/undo`, body);
