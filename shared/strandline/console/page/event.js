@@ -28,7 +28,7 @@ function show(root, context) {
 
 function makeSearch(context) {
   const { state } = context;
-  const input = h("input", { type: "search", name: "row", value: state.id ?? state.cid ?? state.row ?? "", placeholder: "An event's id or CID, or the id of a topic, node or edge", spellcheck: "false", autocomplete: "off" });
+  const input = h("input", { type: "search", name: "row", value: state.id ?? state.cid ?? state.row ?? "", placeholder: "of an event, topic, node or edge", spellcheck: "false", autocomplete: "off" });
   const form = h("form.search-form", { role: "search" }, field("Id or CID", input), h("button", { type: "submit" }, "Show"));
   form.addEventListener("submit", async (event) => {
     event.preventDefault();

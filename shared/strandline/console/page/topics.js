@@ -47,6 +47,11 @@ function makeChoices(context, snapshots) {
   return [field("Snapshot", version), field("Compared with", other)];
 }
 
+/** Whose the counts of a snapshot are, where one reads for somebody: the service counts them all. */
+function ofWhom(context) {
+  return context.viewer.everybody ? "" : ", everybody's counted";
+}
+
 function describeSnapshot(context, it) {
   const status = h("div", { "aria-live": "polite" });
   const activate = async () => {
@@ -60,7 +65,7 @@ function describeSnapshot(context, it) {
     });
     if (isDone) context.update({ version: "", with: "" });
   };
-  const counts = `${plural(it.leaf_count, "topic")} of ${plural(it.event_count, "event")} in ${plural(it.scope_count, "scope")}; published ${seconds(it.age_seconds)} ago`;
+  const counts = `${plural(it.leaf_count, "topic")} of ${plural(it.event_count, "event")} in ${plural(it.scope_count, "scope")}${ofWhom(context)}; published ${seconds(it.age_seconds)} ago`;
   return h(
     "div.stack",
     {},
@@ -96,7 +101,7 @@ async function describeNothing(context, hasSnapshot) {
   const sentences = ["A topic appears three events after it ended, or after a pause of half an hour. The tree is built once 20 topics wait, or the oldest has waited for 15 minutes."];
   if (hasRight("admin")) {
     const index = await get("/api/v1/admin/topics", {}, { signal: context.signal });
-    if (index.waiting_versions) sentences.push(`${plural(index.waiting_versions, "topic")} wait in ${plural(index.waiting_scopes, "scope")}.`, index.due_at ? [`A build is due at `, time(index.due_at), "."] : "");
+    if (index.waiting_versions) sentences.push(`${plural(index.waiting_versions, "topic")} wait in ${plural(index.waiting_scopes, "scope")}${ofWhom(context)}.`, !index.due_at ? "" : Date.parse(index.due_at) <= Date.now() ? "A build is due now." : ["A build is due at ", time(index.due_at), "."]);
     if (index.running_job_id) sentences.push("A build is running now.");
   }
   return emptyState(hasSnapshot ? "No topic is in view for whom you read." : "There is no tree yet.", ...sentences);
