@@ -111,7 +111,7 @@ function tellReader(viewer, isFirst) {
   announce(`Now reading for ${viewer.everybody ? "everybody" : names.join(", ")}.`);
   if (viewer.everybody) return h("p.notice", {}, "Now reading for everybody, on all screens.");
   const back = session.caller.may_read_everybody && [" ", h("button.quiet-button", { type: "button", onclick: () => setViewer("*") }, "× everybody")];
-  return h("p.notice", {}, h("span", {}, "Now reading for ", names.map((it) => [participant(it), " "]), "on all screens: what all of them took part in.", back));
+  return h("p.notice", {}, h("span", {}, "Now reading for ", names.map((it) => [participant(it), " "]), `on all screens: what ${names.length > 1 ? "all of them" : "they"} took part in.`, back));
 }
 
 async function showScreen() {

@@ -52,7 +52,7 @@ function makeRowLink(changes, isCurrent, context, ...children) {
 
 function showScopeRow(scope, context) {
   const isCurrent = context.state.scope === scope.scope_id && !context.state.session;
-  return makeRowLink({ scope: scope.scope_id }, isCurrent, context, h("span.row-title", { title: plain(scope.participants.join(", ")) }, format.participants(scope.participants)), h("span.row-facts", {}, h("span", { title: COUNTED }, format.plural(scope.last_seq, "event")), format.time(scope.last_recorded_at)));
+  return makeRowLink({ scope: scope.scope_id }, isCurrent, context, h("span.row-title", { title: plain(scope.participants.join(", ")) }, format.participants(scope.participants)), h("span.row-facts", {}, h("span", { title: COUNTED }, `${format.plural(scope.last_seq, "event")} stored`), format.time(scope.last_recorded_at)));
 }
 
 function showSessionRow(session, context) {
