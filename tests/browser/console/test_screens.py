@@ -585,6 +585,7 @@ def test_screens_show_hostile_answers_as_text(
     with filled.open(key, changes=True) as session:
         page = session.page
         page.route("**/api/v1/**", answer)
+        session.expected_statuses.add(404)  # no session has the name that now stands in an answer
         for step in list_steps(places, key):
             session.go(step.screen, step.state)
             assert page.locator(FOREIGN_ELEMENTS).count() == 0, step.name
