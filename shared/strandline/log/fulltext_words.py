@@ -4,9 +4,9 @@ languages other than English. For the index alone, words without the marks on th
 
 import itertools
 import re
+import threading
 import unicodedata
 from collections.abc import Iterator
-from functools import cache
 from typing import Protocol, cast
 
 from strandline.languages import STOP_WORDS, detect_language, split_into_lowercase_words
@@ -156,8 +156,16 @@ def _blank_words(text: str, words: frozenset[str]) -> str:
     return re.sub(r"[^\W\d_]+", lambda match: "" if match[0].lower() in words else match[0], text)
 
 
-@cache
-def _get_stemmer(language: str) -> _Stemmer:
-    import snowballstemmer  # loads 30 languages: only when a text is there
+_thread_local = threading.local()
 
-    return cast("_Stemmer", snowballstemmer.stemmer(_STEMMERS[language]))  # pyright: ignore[reportUnknownMemberType]
+
+def _get_stemmer(language: str) -> _Stemmer:
+    """This thread's stemmer of a language: a stemmer keeps its current word as state, and another
+    thread's word would be stored as a word of this text."""
+    stemmer = cast("_Stemmer | None", getattr(_thread_local, language, None))
+    if stemmer is None:
+        import snowballstemmer  # loads 30 languages: only when a text is there
+
+        stemmer = cast("_Stemmer", snowballstemmer.stemmer(_STEMMERS[language]))  # pyright: ignore[reportUnknownMemberType]
+        setattr(_thread_local, language, stemmer)
+    return stemmer

@@ -1,6 +1,8 @@
 """Words that Postgres' parser does not find by itself, in events and in questions."""
 
+import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -100,3 +102,19 @@ def test_recall_by_words_finds_event_in_any_script(
     hits = gateway.call("POST", "/api/v1/recall", body, key=key).body["hits"]
     assert hits[0]["text"] == text
     assert [word for word in hits[0]["why"] if word != "meaning"]
+
+
+def test_fulltext_words_of_threads_do_not_mix() -> None:
+    texts = [
+        "I bambini giocavano nelle strade mentre le madri parlavano con i vicini della nuova casa.",
+        "Die Kinder spielten auf den Straßen, während die Mütter mit den Nachbarn redeten.",
+        "Los vecinos hablaban de las casas nuevas mientras los niños jugaban en las calles.",
+    ]
+    expected = [to_indexed_text(text) for text in texts]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            assert list(pool.map(to_indexed_text, texts * 40)) == expected * 40
+    finally:
+        sys.setswitchinterval(interval)
