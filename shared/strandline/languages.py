@@ -1,7 +1,9 @@
-"""The language of a text, told from its script and its most frequent words."""
+"""The language of a text, told from its script and its most frequent words, and stems."""
 
 import re
+import threading
 from collections.abc import Iterator, Mapping
+from typing import Protocol, cast
 
 READ_CHARS = 2_000
 """So much of a text tells its language."""
@@ -11,6 +13,17 @@ _LATIN_SHARE = 0.7
 _LAST_LATIN = "\u024f"
 _CYRILLIC = re.compile(r"[\u0400-\u04ff]")
 
+SNOWBALL_NAMES: Mapping[str, str] = {
+    "de": "german",
+    "en": "english",
+    "es": "spanish",
+    "fr": "french",
+    "it": "italian",
+    "nl": "dutch",
+    "pt": "portuguese",
+    "ru": "russian",
+}
+"""The languages with a stemmer, as snowballstemmer names them."""
 STOP_WORDS: Mapping[str, frozenset[str]] = {
     language: frozenset(words.split())
     for language, words in {
@@ -79,3 +92,24 @@ def detect_language(text: str) -> str:
             signs[language] += 1
     best = max(signs, key=lambda language: (signs[language], language == "en"))
     return best if signs[best] > 1 else "en"
+
+
+class Stemmer(Protocol):
+    """The one method of snowballstemmer that is used; the package has no types."""
+
+    def stemWord(self, word: str) -> str: ...
+
+
+_thread_local = threading.local()
+
+
+def get_stemmer(language: str) -> Stemmer:
+    """This thread's stemmer of a language that `SNOWBALL_NAMES` has: a stemmer keeps its current
+    word as state, and another thread's word would become a word of this text."""
+    stemmer = cast("Stemmer | None", getattr(_thread_local, language, None))
+    if stemmer is None:
+        import snowballstemmer  # loads 30 languages: only when a text is there
+
+        stemmer = cast("Stemmer", snowballstemmer.stemmer(SNOWBALL_NAMES[language]))  # pyright: ignore[reportUnknownMemberType]
+        setattr(_thread_local, language, stemmer)
+    return stemmer

@@ -4,23 +4,18 @@ languages other than English. For the index alone, words without the marks on th
 
 import itertools
 import re
-import threading
 import unicodedata
 from collections.abc import Iterator
-from typing import Protocol, cast
 
-from strandline.languages import STOP_WORDS, detect_language, split_into_lowercase_words
+from strandline.languages import (
+    SNOWBALL_NAMES,
+    STOP_WORDS,
+    detect_language,
+    get_stemmer,
+    split_into_lowercase_words,
+)
 from strandline.log.fulltext_input import sanitize_for_parser
 
-_STEMMERS = {
-    "de": "german",
-    "es": "spanish",
-    "fr": "french",
-    "it": "italian",
-    "nl": "dutch",
-    "pt": "portuguese",
-    "ru": "russian",
-}
 _MAX_STEMMED_CHARS = 16 * 1024
 _MAX_IDENTIFIER = 256
 """Longer runs without a space are no names: paths and URLs of everyday text are shorter."""
@@ -56,12 +51,6 @@ _BY_TWO_LETTERS = str.maketrans(
     | {"Ä": "Ae", "Ö": "Oe", "Ü": "Ue", "Ø": "Oe", "Å": "Aa"}
 )
 _SPELLED = {"plus": "{}plusplus", "sharp": "{}sharp", "dot": "dot{}"}
-
-
-class _Stemmer(Protocol):
-    """The one method of snowballstemmer that is used; the package has no types."""
-
-    def stemWord(self, word: str) -> str: ...
 
 
 def to_indexed_text(text: str) -> str:
@@ -102,8 +91,8 @@ def find_words_parser_misses(text: str, language: str) -> Iterator[str]:
     for match in _RUN.finditer(text):
         run = match[0]
         yield from (run[n : n + 2] for n in range(max(len(run) - 1, 1)))
-    if language in _STEMMERS:
-        stem = _get_stemmer(language).stemWord
+    if language != "en" and language in SNOWBALL_NAMES:
+        stem = get_stemmer(language).stemWord
         words = dict.fromkeys(split_into_lowercase_words(text[:_MAX_STEMMED_CHARS]))
         yield from (stem(word) for word in words if word not in STOP_WORDS.get(language, ()))
 
@@ -154,18 +143,3 @@ def _append_extra_words(text: str, extra: Iterator[str]) -> str:
 
 def _blank_words(text: str, words: frozenset[str]) -> str:
     return re.sub(r"[^\W\d_]+", lambda match: "" if match[0].lower() in words else match[0], text)
-
-
-_thread_local = threading.local()
-
-
-def _get_stemmer(language: str) -> _Stemmer:
-    """This thread's stemmer of a language: a stemmer keeps its current word as state, and another
-    thread's word would be stored as a word of this text."""
-    stemmer = cast("_Stemmer | None", getattr(_thread_local, language, None))
-    if stemmer is None:
-        import snowballstemmer  # loads 30 languages: only when a text is there
-
-        stemmer = cast("_Stemmer", snowballstemmer.stemmer(_STEMMERS[language]))  # pyright: ignore[reportUnknownMemberType]
-        setattr(_thread_local, language, stemmer)
-    return stemmer

@@ -2,11 +2,11 @@
 
 import functools
 import re
-import threading
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Protocol, cast
+
+from strandline.languages import get_stemmer
 
 WORD = re.compile(r"[^\W_](?:[^\W_]|[-'’./_](?=[^\W_]))*")  # noqa: RUF001 -- the apostrophe that people type
 GENITIVE = re.compile(r"['’]s?$")  # noqa: RUF001
@@ -39,12 +39,6 @@ _MIN_STOP_WORD_SHARE = 0.2
 """A text with a smaller share of stop words is not considered English."""
 _MAX_LISTED_LETTERS = 64
 """No listed word has more letters. Longer words are not cached, which would take megabytes."""
-
-
-class _Stemmer(Protocol):
-    """The one method of snowballstemmer that is used; the package has no types."""
-
-    def stemWord(self, word: str) -> str: ...
 
 
 def tokenize(text: str) -> list[str]:
@@ -93,26 +87,14 @@ def stem_english_word(word: str) -> str:
     """An English word without its endings; a word with other letters is returned unchanged."""
     if not word.isascii():
         return word
-    return _stem_cached(word) if len(word) <= _MAX_LISTED_LETTERS else _get_stemmer().stemWord(word)
+    return (
+        _stem_cached(word) if len(word) <= _MAX_LISTED_LETTERS else get_stemmer("en").stemWord(word)
+    )
 
 
 @functools.lru_cache(maxsize=50_000)
 def _stem_cached(word: str) -> str:
-    return _get_stemmer().stemWord(word)
-
-
-_thread_local = threading.local()
-
-
-def _get_stemmer() -> _Stemmer:
-    """This thread's stemmer: a stemmer keeps its current word as state."""
-    stemmer = cast("_Stemmer | None", getattr(_thread_local, "english", None))
-    if stemmer is None:
-        import snowballstemmer  # loads 30 languages: only when a text is there
-
-        stemmer = cast("_Stemmer", snowballstemmer.stemmer("english"))  # pyright: ignore[reportUnknownMemberType]
-        _thread_local.english = stemmer
-    return stemmer
+    return get_stemmer("en").stemWord(word)
 
 
 def is_ordinary(word: str) -> bool:

@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from strandline.languages import get_stemmer
 from strandline.llm.heuristic import aliases, codes, digest, name_spans, topic_continuation, words
 from strandline.llm.heuristic.model import HeuristicModel
 from strandline.llm.types import PromptEvent
@@ -237,7 +238,7 @@ def test_heuristic_stemmer_is_thread_safe() -> None:
     """A stemmer keeps the word that it is at in itself; and what it gives is remembered."""
     dice = random.Random(1)
     spelt = ["".join(dice.choices("abcdeilnrst", k=9)) + "ing" for _ in range(4000)]
-    stemmer = words._get_stemmer()  # pyright: ignore[reportPrivateUsage]
+    stemmer = get_stemmer("en")
     stems = {word: stemmer.stemWord(word) for word in spelt}
     words._stem_cached.cache_clear()  # pyright: ignore[reportPrivateUsage]
     wrong: list[str] = []
