@@ -206,10 +206,10 @@ class _TextDraft:
     def _show_lines_and_check_limit(self, part: AnyPart, count: int, limit: int) -> bool:
         """Show this many of the part's lines. Returns whether the text is then within the limit."""
         part.count = count
-        return (
-            self._count_text_bytes() <= self.max_bytes
-            and self._count_bytes_without_notes() <= limit
-        )
+        lines = self._render_lines(CitationNumbers())
+        if count_bytes("\n".join(lines)) > limit:
+            return False
+        return count_bytes("\n".join([*lines, *self._render_notes()])) + FENCE_BYTES <= self.max_bytes
 
     def _show_next_line_shortened(self, part: AnyPart) -> None:
         """Show the beginning of the part's next line, if there is room for enough of it."""

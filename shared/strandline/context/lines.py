@@ -1,6 +1,7 @@
 """The lines of a context's text: one for each event, topic and known fact, made from stored
 text."""
 
+import functools
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -171,6 +172,7 @@ def choose_cited_event_ids(
     return sides + others or list(event_ids[:1])
 
 
+@functools.lru_cache(maxsize=1024)  # a text is rendered many times until it fits
 def format_weekday_and_date(moment: datetime) -> str:
     """The UTC date with the day of the week, as in `Mon 8 May 2023`. A reader needs the day to tell
     when "last Friday" was."""

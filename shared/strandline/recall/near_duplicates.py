@@ -2,6 +2,7 @@
 
 import re
 import string
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -158,20 +159,29 @@ def _list_possible_duplicates(
 ) -> list[ScoredEvent]:
     """The events of the kind, about the size and about the cosine of one of the first `limit`, and
     those of these that have such. That costs no statement."""
-    by_kind: dict[object, list[CandidateEvent]] = defaultdict(list)
-    for event in events:
+    kinds = [_get_traits_shared_by_duplicates(event, numbers) for event in events]
+    by_kind: dict[object, list[tuple[int, int]]] = defaultdict(list)
+    for n, (event, kind) in enumerate(zip(events, kinds, strict=True)):
         if event.candidate.text_bytes:
-            by_kind[_get_traits_shared_by_duplicates(event, numbers)].append(event.candidate)
-    possible_ids: set[UUID] = set()
-    for event in events[:limit]:
+            by_kind[kind].append((event.candidate.text_bytes, n))
+    for sizes in by_kind.values():
+        sizes.sort()
+    possible: set[int] = set()
+    for n, (event, kind) in enumerate(zip(events[:limit], kinds, strict=False)):
+        size = event.candidate.text_bytes
+        distance, sizes = _SIZE_BYTES + _SIZE_SHARE * size, by_kind.get(kind, [])
         similar = [
-            other.event_id
-            for other in by_kind[_get_traits_shared_by_duplicates(event, numbers)]
-            if _are_similar_in_size_and_cosine(event.candidate, other)
+            other
+            for _, other in sizes[
+                bisect_left(sizes, (size - distance, 0)) : bisect_left(
+                    sizes, (size + distance, len(events))
+                )
+            ]
+            if other != n and _have_similar_words(event.candidate, events[other].candidate)
         ]
         if similar:
-            possible_ids.update(similar, [event.candidate.event_id])
-    return [event for event in events if event.candidate.event_id in possible_ids]
+            possible.update(similar, [n])
+    return [events[n] for n in sorted(possible)]
 
 
 def _get_traits_shared_by_duplicates(event: ScoredEvent, numbers: int) -> tuple[object, ...]:
@@ -187,11 +197,8 @@ def _get_traits_shared_by_duplicates(event: ScoredEvent, numbers: int) -> tuple[
     )
 
 
-def _are_similar_in_size_and_cosine(one: CandidateEvent, other: CandidateEvent) -> bool:
-    if one is other:
-        return False
-    if abs(one.text_bytes - other.text_bytes) > _SIZE_BYTES + _SIZE_SHARE * one.text_bytes:
-        return False
+def _have_similar_words(one: CandidateEvent, other: CandidateEvent) -> bool:
+    """Whether these two candidates hold the same words of the question, and are as near to it."""
     if one.word_bits and other.word_bits and one.word_bits != other.word_bits:
         return False
     if one.cosine is None or other.cosine is None:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-type Required = Literal["speaker", "possessive"]
+type Required = Literal["being", "doing", "possessive", "proposal", "plan"]
 type Slot = Literal["home", "job", "tool", "plan", "preference"]
 
 _NAME_WORD = r"[A-Z][\w+#&-]*\w(?:'(?!s\b)\w+)?"
@@ -247,9 +247,28 @@ _SOURCES: Sequence[tuple[Slot, str, bool, str]] = (
     ),
 )
 _REQUIRED: Mapping[Required, re.Pattern[str]] = {
-    "speaker": re.compile(r"\b(?:[Ii]|[Ww]e)"),
+    "being": re.compile(r"\b(?:[Ii]|[Ww]e)(?= am|'m| are|'re|(?: have|'ve)? been)"),
+    "doing": re.compile(
+        rf"\b(?:[Ii]|[Ww]e)(?=(?: have|'ve)? {_ADVERBS}(?:live|move|relocat|work|left|quit|resign|"
+        r"start|got|taken|took|use|run|switch|migrat|replac|stop|drop|ditch|uninstall|plan|"
+        r"postpon|push|reschedul|delay|cancel|called|prefer|favo|like|love|enjoy|no longer|do))"
+    ),
     "possessive": re.compile(r"\b(?:[Mm]y|[Oo]ur)"),
+    "proposal": re.compile(r"[Ll]et's"),
+    "plan": re.compile(
+        r"will be|takes place|is (?:planned|scheduled|set)|postponed|moved|pushed|rescheduled|"
+        r"brought forward|delayed|cancell?ed|called off"
+    ),
 }
+_REQUIRED_BY_BEGINNING: Mapping[str, Required] = {
+    "{AM": "being",
+    "{S}": "doing",
+    "{HAVE}": "doing",
+    "[Ll]et's": "proposal",
+    "{THE}": "plan",
+}
+"""What forms in the first person require that begin so; all others require a possessive or, of what
+is called off, a plan."""
 _FIRST_PERSON: Mapping[str, str] = {
     "{S}": r"\b(?:[Ii]|[Ww]e)",
     "{AM}": r"\b(?:[Ii](?: am|'m)|[Ww]e(?: are|'re))",
@@ -261,7 +280,6 @@ _FIRST_PERSON: Mapping[str, str] = {
     "{MY_OR}": r"(?:(?:[Mm]y|[Oo]ur|[Tt]he) )?",
     "{THE}": r"\b(?:[Tt]he|[Mm]y|[Oo]ur)",
 }
-_SPEAKER_MARKS = ("{S}", "{AM}", "{HAVE}", "{AM_OR_HAVE_BEEN}")
 _SUBJECT = r"^(?P<subject>[^\s,;:.!?]{1,60}(?: [A-Z][^\s,;:.!?]{0,59}){0,3})"
 _THIRD_PERSON: Mapping[str, str] = {
     "{S}": _SUBJECT,
@@ -276,18 +294,23 @@ _THIRD_PERSON: Mapping[str, str] = {
 def _compile_slot_forms(persons: Mapping[str, str]) -> Sequence[SlotClauseForm]:
     forms: list[SlotClauseForm] = []
     for slot, aspect, is_change, source in _SOURCES:
-        is_spoken = persons is _FIRST_PERSON
-        begins_with_speaker = is_spoken and source.startswith(_SPEAKER_MARKS)
-        required: Required | None = "speaker" if begins_with_speaker else None
-        if is_spoken and "{MY}" in source:
-            required = "possessive"
+        required = _find_requirement(source) if persons is _FIRST_PERSON else None
+        begins_with_required = required in ("being", "doing", "proposal")
         for mark, text in persons.items():
             source = source.replace(mark, text)
         pattern = re.compile(source)
         forms.append(
-            SlotClauseForm(pattern, slot, aspect, is_change, required, begins_with_speaker)
+            SlotClauseForm(pattern, slot, aspect, is_change, required, begins_with_required)
         )
     return forms
+
+
+def _find_requirement(source: str) -> Required:
+    """What a form in the first person requires."""
+    for beginning, required in _REQUIRED_BY_BEGINNING.items():
+        if source.startswith(beginning):
+            return required
+    return "possessive" if "{MY}" in source else "plan"
 
 
 def find_required(text: str) -> Mapping[Required, Sequence[int]]:

@@ -6,7 +6,7 @@ have nothing to do with each other.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from strandline.llm.heuristic.fact_forms import DOUBTS, MAX_CONTENT, StatedFact
@@ -14,6 +14,7 @@ from strandline.llm.heuristic.slot_forms import (
     ADJECTIVES,
     FACTS,
     SPOKEN,
+    Required,
     Slot,
     SlotClauseForm,
     find_form,
@@ -87,8 +88,10 @@ def read_slot_statements(text: str, speaker: str) -> list[SlotStatement]:
     slot_statements: list[SlotStatement] = []
     sentences = split_sentences(clean)[:_MAX_SENTENCES]
     for sentence in sentences:
-        if len(sentence) <= 400 and _states_what_holds_now(sentence):
+        if len(sentence) <= 400:
             slot_statements += _read_statements_of_sentence(sentence, speaker)
+    if not slot_statements:
+        return []
     has_end = {one.slot for one in slot_statements if one.old}
     has_turn = any(_CHANGED_MIND.search(sentence) for sentence in sentences)
     is_technical = _mentions_software(clean)
@@ -134,7 +137,7 @@ def to_stated_fact(statement: SlotStatement, speaker: str) -> StatedFact | None:
 def read_slot_of_fact(content: str) -> SlotStatement | None:
     """Which slot of whom a fact fills, if any."""
     text = content.replace("’", "'").strip()  # noqa: RUF001
-    return next(_find_statements_by_forms(FACTS, text.rstrip("."), None), None)
+    return next(_find_statements_by_forms(FACTS, text.rstrip("."), None, {}), None)
 
 
 def compare_slot_statements(earlier: SlotStatement, later: SlotStatement) -> Verdict | None:
@@ -181,15 +184,21 @@ def judge_by_later_statements(
 
 
 def _read_statements_of_sentence(sentence: str, speaker: str) -> Iterator[SlotStatement]:
-    for one in _find_statements_by_forms(SPOKEN, sentence, speaker):
+    places = find_required(sentence)
+    # What a form requires is quicker to look for than words that speak of another time.
+    if not any(places.values()) or not _states_what_holds_now(sentence):
+        return
+    for one in _find_statements_by_forms(SPOKEN, sentence, speaker, places):
         says_now = bool(_ENTRY.search(sentence))
         yield one._replace(is_change=one.is_change or says_now)
 
 
 def _find_statements_by_forms(
-    forms: Sequence[SlotClauseForm], text: str, speaker: str | None
+    forms: Sequence[SlotClauseForm],
+    text: str,
+    speaker: str | None,
+    places: Mapping[Required, Sequence[int]],
 ) -> Iterator[SlotStatement]:
-    places = find_required(text)
     for form in forms:
         for match in find_form(form, text, places):
             groups = {
