@@ -209,7 +209,8 @@ class _TextDraft:
         lines = self._render_lines(CitationNumbers())
         if count_bytes("\n".join(lines)) > limit:
             return False
-        return count_bytes("\n".join([*lines, *self._render_notes()])) + FENCE_BYTES <= self.max_bytes
+        lines += self._render_notes()
+        return count_bytes("\n".join(lines)) + FENCE_BYTES <= self.max_bytes
 
     def _show_next_line_shortened(self, part: AnyPart) -> None:
         """Show the beginning of the part's next line, if there is room for enough of it."""

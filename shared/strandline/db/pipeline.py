@@ -21,6 +21,7 @@ from psycopg.pq import ExecStatus
 from psycopg.pq.abc import PGconn, PGresult
 
 from strandline.db.nearest_moments import NearestMomentContext
+from strandline.db.prepared_statements import EncodedStatement, get_prepared_statements
 
 type Statement = tuple[LiteralString, Mapping[str, object]]
 """A statement with placeholders `%(name)s`, and the values by name."""
@@ -40,11 +41,10 @@ def run_pipeline(connection: psycopg.Connection[Any], *statements: Statement) ->
     transaction they are one transaction, which any error rolls back. Values are adapted as by the
     driver, and errors are the driver's. A connection whose Sync was not answered is closed."""
     queries = [_encode_statement(connection, statement, params) for statement, params in statements]
-    pgconn = connection.pgconn
+    prepared, pgconn = get_prepared_statements(connection), connection.pgconn
     try:
         pgconn.enter_pipeline_mode()
-        for text, values, types, formats in queries:
-            pgconn.send_query_params(text, values, types, formats)
+        sent = [message for query in queries for message in prepared.send(pgconn, query)]
         pgconn.pipeline_sync()
         results = connection.wait(_receive_results(pgconn))
         if is_complete := bool(results) and results[-1].status == ExecStatus.PIPELINE_SYNC:
@@ -54,12 +54,13 @@ def run_pipeline(connection: psycopg.Connection[Any], *statements: Statement) ->
         raise
     if not is_complete:
         connection.close()
+    statement_results = prepared.take_results(sent, results)
     for result in results:
         if result.status == ExecStatus.FATAL_ERROR:
             raise errors.error_from_result(result)
     if not is_complete:
         raise psycopg.OperationalError("the connection was lost")
-    return results[:-1]
+    return statement_results
 
 
 def parse_rows[Row](
@@ -107,14 +108,14 @@ def _row_factory[Row](
 
 def _encode_statement(
     connection: psycopg.Connection[Any], statement: str, params: Mapping[str, object]
-) -> tuple[bytes, Sequence[Any], Sequence[int] | None, Sequence[int] | None]:
-    """A statement in libpq's form: text, values, their types, their formats."""
+) -> EncodedStatement:
+    """A statement in libpq's form."""
     text, names = _number_params(statement)
     transformer = Transformer(connection)
     values = transformer.dump_sequence(
         [params[name] for name in names], [PyFormat.AUTO] * len(names)
     )
-    return text, values, transformer.types, transformer.formats
+    return EncodedStatement(text, values, transformer.types, transformer.formats)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -1,0 +1,98 @@
+"""Statements that a connection prepares: Postgres parses and plans them once a session, which takes
+longer than to run them over a small log.
+
+A plan serves every tenant: the planner does not look up the value of `current_tenant()`. After an
+ANALYZE or a change of a table Postgres plans again by itself.
+"""
+
+import itertools
+import weakref
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import psycopg
+from psycopg.pq import ExecStatus
+from psycopg.pq.abc import PGconn, PGresult
+
+_MAX_STATEMENTS = 200
+"""The most statements that one connection prepares. Each holds about 50 KB of the server."""
+
+
+class EncodedStatement(NamedTuple):
+    """A statement in libpq's form."""
+
+    text: bytes
+    values: Sequence[Any]
+    types: Sequence[int] | None
+    formats: Sequence[int] | None
+
+    @property
+    def key(self) -> tuple[bytes, tuple[int, ...]]:
+        """What Postgres plans: the text, and the types of the values."""
+        return self.text, tuple(self.types or ())
+
+
+class PreparedStatements:
+    """The prepared statements of one connection, by what was sent on it before. A statement is
+    prepared when it is sent for the `threshold`-th time; None: never."""
+
+    def __init__(self, threshold: int | None) -> None:
+        self._threshold = threshold
+        self._uses: Counter[tuple[bytes, tuple[int, ...]]] = Counter()
+        self._names: dict[tuple[bytes, tuple[int, ...]], bytes] = {}
+        self._numbers = itertools.count(1)
+
+    def send(
+        self, pgconn: PGconn, statement: EncodedStatement
+    ) -> Iterator[tuple[EncodedStatement, bytes | None]]:
+        """Send a statement in a pipeline, prepared if it is known well enough. Yields each message,
+        with the name that it prepares, if it prepares one."""
+        name = self._names.get(statement.key)
+        if name is None and self._is_worth_preparing(statement):
+            name = b"strandline_%d" % next(self._numbers)
+            pgconn.send_prepare(name, statement.text, statement.types)
+            yield statement, name
+        if name is None:
+            pgconn.send_query_params(
+                statement.text, statement.values, statement.types, statement.formats
+            )
+        else:
+            pgconn.send_query_prepared(name, statement.values, statement.formats)
+        yield statement, None
+
+    def take_results(
+        self,
+        sent: Sequence[tuple[EncodedStatement, bytes | None]],
+        results: Sequence[PGresult],
+    ) -> list[PGresult]:
+        """The results of the statements, as far as there are any, without those of their
+        preparation. What was prepared is known from now on: not earlier, as the server passes over
+        what follows an error."""
+        of_statements: list[PGresult] = []
+        for (statement, name), result in zip(sent, results, strict=False):
+            if name is None:
+                of_statements.append(result)
+            elif result.status == ExecStatus.COMMAND_OK:
+                self._names[statement.key] = name
+        return of_statements
+
+    def _is_worth_preparing(self, statement: EncodedStatement) -> bool:
+        if self._threshold is None or len(self._names) >= _MAX_STATEMENTS:
+            return False
+        self._uses[statement.key] += 1
+        return self._uses[statement.key] >= self._threshold
+
+
+_BY_CONNECTION: weakref.WeakKeyDictionary[psycopg.Connection[Any], PreparedStatements] = (
+    weakref.WeakKeyDictionary()
+)
+
+
+def get_prepared_statements(connection: psycopg.Connection[Any]) -> PreparedStatements:
+    """The prepared statements of a connection, by its `prepare_threshold`."""
+    prepared = _BY_CONNECTION.get(connection)
+    if prepared is None:
+        prepared = PreparedStatements(connection.prepare_threshold)
+        _BY_CONNECTION[connection] = prepared
+    return prepared

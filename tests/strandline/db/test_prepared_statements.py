@@ -1,0 +1,163 @@
+"""Statements that a connection prepares: one plan for all callers, a way back from each error."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import LiteralString
+
+import psycopg
+import pytest
+
+from strandline.db.connection import connect
+from strandline.db.database import Caller, Database, TenantDb
+from strandline.db.pipeline import run_pipeline
+from strandline.errors import Unavailable
+from tests.support import ScratchDatabase
+
+pytestmark = pytest.mark.own_sessions
+ALICE = Caller("acme", ("user:alice",), "user:alice")
+BOB = Caller("globex", ("user:bob",))
+NAMES: LiteralString = "select statement from pg_prepared_statements where name like 'strandline%%'"
+
+
+@dataclass(frozen=True)
+class Who:
+    tenant: str
+    viewer: list[str]
+
+
+@dataclass(frozen=True)
+class Quotient:
+    quotient: int
+
+
+@dataclass(frozen=True)
+class Prepared:
+    statement: str
+
+
+@pytest.fixture
+def database(scratch_db: ScratchDatabase) -> Iterator[Database]:
+    """The application's way in."""
+    database = Database(scratch_db.url)
+    yield database
+    database.close()
+
+
+def list_prepared(access: TenantDb) -> Sequence[str]:
+    """What the session of this connection has prepared, without the settings of each statement."""
+    rows = access.fetch(Prepared, NAMES, {})
+    return [row.statement for row in rows if "set_config" not in row.statement]
+
+
+def divide(access: TenantDb, divisor: int) -> int:
+    """A statement that fails for 0."""
+    return access.fetch(Quotient, "select 12 / %(n)s::int as quotient", {"n": divisor})[0].quotient
+
+
+def test_prepared_statement_serves_every_caller(database: Database) -> None:
+    """A plan that was made for one tenant shows nothing of it to another."""
+    statement = "select current_tenant() as tenant, current_viewer() as viewer"
+    for _ in range(10):
+        for caller in (ALICE, BOB):
+            (who,) = database.connect_as(caller).fetch(Who, statement, {})
+            assert who == Who(caller.tenant, list(caller.viewer))
+    assert list_prepared(database.connect_as(ALICE)) == [statement]
+
+
+def test_statement_is_prepared_when_it_is_sent_again(database: Database) -> None:
+    """What is sent once or twice costs no memory of the server; a value of another type is planned
+    apart."""
+    access = database.connect_as(ALICE)
+    for _ in range(2):
+        divide(access, 3)
+    assert list_prepared(access) == []
+    assert [divide(access, 3), divide(access, 4), divide(access, 300)] == [4, 3, 0]
+    assert list_prepared(access) == ["select 12 / $1::int as quotient"]
+
+
+def test_error_before_a_preparation_leaves_the_connection_usable(database: Database) -> None:
+    """The server passes over what follows an error, preparations included."""
+    access = database.connect_as(ALICE)
+    for n in (3, 3, 0, 0, 3, 3):
+        if n:
+            assert divide(access, n) == 4
+        else:
+            with pytest.raises(psycopg.errors.DivisionByZero):
+                divide(access, n)
+    assert len(list_prepared(access)) == 1
+
+
+def test_preparation_after_an_error_is_not_known(database: Database) -> None:
+    """A pipeline that fails before it prepares: the name does not exist, and is not used."""
+    access = database.connect_as(ALICE)
+    with access.transaction():
+        for n in (3, 3):
+            access.execute_all(["select %(n)s::int", "select 12 / %(n)s::int"], {"n": n})
+    with pytest.raises(psycopg.errors.DivisionByZero), access.transaction():
+        access.execute_all(["select 1 / %(n)s::int", "select 12 / %(n)s::int"], {"n": 0})
+    with access.transaction():
+        access.execute_all(["select 12 / %(n)s::int", "select 12 / %(n)s::int"], {"n": 3})
+    assert divide(access, 3) == 4
+
+
+def test_changed_columns_of_a_prepared_statement_are_retryable(
+    database: Database, scratch_db: ScratchDatabase
+) -> None:
+    """A migration that adds a column to a view ends what was prepared of it: the caller is asked to
+    try again, and the next request succeeds."""
+    scratch_db.rows("create view shown as select 12 as quotient")
+    scratch_db.rows("grant select on shown to strandline_app")
+    statement = "select * from shown"
+    for _ in range(4):
+        assert database.connect_as(ALICE).fetch(Quotient, statement, {})
+    scratch_db.rows("create or replace view shown as select 12 as quotient, 'new' as more")
+    with pytest.raises(Unavailable, match="migrated just now"):
+        database.connect_as(ALICE).fetch(Quotient, statement, {})
+    assert database.connect_as(ALICE).fetch(Quotient, statement, {}) == [Quotient(12)]
+
+
+def test_changed_table_of_a_prepared_statement_is_planned_again(
+    database: Database, scratch_db: ScratchDatabase
+) -> None:
+    """Columns that are named stay as they are."""
+    scratch_db.rows("create table numbers as select 12 as quotient")
+    scratch_db.rows("grant select on numbers to strandline_app")
+    access = database.connect_as(ALICE)
+    for n in range(8):
+        if n == 5:
+            scratch_db.rows("alter table numbers add column more text")
+        assert access.fetch(Quotient, "select quotient from numbers", {}) == [Quotient(12)]
+
+
+def test_number_of_prepared_statements_is_bounded(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each holds memory of the server."""
+    monkeypatch.setattr("strandline.db.prepared_statements._MAX_STATEMENTS", 2)
+    access = database.connect_as(ALICE)
+    for divisor in ("1", "2", "3", "4"):
+        for _ in range(5):
+            access.fetch(Quotient, f"select 12 / {divisor} as quotient", {})  # pyright: ignore[reportArgumentType]
+    assert len(list_prepared(access)) == 1  # beside that of the settings
+
+
+def test_connection_through_a_proxy_prepares_nothing(
+    scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """RDS Proxy would give the connection a session of its own for good."""
+    with psycopg.connect(scratch_db.url, autocommit=True, prepare_threshold=None) as connection:
+        for _ in range(9):
+            run_pipeline(connection, ("select 1", {}))
+        assert connection.execute(NAMES.replace("%%", "%")).fetchall() == []
+    asked: list[int | None] = []
+
+    def refuse(url: str, *, prepare_threshold: int | None, **_: object) -> None:
+        asked.append(prepare_threshold)
+        raise psycopg.OperationalError("no such host")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(psycopg, "connect", refuse)
+        for host in ("m.proxy-c9x2.eu-central-1.rds.amazonaws.com", "m.cluster-c9x2.rds.aws"):
+            with pytest.raises(Unavailable):
+                connect(f"postgresql://strandline_app@{host}/strandline")
+    assert asked == [None, 3]
