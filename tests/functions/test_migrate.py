@@ -426,6 +426,7 @@ def test_migrate_rollback_keeps_newer_schema(
         deploy()
 
 
+@pytest.mark.own_sessions  # those of the cache prepare nothing
 def test_migrate_added_column_spares_running_code(
     gateway: Gateway, scratch_db: ScratchDatabase
 ) -> None:

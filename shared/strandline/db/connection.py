@@ -213,10 +213,6 @@ def translate_errors(connection: Connection | None = None) -> Generator[None]:
         if connection is not None:
             connection.close()
         raise Unavailable("The database is failing over to another writer. Try again.") from error
-    except errors.FeatureNotSupported as error:  # a prepared statement has other columns now
-        if connection is not None:
-            connection.close()
-        raise Unavailable("The database was migrated just now. Try again.") from error
     except psycopg.OperationalError as error:
         sqlstate = error.sqlstate or "08000"  # no state: the connection broke
         if sqlstate.startswith(("08", "57P")):

@@ -17,11 +17,12 @@ import psycopg
 from psycopg import errors, generators
 from psycopg.abc import AdaptContext
 from psycopg.adapt import PyFormat, Transformer
-from psycopg.pq import ExecStatus
+from psycopg.pq import ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGconn, PGresult
 
 from strandline.db.nearest_moments import NearestMomentContext
 from strandline.db.prepared_statements import EncodedStatement, get_prepared_statements
+from strandline.errors import Unavailable
 
 type Statement = tuple[LiteralString, Mapping[str, object]]
 """A statement with placeholders `%(name)s`, and the values by name."""
@@ -39,7 +40,24 @@ class RowQuery[Row]:
 def run_pipeline(connection: psycopg.Connection[Any], *statements: Statement) -> list[PGresult]:
     """Run statements together, up to one Sync, and return their results in order. Outside of a
     transaction they are one transaction, which any error rolls back. Values are adapted as by the
-    driver, and errors are the driver's. A connection whose Sync was not answered is closed."""
+    driver, and errors are the driver's. A connection whose Sync was not answered is closed. Raises
+    Unavailable if a migration changed the columns of a prepared statement in a transaction."""
+    is_whole_transaction = connection.pgconn.transaction_status == TransactionStatus.IDLE
+    try:
+        return _run_pipeline_once(connection, statements)
+    except errors.FeatureNotSupported as error:
+        if not get_prepared_statements(connection).forget():
+            raise
+        if not is_whole_transaction:
+            raise Unavailable("The database was migrated just now. Try again.") from error
+    if connection.pgconn.transaction_status != TransactionStatus.IDLE:
+        connection.rollback()
+    return _run_pipeline_once(connection, statements)
+
+
+def _run_pipeline_once(
+    connection: psycopg.Connection[Any], statements: Sequence[Statement]
+) -> list[PGresult]:
     queries = [_encode_statement(connection, statement, params) for statement, params in statements]
     prepared, pgconn = get_prepared_statements(connection), connection.pgconn
     try:

@@ -77,6 +77,14 @@ class PreparedStatements:
                 self._names[statement.key] = name
         return of_statements
 
+    def forget(self) -> bool:
+        """Use none of them any more; they count as sent for the first time. Returns whether there
+        were any. The session keeps them until it ends."""
+        had_any = bool(self._names)
+        self._names.clear()
+        self._uses.clear()
+        return had_any
+
     def _is_worth_preparing(self, statement: EncodedStatement) -> bool:
         if self._threshold is None or len(self._names) >= _MAX_STATEMENTS:
             return False

@@ -16,6 +16,7 @@ from tests.support import ScratchDatabase
 pytestmark = pytest.mark.own_sessions
 ALICE = Caller("acme", ("user:alice",), "user:alice")
 BOB = Caller("globex", ("user:bob",))
+SHOWN = "select * from shown"
 NAMES: LiteralString = "select statement from pg_prepared_statements where name like 'strandline%%'"
 
 
@@ -100,20 +101,45 @@ def test_preparation_after_an_error_is_not_known(database: Database) -> None:
     assert divide(access, 3) == 4
 
 
-def test_changed_columns_of_a_prepared_statement_are_retryable(
-    database: Database, scratch_db: ScratchDatabase
-) -> None:
-    """A migration that adds a column to a view ends what was prepared of it: the caller is asked to
-    try again, and the next request succeeds."""
+@pytest.fixture
+def shown(database: Database, scratch_db: ScratchDatabase) -> TenantDb:
+    """A view that was read until it was prepared, and has more columns since."""
     scratch_db.rows("create view shown as select 12 as quotient")
     scratch_db.rows("grant select on shown to strandline_app")
-    statement = "select * from shown"
+    access = database.connect_as(ALICE)
     for _ in range(4):
-        assert database.connect_as(ALICE).fetch(Quotient, statement, {})
+        assert access.fetch(Quotient, SHOWN, {}) == [Quotient(12)]
+        access.read_snapshot(Quotient, SHOWN, {})
     scratch_db.rows("create or replace view shown as select 12 as quotient, 'new' as more")
-    with pytest.raises(Unavailable, match="migrated just now"):
-        database.connect_as(ALICE).fetch(Quotient, statement, {})
-    assert database.connect_as(ALICE).fetch(Quotient, statement, {}) == [Quotient(12)]
+    return access
+
+
+def test_changed_columns_of_a_prepared_statement_cost_no_read(shown: TenantDb) -> None:
+    """After a migration that adds a column to a view, what was prepared of it is planned again."""
+    assert shown.fetch(Quotient, SHOWN, {}) == [Quotient(12)]
+    assert list(shown.read_snapshot(Quotient, SHOWN, {}).rows) == [Quotient(12)]
+
+
+def test_changed_columns_of_a_prepared_statement_cost_no_snapshot(shown: TenantDb) -> None:
+    """A snapshot of one statement is read again, too."""
+    assert list(shown.read_snapshot(Quotient, SHOWN, {}).rows) == [Quotient(12)]
+
+
+def test_changed_columns_of_a_prepared_statement_are_retryable(shown: TenantDb) -> None:
+    """What was written before in the same transaction is lost: the caller tries again."""
+    with pytest.raises(Unavailable, match="migrated just now"), shown.transaction():
+        shown.fetch(Quotient, SHOWN, {})
+    with shown.transaction():
+        assert shown.fetch(Quotient, SHOWN, {}) == [Quotient(12)]
+
+
+def test_feature_that_is_not_supported_is_told(database: Database) -> None:
+    """What no second attempt mends is not taken for a migration."""
+    access = database.connect_as(ALICE)
+    for _ in range(4):
+        divide(access, 3)
+    with pytest.raises(psycopg.errors.FeatureNotSupported):
+        access.fetch(Quotient, "select count(*) as quotient from pg_class for update", {})
 
 
 def test_changed_table_of_a_prepared_statement_is_planned_again(
