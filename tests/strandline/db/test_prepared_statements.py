@@ -114,18 +114,20 @@ def shown(database: Database, scratch_db: ScratchDatabase) -> TenantDb:
     return access
 
 
-def test_changed_columns_of_a_prepared_statement_cost_no_read(shown: TenantDb) -> None:
+def test_prepared_statement_with_changed_columns_costs_no_read(shown: TenantDb) -> None:
     """After a migration that adds a column to a view, what was prepared of it is planned again."""
     assert shown.fetch(Quotient, SHOWN, {}) == [Quotient(12)]
     assert list(shown.read_snapshot(Quotient, SHOWN, {}).rows) == [Quotient(12)]
 
 
-def test_changed_columns_of_a_prepared_statement_cost_no_snapshot(shown: TenantDb) -> None:
+def test_prepared_statement_with_changed_columns_costs_no_snapshot(shown: TenantDb) -> None:
     """A snapshot of one statement is read again, too."""
     assert list(shown.read_snapshot(Quotient, SHOWN, {}).rows) == [Quotient(12)]
 
 
-def test_changed_columns_of_a_prepared_statement_are_retryable(shown: TenantDb) -> None:
+def test_prepared_statement_with_changed_columns_in_transaction_is_retryable(
+    shown: TenantDb,
+) -> None:
     """What was written before in the same transaction is lost: the caller tries again."""
     with pytest.raises(Unavailable, match="migrated just now"), shown.transaction():
         shown.fetch(Quotient, SHOWN, {})
@@ -133,7 +135,7 @@ def test_changed_columns_of_a_prepared_statement_are_retryable(shown: TenantDb) 
         assert shown.fetch(Quotient, SHOWN, {}) == [Quotient(12)]
 
 
-def test_feature_that_is_not_supported_is_told(database: Database) -> None:
+def test_prepared_statements_do_not_hide_an_unsupported_feature(database: Database) -> None:
     """What no second attempt mends is not taken for a migration."""
     access = database.connect_as(ALICE)
     for _ in range(4):
