@@ -114,18 +114,18 @@ def shown(database: Database, scratch_db: ScratchDatabase) -> TenantDb:
     return access
 
 
-def test_prepared_statement_with_changed_columns_costs_no_read(shown: TenantDb) -> None:
+def test_prepared_statement_survives_migration_in_read(shown: TenantDb) -> None:
     """After a migration that adds a column to a view, what was prepared of it is planned again."""
     assert shown.fetch(Quotient, SHOWN, {}) == [Quotient(12)]
     assert list(shown.read_snapshot(Quotient, SHOWN, {}).rows) == [Quotient(12)]
 
 
-def test_prepared_statement_with_changed_columns_costs_no_snapshot(shown: TenantDb) -> None:
+def test_prepared_statement_survives_migration_in_snapshot(shown: TenantDb) -> None:
     """A snapshot of one statement is read again, too."""
     assert list(shown.read_snapshot(Quotient, SHOWN, {}).rows) == [Quotient(12)]
 
 
-def test_prepared_statement_with_changed_columns_in_transaction_is_retryable(
+def test_prepared_statement_migrated_in_transaction_is_retryable(
     shown: TenantDb,
 ) -> None:
     """What was written before in the same transaction is lost: the caller tries again."""
