@@ -175,9 +175,9 @@ def _compose_context_text(
     matches: ChainSearchResult,
     request: ContextTextOptions,
 ) -> tuple[ContextTextOut, UsedSources]:
-    groups, is_weak, best = DeduplicatedEvents(()), False, list[UUID]()
+    groups, is_weak, newest_id, best = DeduplicatedEvents(()), False, None, list[UUID]()
     if matches.search:
-        groups, is_weak = choose_answer_events(access, matches.search, request)
+        groups, is_weak, newest_id = choose_answer_events(access, matches.search, request)
         best = take_events_to_fill_budget(groups.events, matches.search, recent, request)
     relevant, duplicate_ids = groups.events, groups.duplicate_ids
     top = best if is_weak else _insert_cited_events_after_first(access, relevant, best, request)
@@ -200,6 +200,7 @@ def _compose_context_text(
         notes_late=request.answering is not None,
         search=matches.search,
         beside={event.event_id for event in neighbours}.difference(top),
+        newest_id=newest_id,
     )
     layout = lay_out_within_budget(
         ContextLineSources(

@@ -15,6 +15,8 @@ from strandline.graph.search.store_knowledge import list_statements_of_ended_fac
 from strandline.log.store import Event
 from strandline.recall.store import SessionNeighbour, read_visible_events
 
+_LONG_CHARS = 400
+"""A longer event says enough on its own: what stands beside it takes the room of another."""
 _SHORT_CHARS = 40
 """A shorter event is shown with the one before it, because it says little on its own."""
 _QUESTION_MARKS = ("?", "\uff1f", "\u061f")
@@ -102,9 +104,9 @@ def add_neighbours(
 ) -> list[UUID]:
     """The best events with their neighbours: each of the first `around` events with the one before
     it and the two after it, because an answer is often found there in other words than the
-    question's; each of the others with the one before it only if it is short or follows a
-    question, and with the one after it only if it asks a question itself. A
-    neighbour that says nothing is left out, unless it is the question before."""
+    question's; each of the others, unless it is long, with the one before it only if it is short or
+    follows a question, and with the one after it only if it asks a question itself. A neighbour
+    that says nothing is left out, unless it is the question before."""
     near = {
         (event.of_id, event.place): event
         for event in neighbours
@@ -117,6 +119,8 @@ def add_neighbours(
             continue
         ids.append(event_id)
         text = (event.content or "").strip()
+        if n >= around and len(text) > _LONG_CHARS:
+            continue
         is_unclear = bool(text) and (len(text) < _SHORT_CHARS or _is_question(earlier))
         if earlier and (n < around or is_unclear):
             ids.append(earlier.event_id)

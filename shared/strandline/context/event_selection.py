@@ -26,6 +26,8 @@ _RELEVANT_ODDS, _MIN_RELEVANT_EVENTS = 1 / 50, 8
 but not before so many events: what follows takes room and holds next to nothing."""
 _DATED_SHARE = 1 / 2
 """The share of the budget within which the events of a named time come before all others."""
+_NEWEST_OF = 8
+"""The newest of so many of the best events may hold what replaced what the others say."""
 _LINE_BYTES = 20
 """The minimum bytes of an event's line in addition to its text."""
 
@@ -86,11 +88,11 @@ class ContextTextOptions:
 
 def choose_answer_events(
     access: TenantDb, search: SearchResult, request: ContextTextOptions
-) -> tuple[DeduplicatedEvents, bool]:
-    """The events for a question, best first, near-duplicates in one place, and whether they are
-    only the nearest ones. Those of a time that the question names come first, also where it is not
-    known whether they answer it. Events that say nothing are among them only if no other is, or
-    with a `min_relevance` of 0."""
+) -> tuple[DeduplicatedEvents, bool, UUID | None]:
+    """The events for a question, best first, near-duplicates in one place, whether they are only
+    the nearest ones, and the newest of the best, which stands second. Those of a time that the
+    question names come first, also where it is not known whether they answer it. Events that say
+    nothing are among them only if no other is, or with a `min_relevance` of 0."""
     wants_all = request.min_relevance == 0
     events = search.select_relevant_events(request.min_relevance)
     if is_weak := not events and request.min_relevance is None:
@@ -109,7 +111,26 @@ def choose_answer_events(
     ends_early = request.min_relevance is None and not request.needs_breadth
     if ends_early and search.calibration.is_calibrated:
         leaders = _end_with_relevance(leaders)
-    return replace(groups, events=leaders[: request.limit]), is_weak
+    newest_id = None if is_weak else _find_newest_event(leaders, search, request)
+    leaders = _put_second(leaders, newest_id)
+    return replace(groups, events=leaders[: request.limit]), is_weak, newest_id
+
+
+def _find_newest_event(
+    events: Sequence[ScoredEvent], search: SearchResult, request: ContextTextOptions
+) -> UUID | None:
+    """For a question about now the newest of what people said in the best events, best first; None
+    for another question, or if only the best ones are asked for."""
+    best = [event.candidate for event in events[:_NEWEST_OF] if event.candidate.author is None]
+    if not best or not search.is_about_now or request.needs_breadth or request.limit is not None:
+        return None
+    return max(best, key=lambda candidate: candidate.said_at).event_id
+
+
+def _put_second(events: Sequence[ScoredEvent], event_id: UUID | None) -> Sequence[ScoredEvent]:
+    """The events with this one directly after the best, so that a budget has room for it."""
+    place = next((n for n, event in enumerate(events) if event.candidate.event_id == event_id), 0)
+    return [*events[:1], events[place], *events[1:place], *events[place + 1 :]] if place else events
 
 
 def _end_with_relevance(events: Sequence[ScoredEvent]) -> Sequence[ScoredEvent]:

@@ -25,12 +25,14 @@ def to_event_line_source(
     notes_late: bool = False,
     search: SearchResult | None = None,
     beside: Collection[UUID] = (),
+    newest_id: UUID | None = None,
 ) -> EventLineSource:
     """Convert an event that represents `stands_for` recent events. Its line says whether it is one
     of `ended`, the statements that hold no longer, which `later` statement may have changed it,
     how many near-duplicates it has in `similar`, and, with `notes_late`, whether it was added later
     than it happened. A long text is shortened to the passages that match the question of `search`.
-    `beside` are the events that are shown only beside others."""
+    `beside` are the events that are shown only beside others, `newest_id` is the newest of the best
+    for a question about now."""
     changed_by = later.get(event.event_id)
     said_at = event.occurred_at or event.recorded_at
     return EventLineSource(
@@ -52,6 +54,7 @@ def to_event_line_source(
         if search and event.content
         else None,
         is_neighbour=event.event_id in beside,
+        is_newest=event.event_id == newest_id,
     )
 
 

@@ -68,6 +68,8 @@ class EventLineSource(NamedTuple):
     """Which parts of its text match the question; None without a question."""
     is_neighbour: bool = False
     """Whether it is shown only because it stands beside an event that answers the question."""
+    is_newest: bool = False
+    """Whether it is the newest of the best events for a question about now."""
 
 
 class ChainLineSource(NamedTuple):
@@ -186,7 +188,8 @@ def format_hour_and_minute(moment: datetime) -> str:
 
 def choose_event_share(event: EventLineSource, *, is_best: bool) -> float:
     """The maximum share of a text for an event that answers the question. The best one has the most
-    room: the less the others take, the more of them there are."""
+    room, as has the newest one for a question about now: the less the others take, the more of them
+    there are."""
     if is_best:
         return EVENT_SHARE
     return NEIGHBOUR_SHARE if event.is_neighbour else FURTHER_SHARE

@@ -49,6 +49,8 @@ class SearchResult:
     space: str | None
     """The embedding space that was searched; None without a query vector."""
     calibration: Calibration
+    is_about_now: bool
+    """Whether the question names no time, nor asks for what was."""
     min_known: float
     """The threshold of `known` below which an answer is empty by default: the tenant's, else the
     deployment's, else the calibrated one. 0 without a query vector or a calibration."""
@@ -207,5 +209,6 @@ def search_with_vector(
         degraded=degradations,
         space=space,
         calibration=calibration,
+        is_about_now=parsed.is_about_now,
         min_known=choose_min_known(head, min_known, calibration) if space else 0.0,
     )

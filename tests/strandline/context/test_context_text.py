@@ -125,6 +125,16 @@ def test_context_gives_the_best_event_most_room() -> None:
     assert len(lines) >= 10
 
 
+def test_context_gives_the_newest_of_the_best_events_as_much_room_as_the_best() -> None:
+    """What replaced what the others say may stand deep in it."""
+    text = "It goes on word by word. " * 200
+    events = [event(n, text, is_newest=n == 3) for n in range(12)]
+    laid_out = lay_out_within_budget(replace(EMPTY, events=events, is_known=True), 1000)
+    lines = read_block(laid_out.text).parts["Events about the question:"]
+    sizes = [len(line.partition(", mara: ")[2]) for line in lines]
+    assert [n for n, size in enumerate(sizes) if size > 900] == [0, 3]
+
+
 def test_context_marks_event_following_line_above() -> None:
     events = [event(n) for n in (7, 3, 2, 1, 5)]
     text = lay_out_within_budget(replace(EMPTY, events=events, is_known=True), 500).text
@@ -303,18 +313,41 @@ def test_context_counts_parts_left_out_for_length() -> None:
     )
     layout = lay_out_within_budget(sources, 1000)
     block = read_block(layout.text)
-    recent, topics, events = (block.parts[heading] for heading in HEADINGS)
-    sizes = [sum(len(line) + 1 for line in lines) for lines in (recent, topics, events)]
-    assert 200 < sizes[0] <= 400
-    assert sizes[1] <= 1000
-    assert layout.cut[:3] == (10 - len(recent), 10 - len(topics), 35 - len(events))
-    left_out = "9 latest events, {} topics, {} less relevant events".format(*layout.cut[1:3])
+    recent, events = block.parts[HEADINGS[0]], block.parts[HEADINGS[2]]
+    assert 200 < sum(len(line) + 1 for line in recent) <= 400
+    assert layout.cut[:3] == (10 - len(recent), 10, 35 - len(events))
+    left_out = f"9 latest events, 10 topics, {layout.cut[2]} less relevant events"
     assert block.parts[""][0].startswith(f"Left out for length: {left_out}.")
     newest = [line.partition("mara: ")[2][:2] for line in recent]
     assert newest == ["40"]
     best = [int(line.partition("mara: ")[2].partition(":")[0]) for line in events]
     assert best == list(range(len(events)))
     assert 950 < layout.token_count <= 1000
+
+
+def test_context_gives_topics_what_events_leave() -> None:
+    """Only for a list, an order or a summary do they come first."""
+    long = "A sentence of some length, which says nothing. " * 4
+    sources = replace(
+        EMPTY,
+        topics=[topic(n, n + 100) for n in range(3)],
+        events=[event(n, f"{n}: {long}") for n in range(30)],
+        is_known=True,
+    )
+
+    def read_topics(sources: ContextLineSources) -> list[str]:
+        return read_block(lay_out_within_budget(sources, 1000).text).parts.get(HEADINGS[1], [])
+
+    assert read_topics(sources) == []
+    assert len(read_topics(replace(sources, events=sources.events[:5]))) == 3
+    assert len(read_topics(replace(sources, event_share=1 / 24))) == 3
+
+
+def test_context_explains_topics_where_one_is_shown() -> None:
+    one = replace(EMPTY, events=[event(1)], is_known=True)
+    assert "least trusted" not in lay_out_within_budget(one, 1000).text
+    both = replace(one, topics=[topic(2, 2)])
+    assert "least trusted" in lay_out_within_budget(both, 1000).text
 
 
 def test_context_without_question_fills_with_recent() -> None:

@@ -47,6 +47,8 @@ def choose(
     *,
     is_calibrated: bool = True,
     min_relevance: float | None = None,
+    is_about_now: bool = False,
+    limit: int | None = None,
 ) -> list[int]:
     """The numbers of the events of a text whose budget holds all."""
 
@@ -59,9 +61,10 @@ def choose(
         words=[],
         candidates={event.candidate.event_id: event.candidate for event in events},
         calibration=SimpleNamespace(is_calibrated=is_calibrated),
+        is_about_now=is_about_now,
     )
-    options = ContextTextOptions(min_relevance, None, 8000)
-    groups, is_weak = choose_answer_events(cast("Any", None), cast("Any", search), options)
+    options = ContextTextOptions(min_relevance, limit, 8000)
+    groups, is_weak, _ = choose_answer_events(cast("Any", None), cast("Any", search), options)
     assert not is_weak
     return [event.candidate.event_id.int for event in groups.events]
 
@@ -107,3 +110,26 @@ def test_event_selection_keeps_all_without_calibration() -> None:
 def test_event_selection_keeps_what_the_caller_asks_for() -> None:
     assert len(choose(fall(12), min_relevance=0)) == MANY
     assert len(choose(fall(12), min_relevance=0.005)) == MANY
+
+
+def test_event_selection_puts_newest_of_the_best_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    events = fall(12)
+    events[6] = make_scored(7, 0.5, said_at=datetime(2026, 5, 9, tzinfo=UTC))
+    events[10] = make_scored(11, 0.5, said_at=datetime(2026, 5, 10, tzinfo=UTC))
+    assert choose(events, is_about_now=True) == [1, 7, *range(2, 7), *range(8, 13)]
+    assert choose(events) == list(range(1, 13)), "a question about another time"
+    monkeypatch.setattr(event_selection, "_NEWEST_OF", 1)
+    assert choose(events, is_about_now=True) == list(range(1, 13)), "the planted fault"
+
+
+def test_event_selection_takes_newest_of_what_people_said() -> None:
+    """An agent repeats what people said, later."""
+    events = fall(12)
+    events[6] = make_scored(7, 0.5, said_at=datetime(2026, 5, 9, tzinfo=UTC), author="agent")
+    assert choose(events, is_about_now=True) == list(range(1, 13))
+
+
+def test_event_selection_keeps_best_events_where_only_these_are_asked_for() -> None:
+    events = fall(12)
+    events[6] = make_scored(7, 0.5, said_at=datetime(2026, 5, 9, tzinfo=UTC))
+    assert choose(events, is_about_now=True, limit=2) == [1, 2]
