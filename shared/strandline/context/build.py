@@ -175,10 +175,7 @@ def _compose_context_text(
     matches: ChainSearchResult,
     request: ContextTextOptions,
 ) -> tuple[ContextTextOut, UsedSources]:
-    groups, is_weak, newest_id, best = DeduplicatedEvents(()), False, None, list[UUID]()
-    if matches.search:
-        groups, is_weak, newest_id = choose_answer_events(access, matches.search, request)
-        best = take_events_to_fill_budget(groups.events, matches.search, recent, request)
+    groups, is_weak, newest_id, best = _choose_best_events(access, recent, matches, request)
     relevant, duplicate_ids = groups.events, groups.duplicate_ids
     top = best if is_weak else _insert_cited_events_after_first(access, relevant, best, request)
     around, used = (0, ()) if is_weak else (request.count_of_events_with_neighbours, best)
@@ -187,8 +184,8 @@ def _compose_context_text(
     events = _read_events_until_as_of(access, event_ids, neighbours, request.as_of)
     neighbours = [n for n in neighbours if n.event_id in events and n.event_id not in duplicate_ids]
     found_ids = add_neighbours(top, events, neighbours, around)
-    compared_ids = [*recent, *found_ids] if matches.search else []
-    later = _find_changing_statements(access, compared_ids, events, request)
+    compared = [*recent, *found_ids] if matches.search else []
+    later = _find_changing_statements(access, compared, events, request)
     found_ids = [*(later[i].event.event_id for i in recent if i in later), *found_ids]
     event_ids = put_events_after_their_changes(access, found_ids, events, later)
     shown_ids = {*recent, *event_ids}.difference(request.excluded_ids)
@@ -199,7 +196,7 @@ def _compose_context_text(
         similar=groups.similar,
         notes_late=request.answering is not None,
         search=matches.search,
-        beside={event.event_id for event in neighbours}.difference(top),
+        beside={n.event_id for n in neighbours}.difference(top),
         newest_id=newest_id,
     )
     layout = lay_out_within_budget(
@@ -219,6 +216,21 @@ def _compose_context_text(
     )
     answer = _to_context_response(layout, matches, events, request)
     return answer, select_used_sources(matches, layout, used) if matches.search else UsedSources()
+
+
+def _choose_best_events(
+    access: TenantDb,
+    recent: Mapping[UUID, int],
+    matches: ChainSearchResult,
+    request: ContextTextOptions,
+) -> tuple[DeduplicatedEvents, bool, UUID | None, list[UUID]]:
+    """What `choose_answer_events` gives, and those of its events that the budget may hold; nothing
+    without a question."""
+    if not matches.search:
+        return DeduplicatedEvents(()), False, None, []
+    groups, is_weak, newest_id = choose_answer_events(access, matches.search, request)
+    best = take_events_to_fill_budget(groups.events, matches.search, recent, request)
+    return groups, is_weak, newest_id, best
 
 
 def _list_first_cited_ids(

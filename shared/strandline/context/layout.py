@@ -16,6 +16,7 @@ from strandline.context.fence import FENCE_BYTES, enclose_in_hashed_tags
 from strandline.context.lines import (
     REMEMBERED_LATER,
     ChainLineSource,
+    ContextLine,
     EventLineSource,
     KnowledgeLineSource,
     choose_event_share,
@@ -128,17 +129,7 @@ def lay_out_within_budget(sources: ContextLineSources, budget: int) -> LaidOutTe
         sources.more_events,
         recent=EventsTextPart([make_line(event) for event in sources.recent]),
         topics=TextPart([make_topic_line(topic, max_bytes) for topic in sources.topics]),
-        events=EventsTextPart(
-            [
-                make_line(
-                    event,
-                    is_best=not n or event.is_newest,
-                    share=sources.event_share
-                    or choose_event_share(event, is_best=not n or event.is_newest),
-                )
-                for n, event in enumerate(sources.events)
-            ]
-        ),
+        events=EventsTextPart(_make_lines_about_question(sources, max_bytes)),
         knowledge=TextPart(
             [make_knowledge_line(source, max_bytes) for source in sources.knowledge]
         ),
@@ -168,6 +159,21 @@ def lay_out_within_budget(sources: ContextLineSources, budget: int) -> LaidOutTe
     draft.show_lines_that_fit(draft.topics, 1.0, shorten=True)
     draft.drop_topic_repetitions()
     return draft.to_laid_out_text()
+
+
+def _make_lines_about_question(
+    sources: ContextLineSources, max_bytes: int
+) -> list[ContextLine[EventLineSource]]:
+    """The lines of the events that answer the question. The best one and the newest of the best
+    have most room."""
+    lines: list[ContextLine[EventLineSource]] = []
+    for n, event in enumerate(sources.events):
+        is_best = not n or event.is_newest
+        share = sources.event_share or choose_event_share(event, is_best=is_best)
+        lines.append(
+            make_event_line(event, max_bytes, is_best=is_best, has_minute=True, share=share)
+        )
+    return lines
 
 
 @dataclass

@@ -125,7 +125,7 @@ def test_context_gives_the_best_event_most_room() -> None:
     assert len(lines) >= 10
 
 
-def test_context_gives_the_newest_of_the_best_events_as_much_room_as_the_best() -> None:
+def test_context_gives_newest_event_most_room() -> None:
     """What replaced what the others say may stand deep in it."""
     text = "It goes on word by word. " * 200
     events = [event(n, text, is_newest=n == 3) for n in range(12)]

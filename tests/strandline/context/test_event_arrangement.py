@@ -32,7 +32,7 @@ def list_shown(text: str, around: int) -> list[int]:
     return [event_id.int for event_id in ids]
 
 
-def test_event_arrangement_shows_no_neighbour_of_a_long_event(
+def test_event_arrangement_shows_long_event_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert list_shown(LONG, 0) == [2]
@@ -41,6 +41,6 @@ def test_event_arrangement_shows_no_neighbour_of_a_long_event(
     assert list_shown(LONG, 0) == [2, 1, 3], "the planted fault"
 
 
-def test_event_arrangement_shows_neighbours_of_the_best_event_however_long_it_is() -> None:
+def test_event_arrangement_shows_neighbours_of_best_event() -> None:
     """What came of a log stands after it."""
     assert list_shown(LONG, 1) == [2, 1, 3]

@@ -129,7 +129,7 @@ def test_event_selection_takes_newest_of_what_people_said() -> None:
     assert choose(events, is_about_now=True) == list(range(1, 13))
 
 
-def test_event_selection_keeps_best_events_where_only_these_are_asked_for() -> None:
+def test_event_selection_keeps_order_within_limit() -> None:
     events = fall(12)
     events[6] = make_scored(7, 0.5, said_at=datetime(2026, 5, 9, tzinfo=UTC))
     assert choose(events, is_about_now=True, limit=2) == [1, 2]
