@@ -253,7 +253,9 @@ _REQUIRED: Mapping[Required, re.Pattern[str]] = {
         r"start|got|taken|took|use|run|switch|migrat|replac|stop|drop|ditch|uninstall|plan|"
         r"postpon|push|reschedul|delay|cancel|called|prefer|favo|like|love|enjoy|no longer|do))"
     ),
-    "possessive": re.compile(r"\b(?:[Mm]y|[Oo]ur)"),
+    "possessive": re.compile(
+        rf"\b(?:[Mm]y|[Oo]ur) (?:thing|favou?rite|{_NOUN} (?:is|are|lives?|runs?) (?:in|on) )"
+    ),
     "proposal": re.compile(r"[Ll]et's"),
     "plan": re.compile(
         r"will be|takes place|is (?:planned|scheduled|set)|postponed|moved|pushed|rescheduled|"
@@ -319,6 +321,11 @@ def find_required(text: str) -> Mapping[Required, Sequence[int]]:
         name: [match.start() for match in pattern.finditer(text)]
         for name, pattern in _REQUIRED.items()
     }
+
+
+def may_match_any(text: str) -> bool:
+    """Whether the text holds what any form requires."""
+    return any(pattern.search(text) for pattern in _REQUIRED.values())
 
 
 SPOKEN: Sequence[SlotClauseForm] = _compile_slot_forms(_FIRST_PERSON)

@@ -19,6 +19,7 @@ from strandline.llm.heuristic.slot_forms import (
     SlotClauseForm,
     find_form,
     find_required,
+    may_match_any,
 )
 from strandline.llm.heuristic.words import is_ordinary, iter_stems, split_sentences, word_list
 
@@ -85,6 +86,8 @@ type Verdict = Literal["restates", "ends", "doubts"]
 def read_slot_statements(text: str, speaker: str) -> list[SlotStatement]:
     """What a message states of its speaker, whose name is given, by slot."""
     clean = _QUOTATION.sub(" … ", text[:MAX_CHARACTERS]).replace("’", "'")  # noqa: RUF001
+    if not may_match_any(clean):  # so most texts are told from those that state something
+        return []
     slot_statements: list[SlotStatement] = []
     sentences = split_sentences(clean)[:_MAX_SENTENCES]
     for sentence in sentences:
