@@ -32,8 +32,8 @@ def read_set(name: str) -> dict[str, Any]:
 
 
 def to_corpus(talk: dict[str, Any]) -> Corpus:
-    """A conversation as the API takes it. Output of a tool is an observation of the agent; it is
-    asked on behalf of the first user."""
+    """A conversation as the API takes it. Output of a tool is an observation of the agent. A
+    question is asked on behalf of the first user who was there when all that answers was said."""
     people: list[str] = talk["participants"]
     agent = next(name for name in people if name.startswith("agent:"))
     events = [
@@ -49,9 +49,16 @@ def to_corpus(talk: dict[str, Any]) -> Corpus:
         }
         for event in sorted(talk["events"], key=lambda event: event["at"])
     ]
-    asker = next(name for name in people if name.startswith("user:"))
+    users = [name for name in people if name.startswith("user:")]
+    present = {event["id"]: event["participants"] for event in talk["events"]}
     questions = [
-        Question(one["q"], one["kind"], frozenset(one["evidence"]), [asker], one["asked_at"])
+        Question(
+            one["q"],
+            one["kind"],
+            frozenset(one["evidence"]),
+            [next(name for name in users if all(name in present[key] for key in one["evidence"]))],
+            one["asked_at"],
+        )
         for one in talk["questions"]
     ]
     return Corpus(talk["name"], "blind", events, questions)

@@ -33,6 +33,16 @@ def test_bench_blind_questions_need_events_that_are_there(name: str) -> None:
     assert all(question.evidence <= keys for question in corpus.questions)
 
 
+@pytest.mark.parametrize("name", blind.SETS)
+def test_bench_blind_asker_sees_what_answers(name: str) -> None:
+    """Else nobody could answer from the text."""
+    corpus = blind.to_corpus(blind.read_set(name))
+    present = {event["source_event_key"]: event["participants"] for event in corpus.events}
+    for question in corpus.questions:
+        (asker,) = question.participants
+        assert all(asker in present[key] for key in question.evidence)
+
+
 @pytest.mark.parametrize(
     ("sets", "count", "expected"),
     [

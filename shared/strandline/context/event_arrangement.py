@@ -19,6 +19,8 @@ _LONG_CHARS = 400
 """A longer event says enough on its own: what stands beside it takes the room of another."""
 _SHORT_CHARS = 40
 """A shorter event is shown with the one before it, because it says little on its own."""
+_REPLY_CHARS = 100
+"""A shorter event that follows a question is shown with it, because it may be its answer."""
 _QUESTION_MARKS = ("?", "\uff1f", "\u061f")
 _MAX_EVENTS = 50
 """How many of the best events are looked at."""
@@ -104,9 +106,9 @@ def add_neighbours(
 ) -> list[UUID]:
     """The best events with their neighbours: each of the first `around` events with the one before
     it and the two after it, because an answer is often found there in other words than the
-    question's; each of the others, unless it is long, with the one before it only if it is short or
-    follows a question, and with the one after it only if it asks a question itself. A neighbour
-    that says nothing is left out, unless it is the question before."""
+    question's; each of the others, unless it is long, with the one before it only if it is short,
+    or rather short and follows a question, and with the one after it only if it asks a question
+    itself. A neighbour that says nothing is left out, unless it is the question before."""
     near = {
         (event.of_id, event.place): event
         for event in neighbours
@@ -121,7 +123,9 @@ def add_neighbours(
         text = (event.content or "").strip()
         if n >= around and len(text) > _LONG_CHARS:
             continue
-        is_unclear = bool(text) and (len(text) < _SHORT_CHARS or _is_question(earlier))
+        is_unclear = bool(text) and (
+            len(text) < _SHORT_CHARS or (len(text) < _REPLY_CHARS and _is_question(earlier))
+        )
         if earlier and (n < around or is_unclear):
             ids.append(earlier.event_id)
         later = [near.get((event_id, 1)), near.get((event_id, 2))]

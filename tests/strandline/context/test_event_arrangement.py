@@ -38,9 +38,20 @@ def test_event_arrangement_shows_long_event_alone(
     assert list_shown(LONG, 0) == [2]
     assert list_shown(ASKS, 0) == [2, 1, 3]
     monkeypatch.setattr(event_arrangement, "_LONG_CHARS", len(LONG))
-    assert list_shown(LONG, 0) == [2, 1, 3], "the planted fault"
+    assert list_shown(LONG, 0) == [2, 3], "the planted fault"
 
 
 def test_event_arrangement_shows_neighbours_of_best_event() -> None:
     """What came of a log stands after it."""
     assert list_shown(LONG, 1) == [2, 1, 3]
+
+
+def test_event_arrangement_shows_question_before_short_reply(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A longer one says what it is about."""
+    reply = "In spring, if it stays dry and Tomas has the time."
+    assert list_shown(reply, 0)[:2] == [2, 1]
+    assert list_shown(f"{reply} {reply} {reply}", 0) == [2, 3]
+    monkeypatch.setattr(event_arrangement, "_REPLY_CHARS", 40)
+    assert list_shown(reply, 0) == [2, 3], "the planted fault"

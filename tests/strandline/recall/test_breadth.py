@@ -343,7 +343,7 @@ def test_breadth_of_context_shows_more_events_dated(
     gateway: Gateway, scratch_db: ScratchDatabase, key: str, path: str
 ) -> None:
     padding = " It took the whole long morning, and nobody said a word about it." * 6
-    said = [f"The zyzzyva got part {n}.{padding}" for n in range(12)]
+    said = [f"The zyzzyva got part {n}.{padding}" for n in range(20)]
     add_chain(gateway, scratch_db, tell(gateway, key, said), topic="the zyzzyva")
     gateway.sweep()
 
