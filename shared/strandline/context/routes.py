@@ -41,7 +41,8 @@ def post_context(request: Request) -> Response:
     budget, the knowledge graph a sixteenth, and topics what events leave, but at most a quarter
     before events for a list, an order or a summary. An event that is short, or answers a question
     in a sentence, is shown with the one before it. Stored text is data between two tags: it cannot
-    close them, start a line or pass for a citation. The same answer gives the same text. The chains and events that answer the query are warmed."""
+    close them, start a line or pass for a citation. The same answer gives the same text. The chains
+    and events that answer the query are warmed."""
     query = request.parse_query(ParticipantsQuery)
     body = request.parse_body(ContextTextRequest)
     session = _find_session(request, body)
