@@ -13,6 +13,7 @@ from psycopg.pq.abc import PGconn
 
 from strandline.db import connection as db_connection
 from strandline.db.connection import AuthMode, Connection
+from strandline.db.prepared_statements import PREPARED_BY_SESSION, PreparedStatements
 
 MAX_SPARE = 4
 """Sessions that are kept for a URL."""
@@ -87,11 +88,13 @@ class _CachedConnection(psycopg.Connection[Any]):
 
     @classmethod
     def on(cls, session: PGconn, cache: SessionCache, url: str) -> "_CachedConnection":
-        """A connection that commits each statement, and prepares none: their names would stay."""
+        """A connection that commits each statement. The driver prepares none, as their names would
+        stay; what the service prepares stays known with the session, for the tests that follow."""
         connection = cls(session)
         connection._cache, connection._url = cache, url
         connection._autocommit = True
         connection.prepare_threshold = None
+        PREPARED_BY_SESSION.setdefault(session, PreparedStatements(1))
         return connection
 
     def close(self) -> None:

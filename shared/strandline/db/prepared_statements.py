@@ -92,15 +92,16 @@ class PreparedStatements:
         return self._uses[statement.key] >= self._threshold
 
 
-_BY_CONNECTION: weakref.WeakKeyDictionary[psycopg.Connection[Any], PreparedStatements] = (
+PREPARED_BY_SESSION: weakref.WeakKeyDictionary[PGconn, PreparedStatements] = (
     weakref.WeakKeyDictionary()
 )
+"""What each session of this process has prepared."""
 
 
 def get_prepared_statements(connection: psycopg.Connection[Any]) -> PreparedStatements:
-    """The prepared statements of a connection, by its `prepare_threshold`."""
-    prepared = _BY_CONNECTION.get(connection)
+    """The prepared statements of a connection's session, by its `prepare_threshold`."""
+    prepared = PREPARED_BY_SESSION.get(connection.pgconn)
     if prepared is None:
         prepared = PreparedStatements(connection.prepare_threshold)
-        _BY_CONNECTION[connection] = prepared
+        PREPARED_BY_SESSION[connection.pgconn] = prepared
     return prepared
