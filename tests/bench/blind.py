@@ -5,14 +5,16 @@ PYTHONPATH=shared:. python -m tests.bench.blind [--out FILE]
 
 Whoever wrote conversations and questions knew neither ranking nor contexts. The conversations are
 told, embedded, folded and promoted by the real handlers; a line of the output is a question, the
-text of `POST /api/v1/context` at 1,000 tokens, and whether it cites all that the answer needs.
+text of `POST /api/v1/context` at 1,000 tokens, whether it cites all that the answer needs, and
+which share of the answer's words it holds.
 `answers.jsonl` has the texts of some commits, what a reader answered from each alone, and how a
 judge graded that, who knew the reference and not the commit.
 """
 
 import argparse
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,12 @@ from tests.bench.recall_service import RecallService
 FOLDER = Path(__file__).parent / "blind"
 SETS = ("builder", "twotongues", "longform", "foundry", "zweisprachig", "expedition")
 BUDGET = 1000
+TELLING_SHARE = 0.75
+"""A text with this share of the answer's words tells the answer: of 327 graded readings that was so
+for 167 of 176 right ones, and for 16 of 151 others."""
+_WORD = re.compile(r"[^\W_]+(?:[.,:'][^\W_]+)*")
+_FORMER = re.compile(r"\((?:earlier|antes|before|früher)[^)]*\)")
+"""What an answer says of earlier values, which nobody is asked for."""
 
 
 def read_set(name: str) -> dict[str, Any]:
@@ -64,8 +72,24 @@ def to_corpus(talk: dict[str, Any]) -> Corpus:
     return Corpus(talk["name"], "blind", events, questions)
 
 
+def measure_answer_share(text: str, question: str, answer: str, evidence: Iterable[str]) -> float:
+    """The share of the answer's words that a text holds: of those that stand in the evidence and
+    not in the question, with four characters or a digit. 1 where there are none."""
+    asks = set(_list_words(question))
+    evidence_words = {word for one in evidence for word in _list_words(one)} - asks
+    words = [word for word in _list_words(_FORMER.sub("", answer)) if word in evidence_words]
+    telling = {w for w in words if len(w) >= 4 or any(map(str.isdigit, w))} or set(words)
+    return len(telling.intersection(_list_words(text))) / len(telling) if telling else 1.0
+
+
+def _list_words(text: str) -> list[str]:
+    return _WORD.findall(text.lower())
+
+
 def list_blocks(service: RecallService, corpus: Corpus) -> Iterator[dict[str, Any]]:
     """The text for each question of a stored conversation."""
+    answers = {one["q"]: str(one["answer"]) for one in read_set(corpus.name)["questions"]}
+    texts = {event["source_event_key"]: event["content"] for event in corpus.events}
     for question in corpus.questions:
         body: dict[str, object] = {
             "query": question.text,
@@ -84,6 +108,12 @@ def list_blocks(service: RecallService, corpus: Corpus) -> Iterator[dict[str, An
             "question": question.text,
             "asked_at": question.asked_at,
             "cites_all": question.evidence <= cited,
+            "told": measure_answer_share(
+                reply.body["text"],
+                question.text,
+                answers[question.text],
+                (texts[key] for key in question.evidence),
+            ),
             "tokens": reply.body["tokens"],
             "block": reply.body["text"],
         }
@@ -111,8 +141,10 @@ def main() -> None:
     answerable = [row for row in rows if row["kind"] != NONE]
     mean = sum(row["tokens"] for row in rows) / len(rows)
     complete = sum(row["cites_all"] for row in answerable)
+    telling = sum(row["told"] >= TELLING_SHARE for row in answerable)
     print(
-        f"{complete} of {len(answerable)} texts cite all that the answer needs; {mean:.0f} tokens"
+        f"of {len(answerable)} texts {complete} cite all that the answer needs, "
+        f"{telling} tell it; {mean:.0f} tokens"
     )
     print(arguments.out)
 

@@ -64,3 +64,37 @@ def test_bench_blind_answers_are_as_reported(
         if reading["grade"] == "right"
     )
     assert (len(answerable), right) == (count, expected)
+
+
+def test_bench_blind_told_counts_words_of_the_answer_alone() -> None:
+    question, answer = "How often do we poll?", "every 40 seconds (earlier 30 seconds)"
+    evidence = ["From today we poll every 40 seconds."]
+    assert blind.measure_answer_share("We poll every 40 seconds.", question, answer, evidence) == 1
+    share = blind.measure_answer_share("We poll every 30 seconds.", question, answer, evidence)
+    assert 0 < share < blind.TELLING_SHARE
+    assert blind.measure_answer_share("How often do we poll?", question, answer, evidence) == 0
+
+
+def test_bench_blind_told_agrees_with_readers() -> None:
+    """Of the graded readings of texts: what the words tell, and whether the reader was right."""
+    lines = (blind.FOLDER / "answers.jsonl").read_text(encoding="utf-8").splitlines()
+    events = {
+        (name, event["id"]): event["text"]
+        for name in blind.SETS
+        for event in blind.read_set(name)["events"]
+    }
+    questions = {
+        (name, question["id"]): question
+        for name in blind.SETS
+        for question in blind.read_set(name)["questions"]
+    }
+    counts = Counter[tuple[bool, bool]]()
+    for row in map(json.loads, lines):
+        asked = questions[row["set"], row["id"]]
+        evidence = [events[row["set"], key] for key in asked["evidence"]]
+        for reading in row["read"].values() if evidence else ():
+            share = blind.measure_answer_share(
+                reading["block"], asked["q"], asked["answer"], evidence
+            )
+            counts[share >= blind.TELLING_SHARE, reading["grade"] == "right"] += 1
+    assert counts == {(True, True): 167, (True, False): 16, (False, True): 9, (False, False): 135}
