@@ -184,8 +184,8 @@ def _compose_context_text(
     events = _read_events_until_as_of(access, event_ids, neighbours, request.as_of)
     neighbours = [n for n in neighbours if n.event_id in events and n.event_id not in duplicate_ids]
     found_ids = add_neighbours(top, events, neighbours, around)
-    compared = [*recent, *found_ids] if matches.search else []
-    later = _find_changing_statements(access, compared, events, request)
+    compared_ids = [*recent, *found_ids] if matches.search else []
+    later = _find_changing_statements(access, compared_ids, events, request)
     found_ids = [*(later[i].event.event_id for i in recent if i in later), *found_ids]
     event_ids = put_events_after_their_changes(access, found_ids, events, later)
     shown_ids = {*recent, *event_ids}.difference(request.excluded_ids)
