@@ -34,10 +34,6 @@ _UNACKNOWLEDGED_MS = 5000
 _TOKEN_SECONDS = 600
 """How long an IAM token serves new connections; it is valid for 15 minutes."""
 _LOGIN_REFUSED = re.compile("(password|PAM) authentication failed")
-_PREPARE_THRESHOLD = 3
-"""A statement is prepared when a connection sends it for the third time."""
-_PROXY_HOST = ".proxy-"
-"""What the host name of every RDS Proxy holds. A proxy pins a connection that prepares."""
 _LIVENESS_TTL_SECONDS = 1.0
 """A connection used within this time is not checked for being alive."""
 
@@ -54,7 +50,7 @@ def connect(
             url,
             password=token,
             autocommit=True,
-            prepare_threshold=None if _PROXY_HOST in url else _PREPARE_THRESHOLD,
+            prepare_threshold=None,  # the driver deallocates all at an error, ours included
             connect_timeout=max(2, min(_CONNECT_TIMEOUT_SECONDS, int(seconds))),
             # Detect a vanished peer within seconds, not after the kernel's two hours. This is for
             # an idle connection; `_limit_unacknowledged` is for one with data in flight.

@@ -45,7 +45,7 @@ def run_pipeline(connection: psycopg.Connection[Any], *statements: Statement) ->
     is_whole_transaction = connection.pgconn.transaction_status == TransactionStatus.IDLE
     try:
         return _run_pipeline_once(connection, statements)
-    except errors.FeatureNotSupported as error:
+    except (errors.FeatureNotSupported, errors.InvalidSqlStatementName) as error:
         if not get_prepared_statements(connection).forget():
             raise
         if not is_whole_transaction:

@@ -15,6 +15,10 @@ import psycopg
 from psycopg.pq import ExecStatus
 from psycopg.pq.abc import PGconn, PGresult
 
+_THRESHOLD = 3
+"""A statement is prepared when a session is sent it for the third time."""
+_PROXY_HOST = b".proxy-"
+"""What the host name of every RDS Proxy holds. A proxy pins a connection that prepares."""
 _MAX_STATEMENTS = 200
 """The most statements that one connection prepares. Each holds about 50 KB of the server."""
 
@@ -99,9 +103,12 @@ PREPARED_BY_SESSION: weakref.WeakKeyDictionary[PGconn, PreparedStatements] = (
 
 
 def get_prepared_statements(connection: psycopg.Connection[Any]) -> PreparedStatements:
-    """The prepared statements of a connection's session, by its `prepare_threshold`."""
-    prepared = PREPARED_BY_SESSION.get(connection.pgconn)
+    """The prepared statements of a connection's session."""
+    session = connection.pgconn
+    prepared = PREPARED_BY_SESSION.get(session)
     if prepared is None:
-        prepared = PreparedStatements(connection.prepare_threshold)
-        PREPARED_BY_SESSION[connection.pgconn] = prepared
+        is_proxy = _PROXY_HOST in session.host
+        prepared = PREPARED_BY_SESSION[session] = PreparedStatements(
+            None if is_proxy else _THRESHOLD
+        )
     return prepared

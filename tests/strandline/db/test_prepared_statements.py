@@ -7,9 +7,9 @@ from typing import LiteralString
 import psycopg
 import pytest
 
-from strandline.db.connection import connect
 from strandline.db.database import Caller, Database, TenantDb
 from strandline.db.pipeline import run_pipeline
+from strandline.db.prepared_statements import _PROXY_HOST  # pyright: ignore[reportPrivateUsage]
 from strandline.errors import Unavailable
 from tests.support import ScratchDatabase
 
@@ -169,23 +169,45 @@ def test_number_of_prepared_statements_is_bounded(
     assert len(list_prepared(access)) == 1  # beside that of the settings
 
 
-def test_connection_through_a_proxy_prepares_nothing(
-    scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
+def test_prepared_statement_outlives_rollback(database: Database) -> None:
+    """The driver deallocates everything after an error, if it prepares anything itself."""
+    access = database.connect_as(ALICE)
+    for _ in range(6):
+        divide(access, 3)
+        with pytest.raises(psycopg.errors.DivisionByZero), access.transaction():
+            access.execute("select 1 / %(n)s::int", {"n": 0})
+    assert divide(access, 3) == 4
+    assert "select 12 / $1::int as quotient" in list_prepared(access)
+
+
+def test_prepared_statement_that_is_gone_is_sent_again(database: Database) -> None:
+    """Whatever ended it: a person at the database, a pooler between."""
+    access = database.connect_as(ALICE)
+    for _ in range(4):
+        divide(access, 3)
+    database.connection().execute("deallocate all")
+    assert divide(access, 3) == 4
+    for _ in range(4):
+        divide(access, 3)
+    database.connection().execute("deallocate all")
+    with pytest.raises(Unavailable), access.transaction():
+        divide(access, 3)
+    assert divide(access, 3) == 4
+
+
+@pytest.mark.parametrize(("name", "count"), [(b".proxy-", 1), (b"127.0.", 0)])
+def test_prepared_statements_are_none_behind_proxy(
+    scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch, name: bytes, count: int
 ) -> None:
     """RDS Proxy would give the connection a session of its own for good."""
+    monkeypatch.setattr("strandline.db.prepared_statements._PROXY_HOST", name)
     with psycopg.connect(scratch_db.url, autocommit=True, prepare_threshold=None) as connection:
         for _ in range(9):
             run_pipeline(connection, ("select 1", {}))
-        assert connection.execute(NAMES.replace("%%", "%")).fetchall() == []
-    asked: list[int | None] = []
+        assert len(connection.execute(NAMES.replace("%%", "%")).fetchall()) == count
 
-    def refuse(url: str, *, prepare_threshold: int | None, **_: object) -> None:
-        asked.append(prepare_threshold)
-        raise psycopg.OperationalError("no such host")
 
-    with monkeypatch.context() as patch:
-        patch.setattr(psycopg, "connect", refuse)
-        for host in ("m.proxy-c9x2.eu-central-1.rds.amazonaws.com", "m.cluster-c9x2.rds.aws"):
-            with pytest.raises(Unavailable):
-                connect(f"postgresql://strandline_app@{host}/strandline")
-    assert asked == [None, 3]
+def test_prepared_statements_know_proxy_by_host() -> None:
+    """As AWS names one."""
+    assert _PROXY_HOST in b"strandline.proxy-c9x2abc.eu-central-1.rds.amazonaws.com"
+    assert _PROXY_HOST not in b"strandline.cluster-c9x2abc.eu-central-1.rds.amazonaws.com"
