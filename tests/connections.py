@@ -21,7 +21,7 @@ _RESET = (
     b"reset all; reset session authorization; reset role; close all; unlisten *; discard temp;"
     b" select pg_advisory_unlock_all()"
 )
-_connect_anew = db_connection.connect
+connect_anew = db_connection.connect
 
 
 class SessionCache:
@@ -54,7 +54,7 @@ class SessionCache:
     ) -> Connection:
         """What `strandline.db.connection.connect` gives."""
         spare = self._reuse(url) if auth == "password" else None
-        return spare or self._adopt(_connect_anew(url, auth, seconds), url)
+        return spare or self._adopt(connect_anew(url, auth, seconds), url)
 
     def take_back(self, url: str, session: PGconn) -> bool:
         """Keep a session that is idle and whose URL is open here. Returns whether it is kept."""

@@ -7,10 +7,12 @@ from typing import LiteralString
 import psycopg
 import pytest
 
+from strandline.db import connection as db_connection
 from strandline.db.database import Caller, Database, TenantDb
 from strandline.db.pipeline import run_pipeline
 from strandline.db.prepared_statements import _PROXY_HOST  # pyright: ignore[reportPrivateUsage]
 from strandline.errors import Unavailable
+from tests.connections import connect_anew
 from tests.support import ScratchDatabase
 
 pytestmark = pytest.mark.own_sessions
@@ -41,8 +43,9 @@ class Prepared:
 
 
 @pytest.fixture
-def database(scratch_db: ScratchDatabase) -> Iterator[Database]:
-    """The application's way in."""
+def database(scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch) -> Iterator[Database]:
+    """The application's way in, by connections that no test has used."""
+    monkeypatch.setattr(db_connection, "connect", connect_anew)
     database = Database(scratch_db.url)
     yield database
     database.close()
@@ -176,8 +179,10 @@ def test_number_of_prepared_statements_is_bounded(
 def test_prepared_statement_outlives_rollback(database: Database) -> None:
     """The driver deallocates everything after an error, if it prepares anything itself."""
     access = database.connect_as(ALICE)
-    for _ in range(4):
-        divide(access, 3)
+    for _ in range(6):
+        with access.transaction():
+            divide(access, 3)
+            access.execute("select 1 / %(n)s::int", {"n": 1})
     (name,) = access.fetch(Prepared, OLDEST, {})
     for _ in range(6):
         with pytest.raises(psycopg.errors.DivisionByZero), access.transaction():
