@@ -43,7 +43,7 @@ def read_daily_event_uses(
             cross join lateral (  -- by key: the planner may read all uses for a join
                 select u.event_id, u.day, u.impact from event_uses u
                 where u.tenant_id = current_tenant() and u.cited_id = w.event_id
-                    and u.day <= today.day and u.day > today.day - %(days)s::int offset 0) u),
+                    and today.day - u.day between 0 and %(days)s::int - 1 offset 0) u),
         counted as materialized (
             select given.given_id from (select distinct scope_id, given_id from used) given
             cross join lateral (

@@ -47,14 +47,16 @@ def list_sessions_by_name(
         view_size as materialized (select cardinality(scope_ids) <= %(max_scopes)s as is_small
             from view),
         matches as (  -- a name may exist in as many scopes as the tenant has users
-            select s.* from sessions s, view_size
-            where view_size.is_small and s.tenant_id = current_tenant()
-                and s.session_id = %(session_id)s
-                and s.scope_id = any ((select scope_ids from view)::uuid[])
+            select s.* from unnest((select scope_ids from view)::uuid[]) view (scope_id)
+            cross join lateral (  -- by key: a plan that is kept knows no name
+                select s.* from sessions s
+                where s.tenant_id = current_tenant() and s.session_id = %(session_id)s
+                    and s.scope_id = view.scope_id offset 0) s
+            where (select is_small from view_size)
             union all
-            select s.* from sessions s, view_size
-            where view_size.is_small is not true and s.tenant_id = current_tenant()
-                and s.session_id = %(session_id)s)
+            select s.* from sessions s
+            where (select is_small from view_size) is not true
+                and s.tenant_id = current_tenant() and s.session_id = %(session_id)s)
         select s.session_id, s.scope_id, s.participants, s.writer, s.created_at, s.ended_at,
             s.metadata, t.tuning,
             (select is_erasing()) and is_session_marked(s.scope_id, s.participants, s.session_id)
