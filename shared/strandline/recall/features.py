@@ -87,7 +87,9 @@ class EventScoreFeatures(NamedTuple):
     below, a cosine counts in deviations of the question's cosines with the events in view, so that
     it means the same in any embedding space."""
     words: float
-    """The share of the question's words, by weight, that the event contains."""
+    """The share of the question's words, by weight, that the event contains. It counts less for a
+    long text, by the square root of how many times it is as long as 60 words: the more a text says,
+    the less a word in it tells, as in the length normalisation of BM25."""
     words_nearby: float
     """The same share, for the event together with four events before and four after it."""
     cosine_before: float
@@ -152,11 +154,13 @@ def compute_score_features(
     ) -> EventScoreFeatures:
         before_2, before, own, after, after_2 = lane.list_cosines_around(candidate.place)
         damping = lane.compute_long_neighbour_damping(candidate.place)
-        words = share_of_bits[candidate.word_bits]
+        own_damping = _compute_long_text_damping(candidate)
+        words = own_damping * share_of_bits[candidate.word_bits]
+        bits_around = lane.combine_word_bits_around(candidate.place)
         return EventScoreFeatures(
             cosine=words * cosine_by_words if candidate.cosine is None else own,
             words=words,
-            words_nearby=damping * share_of_bits[lane.combine_word_bits_around(candidate.place)],
+            words_nearby=own_damping * damping * share_of_bits[bits_around],
             cosine_before=damping * before,
             cosine_after=damping * after,
             cosine_nearby=damping * (before_2 + before + after + after_2) / 4,
@@ -174,6 +178,11 @@ def compute_score_features(
         compute_features_of_candidate(candidate, lane)
         for candidate, lane in zip(candidates, lanes, strict=True)
     ]
+
+
+def _compute_long_text_damping(candidate: CandidateEvent) -> float:
+    """1 for a text of at most 60 words or a payload, else the square root of its share of that."""
+    return math.sqrt(min(1.0, _BRIEF_BYTES / (candidate.text_bytes or 1)))
 
 
 def _add_nearest_passage(cosine: float, passage_cosines: Sequence[float] | None) -> float:

@@ -221,6 +221,23 @@ def test_relevance_discounts_long_neighbours() -> None:
     assert compute_score_features(question, WORDS, far, 100, RAW, 0.0)[1].length == 0.5
 
 
+def test_relevance_of_a_long_text_counts_words_less() -> None:
+    """By the square root of how many times it is as long as 60 words; a payload, whose size is not
+    looked up, and a short text count in full. Neighbours' words count less for it, too."""
+    question = parse_names_and_dates("Where is it?", NOW.date())
+    sizes = (0, 100, 360, 1440, 360 * 100)
+    alone = [candidate(100 * n, 0b11, text_bytes=size) for n, size in enumerate(sizes)]
+    features = compute_score_features(question, WORDS, alone, 100, RAW, 0.0)
+    assert [row.words for row in features] == pytest.approx([1.0, 1.0, 1.0, 0.5, 0.1])
+    assert [row.words_nearby for row in features] == pytest.approx([1.0, 1.0, 1.0, 0.5, 0.1])
+
+
+def test_relevance_of_words_favours_short_text() -> None:
+    """What says one thing in the question's words stands before what says a hundred."""
+    long, short = candidate(20, 0b01, text_bytes=3000), candidate(1, 0b01, text_bytes=300)
+    assert best(order([long, short])) == 1
+
+
 def test_relevance_ignores_text_length() -> None:
     """Nor is a short message worse for being stored as a payload, whose size nobody looks up, nor a
     statement for being short."""
