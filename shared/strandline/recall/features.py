@@ -87,9 +87,8 @@ class EventScoreFeatures(NamedTuple):
     below, a cosine counts in deviations of the question's cosines with the events in view, so that
     it means the same in any embedding space."""
     words: float
-    """The share of the question's words, by weight, that the event contains. It counts less for a
-    long text, by the square root of how many times it is as long as 60 words: the more a text says,
-    the less a word in it tells, as in the length normalisation of BM25."""
+    """The share of the question's words, by weight, that the event contains; less in a long text,
+    by the square root of its length, as in BM25: the more it says, the less a word in it tells."""
     words_nearby: float
     """The same share, for the event together with four events before and four after it."""
     cosine_before: float
@@ -141,7 +140,7 @@ def compute_score_features(
     Long neighbours count less: an agent's long answer holds words and meanings of everything that
     it is about, and so would lift whatever was said around it."""
     speakers = {candidate.speaker for candidate in candidates}
-    names = {speaker: _to_lowercase_speaker_name(speaker) for speaker in speakers}
+    names = {speaker: display_name(speaker).lower() if speaker else "" for speaker in speakers}
     named = question.select_mentioned_names(set(names.values()))
     others = {speaker: float(bool(named) and name not in named) for speaker, name in names.items()}
     share_of_bits = _WeightShareByWordBits(
@@ -297,10 +296,6 @@ def _compute_length_feature(candidate: CandidateEvent) -> float:
     """A statement counts as long, because it was written to be kept, and so does a payload."""
     is_message = candidate.text_bytes > 0 and not candidate.is_statement
     return min(candidate.text_bytes, _LONG_BYTES) / _LONG_BYTES if is_message else 1.0
-
-
-def _to_lowercase_speaker_name(speaker: str | None) -> str:
-    return display_name(speaker).lower() if speaker else ""
 
 
 class AnswerabilityFeatures(NamedTuple):
