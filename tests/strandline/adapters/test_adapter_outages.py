@@ -135,10 +135,10 @@ def test_adapter_outage_loses_and_doubles_nothing(service: Service, users: Users
 
         threads, tasks = threading.Event(), threading.Event()
         with ThreadPoolExecutor(2) as pool:
-            by_threads = pool.submit(write_by_threads, client, users.alice, threads)
             by_tasks = pool.submit(lambda: asyncio.run(use_tasks(tasks)))
-            for started in (threads, tasks):
-                assert started.wait(60)
+            assert tasks.wait(60), "they take longer to begin, and to end"
+            by_threads = pool.submit(write_by_threads, client, users.alice, threads)
+            assert threads.wait(60)
             assert not by_threads.done()
             assert not by_tasks.done()
             service.restart()
