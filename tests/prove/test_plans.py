@@ -584,7 +584,17 @@ def wrong(plans: Sequence[Mapping[str, Any]], one: Hot) -> list[str]:
 
 PREPARED_CALLS = 9
 """So often a statement is sent until it is prepared, and then until Postgres keeps its plan."""
-ONCE = frozenset({"worker", "record a recall", "record what a recall gave"})
+ONCE = frozenset(
+    {
+        "worker",
+        "record a recall",
+        "record what a recall gave",
+        "fold recalls",
+        "fold use",
+        "old recalls",
+        "old use",
+    }
+)
 """What takes what there is for one call, or leaves more to read for those that follow."""
 
 

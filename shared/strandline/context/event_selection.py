@@ -120,9 +120,11 @@ def _find_newest_event(
     events: Sequence[ScoredEvent], search: SearchResult, request: ContextTextOptions
 ) -> UUID | None:
     """For a question about now the newest of what people said in the best events, best first; None
-    for another question, or if only the best ones are asked for."""
+    for another question, if only the best ones are asked for, or if weights say what counts."""
+    weights = request.answering and request.answering.weights
     best = [event.candidate for event in events[:_NEWEST_OF] if event.candidate.author is None]
-    if not best or not search.is_about_now or request.needs_breadth or request.limit is not None:
+    wants_best = request.needs_breadth or request.limit is not None or weights is not None
+    if not best or not search.is_about_now or wants_best:
         return None
     return max(best, key=lambda candidate: candidate.said_at).event_id
 

@@ -39,7 +39,9 @@ class EncodedStatement(NamedTuple):
 
 class PreparedStatements:
     """The prepared statements of one connection, by what was sent on it before. A statement is
-    prepared when it is sent for the `threshold`-th time; None: never."""
+    prepared when it is sent for the `threshold`-th time; None: never. It is prepared again after
+    ten, a hundred and a thousand times as many: tables that were empty have rows since, and a plan
+    that is kept would read them whole until they are analyzed."""
 
     def __init__(self, threshold: int | None) -> None:
         self._threshold = threshold
@@ -53,7 +55,7 @@ class PreparedStatements:
         """Send a statement in a pipeline, prepared if it is known well enough. Yields each message,
         with the name that it prepares, if it prepares one."""
         name = self._names.get(statement.key)
-        if name is None and self._is_worth_preparing(statement):
+        if self._is_worth_preparing(statement):
             name = b"strandline_%d" % next(self._numbers)
             pgconn.send_prepare(name, statement.text, statement.types)
             yield statement, name
@@ -90,10 +92,13 @@ class PreparedStatements:
         return had_any
 
     def _is_worth_preparing(self, statement: EncodedStatement) -> bool:
-        if self._threshold is None or len(self._names) >= _MAX_STATEMENTS:
+        if self._threshold is None:
             return False
         self._uses[statement.key] += 1
-        return self._uses[statement.key] >= self._threshold
+        uses = self._uses[statement.key]
+        if statement.key in self._names:
+            return uses in (self._threshold * 10, self._threshold * 100, self._threshold * 1000)
+        return uses >= self._threshold and len(self._names) < _MAX_STATEMENTS
 
 
 PREPARED_BY_SESSION: weakref.WeakKeyDictionary[PGconn, PreparedStatements] = (

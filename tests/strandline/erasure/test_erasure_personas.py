@@ -124,7 +124,7 @@ def test_erasure_persona_answer_goes_with_uncited_source(
     bob = front.key(user=BOB)
     with monkeypatch.context() as patch:
         patch.setattr("strandline.personas.answer_generation.RESERVE_SECONDS", 25.0)
-        turn_id = query(front, bob, "What pattern has the porch?", budget=300).body["turn_id"]
+        turn_id = query(front, bob, "List all patterns of the porch.", budget=300).body["turn_id"]
     assert deliver_turn(turn_id) == []
     assert 0 < len(lines) < len(event_ids), "the text is to have no room for all"
     sources = scratch_db.rows("select event_id::text from turn_events where part = 'source'")
