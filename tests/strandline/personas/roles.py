@@ -25,7 +25,7 @@ def tell_roles(gateway: Gateway, key: str, tell: Tell) -> dict[str, str]:
     }
     for things in zip(*ROLES.values(), strict=True):
         for thing, sona in zip(things, sonas.values(), strict=True):
-            text = f"The budget for the {thing} is forty of a hundred this year, as was agreed in spring."
+            text = f"The budget for the {thing} is forty of a hundred, as was agreed last spring."
             tell(key, text, *WHO, metadata={"sona": sona})
     gateway.sweep()
     return sonas
