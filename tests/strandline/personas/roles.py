@@ -14,6 +14,8 @@ ROLES = {
     "Dungeon master": ("tavern", "dragon", "sword", "crypt", "feast", "quest", "potion", "elf"),
 }
 MEMORIES = 16
+_AGREED = ", as agreed in the spring."
+"""Makes a memory so long that there is no room for those of both roles."""
 ROOM = {"budget": 250, "min_relevance": 0}
 """Less than all memories take, more than one."""
 
@@ -25,7 +27,7 @@ def tell_roles(gateway: Gateway, key: str, tell: Tell) -> dict[str, str]:
     }
     for things in zip(*ROLES.values(), strict=True):
         for thing, sona in zip(things, sonas.values(), strict=True):
-            text = f"The budget for the {thing} is forty of a hundred, as was agreed last spring."
+            text = f"The budget for the {thing} is forty of a hundred this year{_AGREED}"
             tell(key, text, *WHO, metadata={"sona": sona})
     gateway.sweep()
     return sonas
