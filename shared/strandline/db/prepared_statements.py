@@ -54,6 +54,7 @@ class PreparedStatements:
     ) -> Iterator[tuple[EncodedStatement, bytes | None]]:
         """Send a statement in a pipeline, prepared if it is known well enough. Yields each message,
         with the name that it prepares, if it prepares one."""
+        self._uses[statement.key] += 1
         name = self._names.get(statement.key)
         if self._is_worth_preparing(statement):
             name = b"strandline_%d" % next(self._numbers)
@@ -94,7 +95,6 @@ class PreparedStatements:
     def _is_worth_preparing(self, statement: EncodedStatement) -> bool:
         if self._threshold is None:
             return False
-        self._uses[statement.key] += 1
         uses = self._uses[statement.key]
         if statement.key in self._names:
             return uses in (self._threshold * 10, self._threshold * 100, self._threshold * 1000)

@@ -1,6 +1,7 @@
 """What people say of their home, job, tools, plans and preferences, and what it ends."""
 
 import itertools
+import re
 
 import pytest
 
@@ -13,6 +14,15 @@ from strandline.llm.heuristic.slots import (
 )
 
 ENDS, DOUBTS = "ends", "doubts"
+
+
+def _list_verbs(pattern: str) -> list[str]:
+    """The words that a form in the first person may begin with, after its speaker and adverbs."""
+    rest = pattern.partition(r"[Ww]e)")[2].removeprefix("(?: have|'ve)?").lstrip()
+    rest = re.sub(r"^\(\?:\(\?:[^()]*\) \)\*", "", rest)  # adverbs
+    group = re.match(r"\(\?:([^()]*)", rest)
+    words = group[1].split("|") if group else [rest.split("(")[0].strip()]
+    return [word.replace("?", "") for word in words]
 
 
 def find_verdict(fact: str, message: str) -> str | None:
@@ -160,3 +170,20 @@ def test_slots_are_found_at_every_place_of_speaker() -> None:
             assert [match.span() for match in find_form(form, text, places)] == expected, text
             found += len(expected)
     assert found > len(parts) ** 3
+
+
+@pytest.mark.parametrize(
+    "word",
+    sorted(
+        {
+            word
+            for form in SPOKEN
+            if form.required == "doing"
+            for word in _list_verbs(form.pattern.pattern)
+        }
+    ),
+)
+def test_slots_verb_of_each_form_is_looked_for(word: str) -> None:
+    """A form whose verb is not among what forms require would never match."""
+    assert find_required(f"I have {word} it.")["doing"] == [0]
+    assert find_required(f"We now {word} it.")["doing"] == [0]
