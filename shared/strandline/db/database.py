@@ -196,7 +196,8 @@ class TenantDb:
         """Run a statement that returns no rows, inside `transaction`. Returns the number of rows it
         changed."""
         assert self._transaction_connection is not None
-        return self._transaction_connection.execute(statement, params).rowcount
+        (result,) = run_pipeline(self._transaction_connection, (statement, params))
+        return result.command_tuples or 0
 
     def execute_all(
         self, statements: Sequence[LiteralString], params: Mapping[str, object]
@@ -215,7 +216,7 @@ class TenantDb:
         with translate_errors(connection), connection.transaction():
             self._transaction_connection = connection
             try:
-                connection.execute(_SET_CONTEXT, self._context_params())
+                run_pipeline(connection, (_SET_CONTEXT, self._context_params()))
                 yield
             finally:
                 self._transaction_connection = outer

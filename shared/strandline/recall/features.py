@@ -22,8 +22,7 @@ _BRIEF_BYTES = 360
 PASSAGE_SHARE = 0.4
 """The share of the nearest passage in the cosine of a long text."""
 _MIN_EVENTS = 500
-"""A smaller view counts as one with this many events. Otherwise every word in it would be
-common."""
+"""A smaller view counts as one with this many events, or every word in it would be common."""
 
 
 class QuestionWord(NamedTuple):
@@ -152,7 +151,7 @@ def compute_score_features(
         candidate: CandidateEvent, lane: _LaneSignalsByPosition
     ) -> EventScoreFeatures:
         before_2, before, own, after, after_2 = lane.list_cosines_around(candidate.place)
-        damping = lane.compute_long_neighbour_damping(candidate.place)
+        damping = 1.0 if lane.is_brief else lane.compute_long_neighbour_damping(candidate.place)
         own_damping = _compute_long_text_damping(candidate)
         words = own_damping * share_of_bits[candidate.word_bits]
         bits_around = lane.combine_word_bits_around(candidate.place)
@@ -181,7 +180,7 @@ def compute_score_features(
 
 def _compute_long_text_damping(candidate: CandidateEvent) -> float:
     """1 for a text of at most 60 words or a payload, else the square root of its share of that."""
-    return math.sqrt(min(1.0, _BRIEF_BYTES / (candidate.text_bytes or 1)))
+    return math.sqrt(_BRIEF_BYTES / max(candidate.text_bytes, _BRIEF_BYTES))
 
 
 def _add_nearest_passage(cosine: float, passage_cosines: Sequence[float] | None) -> float:
@@ -235,6 +234,7 @@ class _LaneSignalsByPosition:
                 own_scale = tool_scale if candidate.author == "tool" else scale
                 cosine = _add_nearest_passage(candidate.cosine, candidate.passage_cosines)
                 self._cosines[place - self._first] = own_scale.standardize(cosine)
+        self.is_brief = max(self._bytes) <= _BRIEF_BYTES  # as most are: nothing to compute
 
     def combine_word_bits_around(self, place: int) -> int:
         """The words that the event at a position and its neighbours contain together."""
@@ -245,8 +245,7 @@ class _LaneSignalsByPosition:
         return bits
 
     def list_cosines_around(self, place: int) -> list[float]:
-        """The cosines of two events before a position, the event at it, and two after it, in
-        order."""
+        """The cosines of two events before a position, of its own, and of two after it."""
         n = place - self._first
         return self._cosines[n - 2 : n + 3]
 
