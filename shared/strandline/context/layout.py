@@ -14,6 +14,7 @@ from uuid import UUID
 
 from strandline.context.fence import FENCE_BYTES, enclose_in_hashed_tags
 from strandline.context.lines import (
+    EVENT_SHARE,
     REMEMBERED_LATER,
     ChainLineSource,
     ContextLine,
@@ -154,7 +155,9 @@ def lay_out_within_budget(sources: ContextLineSources, budget: int) -> LaidOutTe
     draft.show_lines_that_fit(
         draft.events, 1.0, shorten=True
     )  # with the space that the other parts left
-    if not has_question:
+    if has_question:
+        draft.lengthen_shortened_events()
+    else:
         draft.show_lines_that_fit(draft.recent, 1.0, shorten=True)
     draft.show_lines_that_fit(draft.topics, 1.0, shorten=True)
     draft.drop_topic_repetitions()
@@ -231,6 +234,20 @@ class _TextDraft:
             line.shorten(room + count_bytes("…"))
         else:
             part.count -= 1
+
+    def lengthen_shortened_events(self) -> None:
+        """Show more of the events that are shortened, in order of preference, with what room is
+        left: up to the share of the best one."""
+        for n, line in enumerate(self.events.shown_lines):
+            room = self.max_bytes - self._count_text_bytes()
+            if room < _MIN_SHOWN_BYTES:
+                return
+            shown_bytes = count_bytes(line.shown_text)
+            share = min(EVENT_SHARE, (shown_bytes + room) / self.max_bytes)
+            if line.is_shortened and share * self.max_bytes > shown_bytes:
+                self.events.lines[n] = make_event_line(
+                    line.source, self.max_bytes, is_best=True, has_minute=True, share=share
+                )
 
     def _count_text_bytes(self) -> int:
         lines = [*self._render_lines(CitationNumbers()), *self._render_notes()]

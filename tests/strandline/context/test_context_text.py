@@ -125,6 +125,25 @@ def test_context_gives_the_best_event_most_room() -> None:
     assert len(lines) >= 10
 
 
+def test_context_lengthens_shortened_events_into_what_is_left() -> None:
+    """What answers may stand in what was cut from them, while nothing else needs the room."""
+    text = "It goes on word by word. " * 30
+    log = event(2, text, origin="tool", speaker=None)
+    events = [event(1), event(3, text, is_neighbour=True), log, event(4, text * 2)]
+    laid_out = lay_out_within_budget(replace(EMPTY, events=events, is_known=True), 1000)
+    assert laid_out.cut == (0, 0, 0, 1)
+    lines = read_block(laid_out.text).parts["Events about the question:"]
+    _, tool, neighbour, longest = (
+        len(line.partition("): " if "(" in line else "mara: ")[2]) for line in lines
+    )
+    assert tool == neighbour == len(text.strip())
+    assert 900 < longest <= 1000, "none is longer than the best one may be"
+    full = [*events, *(event(n, text) for n in range(5, 20))]
+    laid_out = lay_out_within_budget(replace(EMPTY, events=full, is_known=True), 1000)
+    assert laid_out.token_count <= 1000
+    assert laid_out.cut.shortened > 8, "nothing is left"
+
+
 def test_context_gives_newest_event_most_room() -> None:
     """What replaced what the others say may stand deep in it."""
     text = "It goes on word by word. " * 200
@@ -400,8 +419,9 @@ def test_context_marks_weak_matches() -> None:
 def test_context_tool_output_keeps_start_and_end() -> None:
     log = f"collected 900 items {'tests/x.py .... ' * 300} FAILED tests/test_rate.py 1 failed"
     output = event(2, log, origin="tool", speaker=None)
+    others = [event(n, "It goes on word by word. " * 20) for n in range(3, 20)]
     text = lay_out_within_budget(
-        replace(EMPTY, events=[event(1), output], is_known=True), 1000
+        replace(EMPTY, events=[event(1), output, *others], is_known=True), 1000
     ).text
     line = read_block(text).parts["Events about the question:"][1]
     assert "(tool): collected 900 items" in line
