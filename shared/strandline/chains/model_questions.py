@@ -62,7 +62,7 @@ def read_run_events(access: TenantDb, space: str, event_ids: Sequence[UUID]) -> 
                 where d.tenant_id = e.tenant_id and d.scope_id = e.scope_id
                     and d.event_id = e.event_id and d.kind = 'slots'
                     and (d.body ->> 'is_change')::boolean) as bears_change
-        from unnest(%(event_ids)s::uuid[]) i (event_id)
+        from unnest((select %(event_ids)s::uuid[])) i (event_id)
         cross join lateral (  -- by key: the planner may read all events or vectors for a join
             select * from events e
             where e.event_id = i.event_id and e.erased_at is null offset 0) e
@@ -105,13 +105,13 @@ def read_prompt_events(
         select e.event_id, e.seq, e.speaker, e.role, e.type, left(e.content, 8000) as content,
             e.blob_cid, e.mime_type, e.file_name,
             coalesce(e.occurred_at, e.recorded_at) as said_at, e.erased_at is not null as is_erased
-        from unnest(%(unread_ids)s::uuid[]) i (event_id)
+        from unnest((select %(unread_ids)s::uuid[])) i (event_id)
         cross join lateral (
             select * from events e where e.event_id = i.event_id offset 0) e
         union all
         select e.event_id, e.seq, e.speaker, e.role, e.type, null, null, null, null,
             e.recorded_at, true
-        from unnest(%(cached_ids)s::uuid[]) i (event_id)
+        from unnest((select %(cached_ids)s::uuid[])) i (event_id)
         cross join lateral (
             select * from events e
             where e.event_id = i.event_id and e.erased_at is not null offset 0) e

@@ -81,17 +81,17 @@ def list_messages_with_self_statements(
         """
         with told as (
             select d.event_id, d.body -> 'statements' as statements
-            from unnest(%(subjects)s::text[]) s (name)
+            from unnest((select %(subjects)s::text[])) s (name)
             cross join lateral (
                 select d.event_id, d.body from decisions d
                 where d.tenant_id = current_tenant() and d.subject = s.name
-                    and (%(scope_id)s::uuid is null or d.scope_id = %(scope_id)s)
-                order by d.decided_at desc limit %(max_decisions)s) d),
+                    and ((select %(scope_id)s::uuid) is null or d.scope_id = %(scope_id)s)
+                order by d.decided_at desc limit (select %(max_decisions)s::bigint)) d),
         tail as (
             select e.event_id from (
                 select w.scope_id from scope_work w
-                where w.tenant_id = current_tenant() and %(scope_id)s::uuid is null
-                order by w.due_at desc limit %(max_scopes)s) w
+                where w.tenant_id = current_tenant() and (select %(scope_id)s::uuid) is null
+                order by w.due_at desc limit (select %(max_scopes)s::bigint)) w
             cross join lateral (
                 select s.max_folded_seq from scopes s
                 where s.tenant_id = current_tenant() and s.scope_id = w.scope_id offset 0) s
@@ -99,8 +99,8 @@ def list_messages_with_self_statements(
                 select e.event_id, e.recorded_at from events e
                 where e.tenant_id = current_tenant() and e.scope_id = w.scope_id
                     and e.seq > s.max_folded_seq and e.role = 'user' and e.type = 'message'
-                order by e.seq desc limit %(max_events)s) e
-            order by e.recorded_at desc limit %(max_events)s)
+                order by e.seq desc limit (select %(max_events)s::bigint)) e
+            order by e.recorded_at desc limit (select %(max_events)s::bigint))
         select e.event_id, e.scope_id, e.seq, e.speaker, e.origin,
             coalesce(e.occurred_at, e.recorded_at) as said_at, e.recorded_at,
             left(e.content, %(max_chars)s) as text, t.statements

@@ -110,13 +110,15 @@ def list_unembedded_events(
             left(e.content, 10000) as content, e.blob_cid, e.mime_type, e.file_name,
             coalesce(e.occurred_at, e.recorded_at) as said_at, e.erased_at is not null as is_erased
         from unnest(%(scope_ids)s) scope_id
-        left join lateral (  -- forces the index, whatever the planner's estimate
-            select p.embedded_seq from embedding_progress p
-            where p.scope_id = scope_id.scope_id and p.space = %(space)s offset 0) p on true
+        cross join lateral (  -- computed here: under a policy, a sum or coalesce uses no index
+            select coalesce(max(p.embedded_seq), 0) as embedded_seq,
+                coalesce(max(p.embedded_seq), 0) + %(limit)s as last_seq
+            from embedding_progress p
+            where p.scope_id = scope_id.scope_id and p.space = %(space)s) p
         cross join lateral (
             select * from events e
-            where e.scope_id = scope_id.scope_id and e.seq > coalesce(p.embedded_seq, 0)
-                and e.seq <= coalesce(p.embedded_seq, 0) + %(limit)s  -- no gaps, no sort
+            where e.scope_id = scope_id.scope_id and e.seq > p.embedded_seq
+                and e.seq <= p.last_seq  -- no gaps, no sort
             order by e.seq limit %(limit)s) e
         order by e.scope_id, e.seq limit %(limit)s
         """,

@@ -1,4 +1,4 @@
--- revision: 5
+-- revision: 6
 -- What recall reads: words and vectors of what is in view.
 
 -- in view ------------------------------------------------------------------------------------------
@@ -413,7 +413,8 @@ set local role strandline_search;
 --
 -- Codes that differ in too many bits are not sorted. A sample of the view tells how many are too many: what it
 -- says is a bound, and where fewer are within it than are needed, all are sorted. Whether somebody sees the
--- whole tenant is counted, not listed. From some 20,000 codes a worker reads a part of them.
+-- whole tenant is counted, not listed. From some 250,000 codes a worker reads a part of them: to start one costs
+-- as much as to read most of 50,000.
 --
 -- How many codes are compared by their vectors grows with the view: 3 of each wanted event up to some
 -- 100,000 events, 7 at a million. Far from all that is in view codes tell less, and of a million more
@@ -422,7 +423,7 @@ create or replace function nearest_by_code(p_vector halfvec, p_space text, p_sco
 returns table (event_id uuid, distance double precision)
 language plpgsql stable security definer set search_path = pg_catalog, public, pg_temp
 set plan_cache_mode = force_custom_plan set jit = off set enable_seqscan = off
-set max_parallel_workers_per_gather = 1 set parallel_setup_cost = 300 set parallel_tuple_cost = 0.01 as $$
+set max_parallel_workers_per_gather = 1 set parallel_setup_cost = 25000 set parallel_tuple_cost = 0.01 as $$
 #variable_conflict use_column
 declare
     c_sample constant int := 80;
@@ -439,6 +440,8 @@ declare
             and e.participants @> v_viewer);
     v_wanted bigint;  -- so many of the nearest codes are compared by their vectors
     v_bound float8;  -- in so many bits codes may differ; null: in any number
+    v_near_scopes uuid[];
+    v_near uuid[];  -- those with the nearest codes
 begin
     if p_scopes is null and v_viewer = '{}' then
         v_scope_count := (select count(*) from scopes s where s.tenant_id = v_tenant);
@@ -498,26 +501,26 @@ begin
         (array_agg(bits order by bits))[3 + ceil(3 * max(wanted.codes) * count(bits) / max(events))]
     into v_wanted, v_bound from wanted left join sample on bits is not null;
 
-    return query
-        with within as materialized (
+    if v_bound is not null then
+        select array_agg(w.scope_id), array_agg(w.event_id) into v_near_scopes, v_near from (
             select c.scope_id, c.event_id from event_vectors c
             where c.tenant_id = v_tenant and c.space = p_space
                 and (v_scopes is null or c.scope_id = any (v_scopes))
                 and (v_erased = '{}' or c.event_id <> all (v_erased))
-                and c.code <~> v_code <= coalesce(v_bound, 'infinity')
-            order by c.code <~> v_code, c.event_id limit v_wanted),
-        near as (
-            select w.scope_id, w.event_id from within w
-            where v_bound is null or (select count(*) from within) = v_wanted
-            union all
-            (select c.scope_id, c.event_id from event_vectors c
-            where v_bound is not null and (select count(*) from within) < v_wanted
-                and c.tenant_id = v_tenant and c.space = p_space and c.code is not null
+                and c.code <~> v_code <= v_bound
+            order by c.code <~> v_code, c.event_id limit v_wanted) w;
+    end if;
+    if coalesce(cardinality(v_near), 0) < v_wanted then
+        select array_agg(w.scope_id), array_agg(w.event_id) into v_near_scopes, v_near from (
+            select c.scope_id, c.event_id from event_vectors c
+            where c.tenant_id = v_tenant and c.space = p_space and c.code is not null
                 and (v_scopes is null or c.scope_id = any (v_scopes))
                 and (v_erased = '{}' or c.event_id <> all (v_erased))
-            order by c.code <~> v_code, c.event_id limit v_wanted))
+            order by c.code <~> v_code, c.event_id limit v_wanted) w;
+    end if;
+    return query
         select v.event_id, v.distance
-        from near
+        from unnest(v_near_scopes, v_near) near (scope_id, event_id)
         cross join lateral (
             select v.event_id, v.embedding <=> p_vector as distance from event_vectors v
             where v.tenant_id = v_tenant and v.space = p_space and v.scope_id = near.scope_id

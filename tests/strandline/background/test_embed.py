@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 from uuid import UUID, uuid4
@@ -12,12 +13,13 @@ import pytest
 from strandline.aws.blobs import BlobStore
 from strandline.background import compute_event_vectors
 from strandline.background.process_events import embed_and_fold_scopes
-from strandline.db.database import Database
+from strandline.db.database import Caller, Database
 from strandline.errors import Unavailable
 from strandline.jobs.worker_resources import EMBED_SECONDS, WorkerResources
 from strandline.local.aws import LocalAws
 from strandline.log import store_work
 from strandline.log.passage_spans import MAX_PASSAGES
+from tests.query_plans import Explainer, nodes, rows_read
 from tests.strandline.embeddings.fake_embedders import (
     WordEmbedder,
     fail_texts,
@@ -254,6 +256,39 @@ def test_embed_fills_new_space_beside_old_one(
     assert process_due(worker) == 1
     assert (missing(scratch_db), missing(scratch_db, "other/24")) == (0, 1)
     assert process_due(replace(worker, embedder=other)) == 1
+
+
+@pytest.mark.own_database
+def test_embed_reads_the_next_events_of_a_long_scope_alone(
+    gateway: Gateway, scratch_db: ScratchDatabase
+) -> None:
+    """However long its log is, and where statistics know of no other scope. Teeth: where the policy
+    keeps a condition from the index, the whole log is read for a batch."""
+    for first in range(0, 1000, 100):
+        events = [user_message(f"Berth {n} is free.") for n in range(first, first + 100)]
+        reply = gateway.call("POST", "/api/v1/events/batch", {"events": events}, key=gateway.key())
+        assert reply.status == 200
+    scratch_db.rows(
+        "insert into embedding_progress (tenant_id, scope_id, space, participants, embedded_seq)"
+        " select tenant_id, scope_id, 'words/2', participants, 500 from scopes"
+    )
+    scratch_db.rows("analyze events, embedding_progress")
+    ((scope_id,),) = scratch_db.rows("select scope_id from scopes")
+    explainer = Explainer(scratch_db)
+    access = explainer.database.connect_as(Caller.background("acme"))
+
+    def count_read() -> float:
+        plans = explainer.plans(
+            lambda: store_work.list_unembedded_events(access, [scope_id], "words/2", 5)
+        )
+        return sum(rows_read(node) for plan in plans for node in nodes(plan["Plan"]))
+
+    with closing(explainer.database):
+        listed = store_work.list_unembedded_events(access, [scope_id], "words/2", 5)
+        assert [event.seq for event in listed] == [501, 502, 503, 504, 505]
+        assert count_read() < 15
+        scratch_db.rows("update embedding_progress set embedded_seq = 0")
+        assert count_read() < 15
 
 
 def test_embed_skips_erased_events(
