@@ -143,7 +143,7 @@ def _describe_assumptions() -> str:
         f"{_join_reasons(RECALLS)}. By a tool: {_join_reasons(TOOL_CALLS)}. Cold: "
         f"{_join_reasons(COLD_RECALLS[-1:])}. A capacity unit counts as a quarter of a core, used "
         "to three tenths. The database's CPU and the I/Os of a cold recall are measured on one "
-        "machine with other work (infra/database_figures.json, by `make bench NAME=database-cpu`), "
+        "machine (infra/database_figures.json, by `make bench NAME=database-cpu`), "
         "the functions' times are estimates above what it showed, because no account was at hand. "
         "A batch is one call with up to 500 events. One conversation an hour keeps the database "
         f"{HOURLY_TALKS[0].why}: its jobs follow 10, 30, 45 and 60 minutes after it, and the "

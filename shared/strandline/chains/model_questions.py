@@ -49,6 +49,7 @@ class RunEvent:
 
 def read_run_events(access: TenantDb, space: str, event_ids: Sequence[UUID]) -> Sequence[RunEvent]:
     """Read these events by seq, with their vectors in `space`; erased events are left out."""
+    # Ids in a sub-select: the planner does not count them, so that one plan serves any number.
     return access.fetch(
         RunEvent,
         """
@@ -99,6 +100,7 @@ def read_prompt_events(
 ) -> tuple[Sequence[PromptEventRow], set[UUID]]:
     """Read the events of `unread_ids`. Returns those that are not erased, and the ids of all
     erased ones among `unread_ids` and `cached_ids`."""
+    # Ids in sub-selects, as in `read_run_events`.
     rows = access.fetch(
         PromptEventRow,
         """

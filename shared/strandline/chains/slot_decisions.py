@@ -76,6 +76,7 @@ def list_messages_with_self_statements(
     """The visible messages in which these people state something of themselves, in no order; and
     the newest messages of anybody that are not folded yet. With `scope_id` only the folded ones of
     this scope."""
+    # Values in sub-selects: the planner does not look into them, so that one plan serves them all.
     return access.fetch(
         UserMessageWithStatements,
         """
