@@ -26,7 +26,7 @@ _DIGIT = re.compile(r"\d")
 _EDGES = "\"'.,;:!…()[]“”‘’"  # noqa: RUF001
 """The punctuation that two texts may differ in, at the edges of words. A question mark is not part
 of it, nor are the signs of -5, C++ and C#."""
-_IGNORED_BYTES = f"{_EDGES}{string.hexdigits}{string.whitespace}.,:/-#\u00a0\u202f\u3000".encode()
+_IGNORED_BYTES = f"{_EDGES}{string.hexdigits}{string.whitespace}.,:/-#".encode()
 """What may differ in near-duplicates, at any place."""
 _ASKS_NUMBER = re.compile(
     r"\b(?:how (?:many|much|long|often|far|old|big|high)"
@@ -130,7 +130,8 @@ def collapse_near_duplicates(
 def _have_same_letters(texts: Mapping[UUID, str]) -> bool:
     """Whether two of these texts are equal but for what near-duplicates may differ in, and maybe
     more: that is quicker to tell than their keys are made."""
-    letters = {text.casefold().encode().translate(None, _IGNORED_BYTES) for text in texts.values()}
+    plain = (text if text.isascii() else "".join(text.split()) for text in texts.values())
+    letters = {text.casefold().encode().translate(None, _IGNORED_BYTES) for text in plain}
     return len(letters) < len(texts)
 
 

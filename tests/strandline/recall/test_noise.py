@@ -191,6 +191,17 @@ def test_noise_names_only_near_duplicates_that_the_reader_sees(gateway: Gateway,
         assert hit["similar"]["count"] == len(hit["similar"]["event_ids"]) == count - 1
 
 
+def test_noise_of_white_space_and_quotes_makes_no_other_text(gateway: Gateway, key: str) -> None:
+    said = 'The ferry to Hesk leaves from berth 4, "behind the crane".'
+    again = "the ferry to\u2009Hesk leaves\n from\u3000berth 4, “behind the crane”!"
+    events = [
+        {**WRITERS["ann"], "participants": [ANN, HELPER], "content": text} for text in (said, again)
+    ]
+    store(gateway, key, events)
+    (hit,) = recall(gateway, key, "Where does the ferry to Hesk leave?")["hits"]
+    assert hit["similar"]["count"] == 1
+
+
 def test_noise_of_erased_logs_is_not_named(gateway: Gateway, key: str) -> None:
     store(gateway, key, list(list_events(CASES[5])))
     hits = recall(gateway, key, "greenhouse probe")["hits"]
