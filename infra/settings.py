@@ -11,9 +11,10 @@ from infra.setting_types import AddressRange, Arn, LogDays, Name, Scalar
 from strandline.config import ServiceSettings
 from strandline.function_specs import FUNCTIONS, FunctionSpec
 
-RECALLS_PER_UNIT = 15
-"""Recalls a second that a capacity unit serves: a quarter of a core, at 16.6 ms of CPU each
-(infra/database_figures.json, of a caller who sees a thousand events). Appends cost less."""
+RECALLS_PER_UNIT = 17
+"""Recalls a second that a capacity unit serves: a quarter of a core, at 13.5 ms of CPU each
+(infra/database_figures.json, of a caller who sees a thousand events), with some room. Appends cost
+less."""
 _TENANT_REQUESTS_PER_MINUTE = 6000
 """The service's own default for a tenant (config_quotas.py): a larger stage gives no more."""
 

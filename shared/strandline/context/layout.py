@@ -155,11 +155,10 @@ def lay_out_within_budget(sources: ContextLineSources, budget: int) -> LaidOutTe
     draft.show_lines_that_fit(
         draft.events, 1.0, shorten=True
     )  # with the space that the other parts left
-    if has_question:
-        draft.lengthen_shortened_events()
-    else:
+    if not has_question:
         draft.show_lines_that_fit(draft.recent, 1.0, shorten=True)
     draft.show_lines_that_fit(draft.topics, 1.0, shorten=True)
+    draft.lengthen_shortened_events()
     draft.drop_topic_repetitions()
     return draft.to_laid_out_text()
 
@@ -239,12 +238,14 @@ class _TextDraft:
         """Show more of the events that are shortened, in order of preference, with what room is
         left: up to the share of the best one."""
         for n, line in enumerate(self.events.shown_lines):
+            if not line.is_shortened:
+                continue
             room = self.max_bytes - self._count_text_bytes()
             if room < _MIN_SHOWN_BYTES:
                 return
             shown_bytes = count_bytes(line.shown_text)
             share = min(EVENT_SHARE, (shown_bytes + room) / self.max_bytes)
-            if line.is_shortened and share * self.max_bytes > shown_bytes:
+            if share * self.max_bytes > shown_bytes:
                 self.events.lines[n] = make_event_line(
                     line.source, self.max_bytes, is_best=True, has_minute=True, share=share
                 )

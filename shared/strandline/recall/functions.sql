@@ -440,8 +440,6 @@ declare
             and e.participants @> v_viewer);
     v_wanted bigint;  -- so many of the nearest codes are compared by their vectors
     v_bound float8;  -- in so many bits codes may differ; null: in any number
-    v_near_scopes uuid[];
-    v_near uuid[];  -- those with the nearest codes
 begin
     if p_scopes is null and v_viewer = '{}' then
         v_scope_count := (select count(*) from scopes s where s.tenant_id = v_tenant);
@@ -501,26 +499,39 @@ begin
         (array_agg(bits order by bits))[3 + ceil(3 * max(wanted.codes) * count(bits) / max(events))]
     into v_wanted, v_bound from wanted left join sample on bits is not null;
 
+    -- two statements, so that the second starts no worker in vain; `select into` would start none at all
     if v_bound is not null then
-        select array_agg(w.scope_id), array_agg(w.event_id) into v_near_scopes, v_near from (
+        return query
+            with within as materialized (
+                select c.scope_id, c.event_id from event_vectors c
+                where c.tenant_id = v_tenant and c.space = p_space
+                    and (v_scopes is null or c.scope_id = any (v_scopes))
+                    and (v_erased = '{}' or c.event_id <> all (v_erased))
+                    and c.code <~> v_code <= v_bound
+                order by c.code <~> v_code, c.event_id limit v_wanted)
+            select v.event_id, v.distance
+            from within near
+            cross join lateral (
+                select v.event_id, v.embedding <=> p_vector as distance from event_vectors v
+                where v.tenant_id = v_tenant and v.space = p_space and v.scope_id = near.scope_id
+                    and v.event_id = near.event_id
+                offset 0) v
+            where (select count(*) from within) = v_wanted
+            order by v.distance, v.event_id limit p_limit;
+        if found then
+            return;
+        end if;
+    end if;
+    return query
+        with nearest as materialized (
             select c.scope_id, c.event_id from event_vectors c
             where c.tenant_id = v_tenant and c.space = p_space
                 and (v_scopes is null or c.scope_id = any (v_scopes))
                 and (v_erased = '{}' or c.event_id <> all (v_erased))
-                and c.code <~> v_code <= v_bound
-            order by c.code <~> v_code, c.event_id limit v_wanted) w;
-    end if;
-    if coalesce(cardinality(v_near), 0) < v_wanted then
-        select array_agg(w.scope_id), array_agg(w.event_id) into v_near_scopes, v_near from (
-            select c.scope_id, c.event_id from event_vectors c
-            where c.tenant_id = v_tenant and c.space = p_space and c.code is not null
-                and (v_scopes is null or c.scope_id = any (v_scopes))
-                and (v_erased = '{}' or c.event_id <> all (v_erased))
-            order by c.code <~> v_code, c.event_id limit v_wanted) w;
-    end if;
-    return query
+                and c.code is not null
+            order by c.code <~> v_code, c.event_id limit v_wanted)
         select v.event_id, v.distance
-        from unnest(v_near_scopes, v_near) near (scope_id, event_id)
+        from nearest near
         cross join lateral (
             select v.event_id, v.embedding <=> p_vector as distance from event_vectors v
             where v.tenant_id = v_tenant and v.space = p_space and v.scope_id = near.scope_id

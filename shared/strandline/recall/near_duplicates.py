@@ -23,10 +23,11 @@ _MIN_CHARS = 20
 # An id of six or more hexadecimal digits, or a number with its separators.
 _NUMBER = re.compile(r"\b(?=[a-f-]*\d)[\da-f][\da-f-]{5,}\b|\d+(?:[.,:/-]\d+)*", re.IGNORECASE)
 _DIGIT = re.compile(r"\d")
+_SPACE_OR_DIGIT = re.compile(r"[\s\d]")
 _EDGES = "\"'.,;:!…()[]“”‘’"  # noqa: RUF001
 """The punctuation that two texts may differ in, at the edges of words. A question mark is not part
 of it, nor are the signs of -5, C++ and C#."""
-_IGNORED_BYTES = f"{_EDGES}{string.hexdigits}{string.whitespace}.,:/-#".encode()
+_IGNORED_BYTES = f"{_EDGES}{string.hexdigits}{string.whitespace}\x1c\x1d\x1e\x1f.,:/-#".encode()
 """What may differ in near-duplicates, at any place."""
 _ASKS_NUMBER = re.compile(
     r"\b(?:how (?:many|much|long|often|far|old|big|high)"
@@ -130,7 +131,7 @@ def collapse_near_duplicates(
 def _have_same_letters(texts: Mapping[UUID, str]) -> bool:
     """Whether two of these texts are equal but for what near-duplicates may differ in, and maybe
     more: that is quicker to tell than their keys are made."""
-    plain = (text if text.isascii() else "".join(text.split()) for text in texts.values())
+    plain = (text if text.isascii() else _SPACE_OR_DIGIT.sub("", text) for text in texts.values())
     letters = {text.casefold().encode().translate(None, _IGNORED_BYTES) for text in plain}
     return len(letters) < len(texts)
 

@@ -138,6 +138,9 @@ def test_context_lengthens_shortened_events_into_what_is_left() -> None:
     )
     assert tool == neighbour == len(text.strip())
     assert 900 < longest <= 1000, "none is longer than the best one may be"
+    topics = [topic(n, n) for n in range(5, 9)]
+    sources = replace(EMPTY, events=events, topics=topics, is_known=True)
+    assert len(lay_out_within_budget(sources, 1000).chain_ids) == 4, "topics come first"
     full = [*events, *(event(n, text) for n in range(5, 20))]
     laid_out = lay_out_within_budget(replace(EMPTY, events=full, is_known=True), 1000)
     assert laid_out.token_count <= 1000

@@ -193,7 +193,7 @@ def test_noise_names_only_near_duplicates_that_the_reader_sees(gateway: Gateway,
 
 def test_noise_of_white_space_and_quotes_makes_no_other_text(gateway: Gateway, key: str) -> None:
     said = 'The ferry to Hesk leaves from berth 4, "behind the crane".'
-    again = "the ferry to\u2009Hesk leaves\n from\u3000berth 4, “behind the crane”!"
+    again = "the ferry to\u2009Hesk leaves\n from\u3000berth\x1d4, “behind the crane”!"
     events = [
         {**WRITERS["ann"], "participants": [ANN, HELPER], "content": text} for text in (said, again)
     ]
