@@ -499,15 +499,15 @@ begin
         (array_agg(bits order by bits))[3 + ceil(3 * max(wanted.codes) * count(bits) / max(events))]
     into v_wanted, v_bound from wanted left join sample on bits is not null;
 
-    -- two statements, so that the second starts no worker in vain; `select into` would start none at all
-    if v_bound is not null then
+    -- a statement each, so that what is not needed starts no worker; `select into` would start none at all
+    for v_pass in case when v_bound is null then 2 else 1 end .. 2 loop
         return query
             with within as materialized (
                 select c.scope_id, c.event_id from event_vectors c
                 where c.tenant_id = v_tenant and c.space = p_space
                     and (v_scopes is null or c.scope_id = any (v_scopes))
                     and (v_erased = '{}' or c.event_id <> all (v_erased))
-                    and c.code <~> v_code <= v_bound
+                    and c.code <~> v_code <= case v_pass when 1 then v_bound else 'infinity' end
                 order by c.code <~> v_code, c.event_id limit v_wanted)
             select v.event_id, v.distance
             from within near
@@ -516,28 +516,10 @@ begin
                 where v.tenant_id = v_tenant and v.space = p_space and v.scope_id = near.scope_id
                     and v.event_id = near.event_id
                 offset 0) v
-            where (select count(*) from within) = v_wanted
+            where v_pass = 2 or (select count(*) from within) = v_wanted
             order by v.distance, v.event_id limit p_limit;
-        if found then
-            return;
-        end if;
-    end if;
-    return query
-        with nearest as materialized (
-            select c.scope_id, c.event_id from event_vectors c
-            where c.tenant_id = v_tenant and c.space = p_space
-                and (v_scopes is null or c.scope_id = any (v_scopes))
-                and (v_erased = '{}' or c.event_id <> all (v_erased))
-                and c.code is not null
-            order by c.code <~> v_code, c.event_id limit v_wanted)
-        select v.event_id, v.distance
-        from nearest near
-        cross join lateral (
-            select v.event_id, v.embedding <=> p_vector as distance from event_vectors v
-            where v.tenant_id = v_tenant and v.space = p_space and v.scope_id = near.scope_id
-                and v.event_id = near.event_id
-            offset 0) v
-        order by v.distance, v.event_id limit p_limit;
+        exit when found;
+    end loop;
 end $$;
 revoke execute on function nearest_by_code from public;
 grant execute on function nearest_by_code to strandline_app;
