@@ -48,6 +48,9 @@ def make_rows(folder: Path) -> list[Row]:
     variables = {
         **os.environ,
         "PYTHONPATH": str(ROOT / "shared"),
+        # An installed package is compiled; the first call of each kind does it here.
+        "PYTHONDONTWRITEBYTECODE": "",
+        "PYTHONPYCACHEPREFIX": str(folder / "bytecode"),
         "STRANDLINE_USER": "bench",
         "STRANDLINE_HOOK_FOLDER": str(folder / "hooks"),
     }

@@ -270,10 +270,12 @@ _MARK_CHANGE = """
     from (
         select exists (
             select from chain_events l
-            join decisions d on d.tenant_id = l.tenant_id and d.scope_id = l.scope_id
-                and d.event_id = l.event_id and d.kind = 'slots'
-            where l.tenant_id = current_tenant() and l.chain_id = %(chain_id)s
-                and (d.body ->> 'is_change')::boolean) as bears_change) d
+            cross join lateral (  -- by key: the planner would read all decisions of the tenant
+                select from decisions d
+                where d.tenant_id = current_tenant() and d.scope_id = l.scope_id
+                    and d.event_id = l.event_id and d.kind = 'slots'
+                    and (d.body ->> 'is_change')::boolean offset 0) d
+            where l.tenant_id = current_tenant() and l.chain_id = %(chain_id)s) as bears_change) d
     where c.tenant_id = current_tenant() and c.chain_id = %(chain_id)s
         and c.bears_change <> d.bears_change
 """

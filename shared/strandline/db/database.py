@@ -12,8 +12,7 @@ from datetime import datetime
 from typing import LiteralString, NamedTuple, cast
 
 import psycopg
-from psycopg import errors
-from psycopg.pq import ExecStatus, TransactionStatus
+from psycopg.pq import TransactionStatus
 
 from strandline.db.connection import (
     AuthMode,
@@ -22,7 +21,13 @@ from strandline.db.connection import (
     RestrictedConnector,
     translate_errors,
 )
-from strandline.db.pipeline import RowQuery, Statement, parse_rows, run_pipeline
+from strandline.db.pipeline import (
+    RowQuery,
+    Statement,
+    call_by_libpq,
+    parse_rows,
+    run_pipeline,
+)
 from strandline.errors import Unavailable
 from strandline.sealing import Sealer
 
@@ -155,8 +160,11 @@ class TenantDb:
             if int(context["milliseconds"]) < _ROLE_TIMEOUT_MS:
                 with connection.transaction():
                     connection.execute(_SET_CONTEXT, context)
-                    return _execute_by_libpq(connection, statement.encode(), values)
-            return _execute_by_libpq(connection, statement.encode(), values)
+                    result = call_by_libpq(connection, statement.encode(), values)
+            else:
+                result = call_by_libpq(connection, statement.encode(), values)
+        columns = range(result.nfields)
+        return [[result.get_value(n, column) for column in columns] for n in range(result.ntuples)]
 
     def read_snapshot[Row](
         self, row_type: type[Row], statement: LiteralString, params: Mapping[str, object]
@@ -255,19 +263,6 @@ class TenantDb:
             "sees_erased": "on" if self.caller.sees_erased else "",
             "milliseconds": str(max(50, int(seconds_left * 1000))),
         }
-
-
-def _execute_by_libpq(
-    connection: Connection, statement: bytes, values: Sequence[bytes]
-) -> list[list[bytes | None]]:
-    """Run a statement by libpq, without the driver's adaptation. Raises the driver's errors."""
-    result = connection.pgconn.exec_params(statement, values)
-    if result.status != ExecStatus.TUPLES_OK:
-        if connection.closed:
-            raise psycopg.OperationalError("the connection was lost")
-        raise errors.error_from_result(result)
-    columns = range(result.nfields)
-    return [[result.get_value(row, column) for column in columns] for row in range(result.ntuples)]
 
 
 class Database:

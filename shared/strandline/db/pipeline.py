@@ -42,9 +42,35 @@ def run_pipeline(connection: psycopg.Connection[Any], *statements: Statement) ->
     transaction they are one transaction, which any error rolls back. Values are adapted as by the
     driver, and errors are the driver's. A connection whose Sync was not answered is closed. Raises
     Unavailable if a migration changed the columns of a prepared statement in a transaction."""
+    return _retry_after_migration(connection, lambda: _run_pipeline_once(connection, statements))
+
+
+def call_by_libpq(
+    connection: psycopg.Connection[Any], statement: bytes, values: Sequence[bytes]
+) -> PGresult:
+    """Run one statement with values in Postgres' text format, without the driver's adaptation and
+    without a pipeline. Raises as `run_pipeline`."""
+    query = EncodedStatement(statement, values, None, None)
+
+    def call() -> PGresult:
+        result = get_prepared_statements(connection).execute(connection.pgconn, query)
+        if result.status != ExecStatus.TUPLES_OK:
+            if connection.closed:
+                raise psycopg.OperationalError("the connection was lost")
+            raise errors.error_from_result(result)
+        return result
+
+    return _retry_after_migration(connection, call)
+
+
+def _retry_after_migration[Result](
+    connection: psycopg.Connection[Any], run: Callable[[], Result]
+) -> Result:
+    """Run statements; once more where a migration changed the columns of a prepared one. Raises
+    Unavailable where that would be in the middle of a transaction."""
     is_whole_transaction = connection.pgconn.transaction_status == TransactionStatus.IDLE
     try:
-        return _run_pipeline_once(connection, statements)
+        return run()
     except (errors.FeatureNotSupported, errors.InvalidSqlStatementName) as error:
         if not get_prepared_statements(connection).forget():
             raise
@@ -52,7 +78,7 @@ def run_pipeline(connection: psycopg.Connection[Any], *statements: Statement) ->
             raise Unavailable("The database was migrated just now. Try again.") from error
     if connection.pgconn.transaction_status != TransactionStatus.IDLE:
         connection.rollback()
-    return _run_pipeline_once(connection, statements)
+    return run()
 
 
 def _run_pipeline_once(

@@ -68,6 +68,23 @@ class PreparedStatements:
             pgconn.send_query_prepared(name, statement.values, statement.formats)
         yield statement, None
 
+    def execute(self, pgconn: PGconn, statement: EncodedStatement) -> PGresult:
+        """Run a statement by itself, outside a pipeline, prepared if it is known well enough. The
+        result may be an error, also that of its preparation."""
+        self._uses[statement.key] += 1
+        if self._is_worth_preparing(statement):
+            name = b"strandline_%d" % next(self._numbers)
+            preparation = pgconn.prepare(name, statement.text, statement.types)
+            if preparation.status != ExecStatus.COMMAND_OK:
+                return preparation
+            self._names[statement.key] = name
+        name = self._names.get(statement.key)
+        if name is None:
+            return pgconn.exec_params(
+                statement.text, statement.values, statement.types, statement.formats
+            )
+        return pgconn.exec_prepared(name, statement.values, statement.formats)
+
     def take_results(
         self,
         sent: Sequence[tuple[EncodedStatement, bytes | None]],

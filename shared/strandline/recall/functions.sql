@@ -1,4 +1,4 @@
--- revision: 6
+-- revision: 7
 -- What recall reads: words and vectors of what is in view.
 
 -- in view ------------------------------------------------------------------------------------------
@@ -15,7 +15,7 @@ create or replace function id_share(p_id uuid) returns float8 language sql immut
 create or replace function read_view(p_scopes uuid[], p_large bigint)
 returns table (scope_ids uuid[], events bigint)
 language plpgsql stable set search_path = pg_catalog, public, pg_temp
-set plan_cache_mode = force_custom_plan set enable_seqscan = off set enable_sort = off as $$
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_sort = off as $$
 declare
     c_sample constant int := 1000;
     v_scopes uuid[] := coalesce(p_scopes,
@@ -120,24 +120,25 @@ set local role strandline_search;
 -- view hold each word, whatever the filter, so that a word tells the same under any; where a filter leaves no
 -- piece, a row without an event has them. A filter looks up events by key, best first, until there are enough.
 -- Planned at each call: a generic plan knows neither whether there is a filter nor how few the scopes are.
+-- The planner expects a piece or two, for which a nested loop would do: of hundreds it costs as much as all else.
 create or replace function search_words(
     p_words text[], p_scopes uuid[], p_filter jsonb, p_events bigint, p_limit int)
 returns table (event_id uuid, start_char int, end_char int, word_bits bigint, weight float8,
     document_counts bigint[])
 language plpgsql stable security definer set search_path = pg_catalog, public, pg_temp
-set plan_cache_mode = force_custom_plan as $$
+set plan_cache_mode = force_custom_plan set enable_nestloop = off as $$
 #variable_conflict use_column
 declare
     v_own tsquery[] := array(select word_query(word, ':ACD') from unnest(p_words) word);
     v_all tsquery[] := array(select word_query(word, '') from unnest(p_words) word);
     v_any tsquery := (select string_agg(query::text, ' | ')::tsquery from unnest(v_all) query);
+    v_erased uuid[] := array(
+        select e.event_id from events e
+        where e.tenant_id = current_tenant() and e.erased_at is not null and e.cid is not null
+            and e.participants @> (select current_viewer()));
 begin
     return query
-        with erased as materialized (
-            select e.event_id from events e
-            where e.tenant_id = current_tenant() and e.erased_at is not null and e.cid is not null
-                and e.participants @> (select current_viewer())),
-        matched as materialized (
+        with matched as materialized (
             select w.event_id, w.piece, w.start_char, w.end_char, b.own_bits, b.all_bits
             from event_search w
             cross join lateral (
@@ -149,7 +150,7 @@ begin
             where w.tenant_id = current_tenant() and w.participants @> (select current_viewer())
                 and (p_scopes is null or w.scope_id = any (p_scopes))
                 and w.words @@ v_any
-                and not exists (select from erased where erased.event_id = w.event_id)),
+                and w.event_id <> all (v_erased)),
         patterns as materialized (
             select m.own_bits, m.all_bits, count(*) as pieces from matched m
             group by m.own_bits, m.all_bits),
@@ -203,7 +204,7 @@ returns table (event_id uuid, start_char int, end_char int, word_bits bigint, we
     document_counts bigint[])
 language plpgsql stable security definer set search_path = pg_catalog, public, pg_temp
 set plan_cache_mode = force_custom_plan set jit = off set max_parallel_workers_per_gather = 0
-set enable_seqscan = off as $$
+set enable_seqscan = off set enable_nestloop = off as $$
 #variable_conflict use_column
 declare
     c_sample constant int := least(200 + p_events / 500, 1000);

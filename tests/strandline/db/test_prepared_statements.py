@@ -207,6 +207,59 @@ def test_prepared_statement_that_is_gone_is_sent_again(database: Database) -> No
     assert divide(access, 3) == 4
 
 
+def call_numbers(access: TenantDb) -> list[list[bytes | None]]:
+    """A function that sets its caller by itself, as an append does."""
+    return access.call_function("select * from numbers_of($1, $2, $3, $4)", "4")
+
+
+@pytest.fixture
+def called(database: Database, scratch_db: ScratchDatabase) -> TenantDb:
+    """A function that was called until its call was prepared."""
+    scratch_db.rows(
+        "create function numbers_of(t text, v text, w text, n text, out quotient int)"
+        " returns setof int language sql as 'select 12 / n::int'"
+    )
+    access = database.connect_as(ALICE)
+    for _ in range(4):
+        assert call_numbers(access) == [[b"3"]]
+    return access
+
+
+def test_prepared_call_of_function_is_planned_once(called: TenantDb) -> None:
+    """An append is parsed and planned once a session, too."""
+    assert list_prepared(called) == ["select * from numbers_of($1, $2, $3, $4)"]
+
+
+def test_prepared_call_of_function_survives_error_and_loss(
+    called: TenantDb, database: Database
+) -> None:
+    """A call that fails leaves the next one as it was; one that is gone is sent again, but in a
+    transaction, where what came before would be lost."""
+    with pytest.raises(psycopg.errors.DivisionByZero):
+        called.call_function("select * from numbers_of($1, $2, $3, $4)", "0")
+    assert call_numbers(called) == [[b"3"]]
+    database.connection().execute("deallocate all")
+    assert call_numbers(called) == [[b"3"]]
+    for _ in range(4):
+        call_numbers(called)
+    database.connection().execute("deallocate all")
+    with pytest.raises(Unavailable), called.transaction():
+        call_numbers(called)
+    assert call_numbers(called) == [[b"3"]]
+
+
+def test_prepared_call_of_function_survives_migration(
+    called: TenantDb, scratch_db: ScratchDatabase
+) -> None:
+    """A function that gives a column more is another one to the server."""
+    scratch_db.rows("drop function numbers_of")
+    scratch_db.rows(
+        "create function numbers_of(t text, v text, w text, n text, out quotient int, out more int)"
+        " returns setof record language sql as 'select 12 / n::int, 1'"
+    )
+    assert call_numbers(called) == [[b"3", b"1"]]
+
+
 @pytest.mark.parametrize(("name", "count"), [(b".proxy-", 1), (b"127.0.", 0)])
 def test_prepared_statements_are_none_behind_proxy(
     scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch, name: bytes, count: int
