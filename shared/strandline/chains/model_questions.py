@@ -62,8 +62,9 @@ def read_run_events(access: TenantDb, space: str, event_ids: Sequence[UUID]) -> 
                 select from decisions d
                 where d.tenant_id = e.tenant_id and d.scope_id = e.scope_id
                     and d.event_id = e.event_id and d.kind = 'slots'
-                    -- by key: without it the planner reads all decisions of the tenant
-                    and (d.body ->> 'is_change')::boolean offset 0) as bears_change
+                    -- offset and order: by key, or the planner reads all decisions of the tenant
+                    and (d.body ->> 'is_change')::boolean
+                order by d.attempt offset 0) as bears_change
         from unnest((select %(event_ids)s::uuid[])) i (event_id)
         cross join lateral (  -- by key: the planner may read all events or vectors for a join
             select * from events e

@@ -270,11 +270,11 @@ _MARK_CHANGE = """
     from (
         select exists (
             select from chain_events l
-            cross join lateral (  -- by key: the planner would read all decisions of the tenant
+            cross join lateral (  -- in the order of the key, or it would read the scope's decisions
                 select from decisions d
                 where d.tenant_id = current_tenant() and d.scope_id = l.scope_id
                     and d.event_id = l.event_id and d.kind = 'slots'
-                    and (d.body ->> 'is_change')::boolean offset 0) d
+                    and (d.body ->> 'is_change')::boolean order by d.attempt offset 0) d
             where l.tenant_id = current_tenant() and l.chain_id = %(chain_id)s) as bears_change) d
     where c.tenant_id = current_tenant() and c.chain_id = %(chain_id)s
         and c.bears_change <> d.bears_change

@@ -150,7 +150,8 @@ class TenantDb:
         The function sets the caller itself: its first three parameters ($1, $2, $3) are tenant,
         viewer and writer; `params` follow. This saves an append the statement for the settings, and
         the driver's adaptation of parameters and results. If less time is left than the role's own
-        timeout, the settings are sent first all the same.
+        timeout, the settings are sent first all the same, in a transaction that must not fail for a
+        call prepared before a migration.
         """
         connection = self._transaction_connection or self._get_connection()
         context = self._context_params()
@@ -160,9 +161,11 @@ class TenantDb:
             if int(context["milliseconds"]) < _ROLE_TIMEOUT_MS:
                 with connection.transaction():
                     connection.execute(_SET_CONTEXT, context)
-                    result = call_by_libpq(connection, statement.encode(), values)
+                    result = call_by_libpq(
+                        connection, statement.encode(), values, is_prepared=False
+                    )
             else:
-                result = call_by_libpq(connection, statement.encode(), values)
+                result = call_by_libpq(connection, statement.encode(), values, is_prepared=True)
         columns = range(result.nfields)
         return [[result.get_value(n, column) for column in columns] for n in range(result.ntuples)]
 

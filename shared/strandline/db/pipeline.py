@@ -46,14 +46,22 @@ def run_pipeline(connection: psycopg.Connection[Any], *statements: Statement) ->
 
 
 def call_by_libpq(
-    connection: psycopg.Connection[Any], statement: bytes, values: Sequence[bytes]
+    connection: psycopg.Connection[Any],
+    statement: bytes,
+    values: Sequence[bytes],
+    *,
+    is_prepared: bool,
 ) -> PGresult:
     """Run one statement with values in Postgres' text format, without the driver's adaptation and
-    without a pipeline. Raises as `run_pipeline`."""
+    without a pipeline; prepared if it is known well enough, or never. Raises the driver's errors,
+    and Unavailable as `run_pipeline`."""
     query = EncodedStatement(statement, values, None, None)
 
     def call() -> PGresult:
-        result = get_prepared_statements(connection).execute(connection.pgconn, query)
+        if is_prepared:
+            result = get_prepared_statements(connection).execute(connection.pgconn, query)
+        else:
+            result = connection.pgconn.exec_params(statement, values)
         if result.status != ExecStatus.TUPLES_OK:
             if connection.closed:
                 raise psycopg.OperationalError("the connection was lost")
@@ -66,8 +74,9 @@ def call_by_libpq(
 def _retry_after_migration[Result](
     connection: psycopg.Connection[Any], run: Callable[[], Result]
 ) -> Result:
-    """Run statements; once more where a migration changed the columns of a prepared one. Raises
-    Unavailable where that would be in the middle of a transaction."""
+    """Run statements; once more where a migration changed the columns of a prepared one, or it is
+    gone. What failed so is rolled back whole, so that nothing is written twice. Raises Unavailable
+    where that would be in the middle of a transaction."""
     is_whole_transaction = connection.pgconn.transaction_status == TransactionStatus.IDLE
     try:
         return run()

@@ -120,7 +120,8 @@ set local role strandline_search;
 -- view hold each word, whatever the filter, so that a word tells the same under any; where a filter leaves no
 -- piece, a row without an event has them. A filter looks up events by key, best first, until there are enough.
 -- Planned at each call: a generic plan knows neither whether there is a filter nor how few the scopes are.
--- The planner expects a piece or two, for which a nested loop would do: of hundreds it costs as much as all else.
+-- The planner expects a piece or two, for which a nested loop would do: joined to 50 weights by one, 400 pieces
+-- took a fifth longer.
 create or replace function search_words(
     p_words text[], p_scopes uuid[], p_filter jsonb, p_events bigint, p_limit int)
 returns table (event_id uuid, start_char int, end_char int, word_bits bigint, weight float8,
@@ -204,7 +205,7 @@ returns table (event_id uuid, start_char int, end_char int, word_bits bigint, we
     document_counts bigint[])
 language plpgsql stable security definer set search_path = pg_catalog, public, pg_temp
 set plan_cache_mode = force_custom_plan set jit = off set max_parallel_workers_per_gather = 0
-set enable_seqscan = off set enable_nestloop = off as $$
+set enable_seqscan = off as $$
 #variable_conflict use_column
 declare
     c_sample constant int := least(200 + p_events / 500, 1000);

@@ -1,5 +1,6 @@
 """Statements that a connection prepares: one plan for all callers, a way back from each error."""
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import LiteralString
@@ -9,7 +10,7 @@ import pytest
 
 from strandline.db import connection as db_connection
 from strandline.db.database import Caller, Database, TenantDb
-from strandline.db.pipeline import run_pipeline
+from strandline.db.pipeline import call_by_libpq, run_pipeline
 from strandline.db.prepared_statements import _PROXY_HOST  # pyright: ignore[reportPrivateUsage]
 from strandline.errors import Unavailable
 from tests.connections import connect_anew
@@ -248,6 +249,16 @@ def test_prepared_call_of_function_survives_error_and_loss(
     assert call_numbers(called) == [[b"3"]]
 
 
+def test_prepared_call_of_function_that_is_gone_fails_none_with_little_time(
+    called: TenantDb, database: Database
+) -> None:
+    """With less time than the role's own limit the call has a transaction, which could not be
+    sent again."""
+    database.connection().execute("deallocate all")
+    hurried = database.connect_as(ALICE, time.monotonic() + 10)
+    assert call_numbers(hurried) == [[b"3"]]
+
+
 def test_prepared_call_of_function_survives_migration(
     called: TenantDb, scratch_db: ScratchDatabase
 ) -> None:
@@ -260,7 +271,7 @@ def test_prepared_call_of_function_survives_migration(
     assert call_numbers(called) == [[b"3", b"1"]]
 
 
-@pytest.mark.parametrize(("name", "count"), [(b".proxy-", 1), (b"127.0.", 0)])
+@pytest.mark.parametrize(("name", "count"), [(b".proxy-", 2), (b"127.0.", 0)])
 def test_prepared_statements_are_none_behind_proxy(
     scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch, name: bytes, count: int
 ) -> None:
@@ -269,6 +280,7 @@ def test_prepared_statements_are_none_behind_proxy(
     with psycopg.connect(scratch_db.url, autocommit=True, prepare_threshold=None) as connection:
         for _ in range(9):
             run_pipeline(connection, ("select 1", {}))
+            call_by_libpq(connection, b"select 1 + $1::int", [b"2"], is_prepared=True)
         assert len(connection.execute(NAMES.replace("%%", "%")).fetchall()) == count
 
 

@@ -18,6 +18,7 @@ from strandline.recall import store
 from strandline.recall.cosine_scale import SAMPLED_EVENTS
 from strandline.recall.store import CandidateRow, search_candidate_events
 from tests.bench.growth_data import AGENT, SPACE, Row, SyntheticTenant, load_tenant, make_tenant
+from tests.query_plans import Explainer, nodes
 from tests.support import ScratchDatabase
 
 EVENTS, SCOPES = 8_000, 2_500
@@ -223,6 +224,26 @@ def test_recall_large_view_loses_nothing_by_low_bound(large: Large) -> None:
                 results.append({row.event_id for row in rows})
             assert results[0] == results[1] == results[2]
             assert len(results[3]) < len(results[0]), "the bound was not too low"
+
+
+def test_recall_joins_words_with_their_weights_by_hash(scratch_db: ScratchDatabase) -> None:
+    """The planner expects one event that holds a word; row by row, hundreds are compared with
+    each of their weights."""
+    tenant = make_tenant("acme", 200, 1, seed=3)
+    load_tenant(scratch_db, tenant)
+    explainer = Explainer(scratch_db)
+    with closing(explainer.database) as database:
+        access = database.connect_as(Caller("acme", (tenant.user(0),)))
+        plans = explainer.plans(lambda: _find(access, tenant.texts[7]))
+    joins = [
+        node["Node Type"]
+        for plan in plans
+        for node in nodes(plan["Plan"])
+        if {"s", "m"}
+        <= {scan.get("Alias") for part in node.get("Plans", []) for scan in nodes(part)}
+        and "Join Type" in node
+    ]
+    assert joins[-1] == "Hash Join", joins
 
 
 _ANY_PLACE = "and e.seq = place.seq"
