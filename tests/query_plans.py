@@ -3,11 +3,14 @@
 import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+from unittest.mock import patch
 
 import psycopg
 from psycopg import sql
 
+from strandline.db import connection as db_connection
 from strandline.db.database import Database
+from tests.connections import connect_anew
 from tests.support import APP, ScratchDatabase
 
 _EXPLAIN = {
@@ -37,6 +40,8 @@ class Explainer:
                 administrator.execute(statement)
         self.database = Database(base.url)
         self._said: list[str] = []
+        with patch.object(db_connection, "connect", connect_anew):  # one that reads the settings
+            self.database.connection()
         self.database.connection().add_notice_handler(
             lambda notice: self._said.append(notice.message_primary or "")
         )
@@ -45,7 +50,9 @@ class Explainer:
         """What ran during a call, nested statements included."""
         self._said.clear()
         call()
-        return [json.loads(text.partition("plan:")[2]) for text in self._said if "plan:" in text]
+        plans = [json.loads(text.partition("plan:")[2]) for text in self._said if "plan:" in text]
+        assert plans, "the session tells no plans"
+        return plans
 
 
 def nodes(plan: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

@@ -249,7 +249,7 @@ def test_prepared_call_of_function_survives_error_and_loss(
     assert call_numbers(called) == [[b"3"]]
 
 
-def test_prepared_call_of_function_that_is_gone_fails_none_with_little_time(
+def test_prepared_call_that_is_gone_fails_none_with_little_time(
     called: TenantDb, database: Database
 ) -> None:
     """With less time than the role's own limit the call has a transaction, which could not be
