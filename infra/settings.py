@@ -11,8 +11,8 @@ from infra.setting_types import AddressRange, Arn, LogDays, Name, Scalar
 from strandline.config import ServiceSettings
 from strandline.function_specs import FUNCTIONS, FunctionSpec
 
-RECALLS_PER_UNIT = 17
-"""Recalls a second that a capacity unit serves: a quarter of a core, at 13.5 ms of CPU each
+RECALLS_PER_UNIT = 23
+"""Recalls a second that a capacity unit serves: a quarter of a core, at 10.1 ms of CPU each
 (infra/database_figures.json, of a caller who sees a thousand events), with some room. Appends cost
 less."""
 _TENANT_REQUESTS_PER_MINUTE = 6000
@@ -183,7 +183,7 @@ class StackSettings(_SettingsModel):
     cors_origins: list[str] = []
     """Origins whose pages may call the API from a browser; none by default."""
     throttle_rate: float | None = Field(default=None, gt=0)
-    """Requests a second that the API accepts from all callers together; when absent, 15 for each
+    """Requests a second that the API accepts from all callers together; when absent, 23 for each
     unit of `max_capacity`, which is what the database serves. A tenant's default limit is half of
     it, and 100 at most."""
     throttle_burst: int | None = Field(default=None, gt=0)
