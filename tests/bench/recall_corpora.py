@@ -8,6 +8,8 @@
 - `locomo`: LoCoMo's questions of categories 1-4, where its file is given.
 - further sets of a folder, such as `coder`: those whose names differ by a number alone are one
   group.
+- `research`, `ops`, `family`, `tongues`: the sets in tests/bench/later_sets, where that is the
+  folder of further sets.
 - `beam`: BEAM's first ten conversations, where its folder is given (beam.py).
 
 A set is `{"name", "events": [{"id", "session", "speaker", "role", "participants", "at", "text"}],
@@ -25,6 +27,8 @@ from typing import Any
 from tests.bench import conversations, locomo, talks
 
 SETS = Path(__file__).parent / "recall_sets"
+LATER_SETS = Path(__file__).parent / "later_sets"
+"""Logs written when the ranking was done. Nothing is fitted to them: that would take them away."""
 NONE = "none"
 """The kind of a question that nothing answers."""
 
