@@ -68,7 +68,7 @@ def call_by_libpq(
             raise errors.error_from_result(result)
         return result
 
-    return _retry_after_migration(connection, call)
+    return _retry_after_migration(connection, call) if is_prepared else call()
 
 
 def _retry_after_migration[Result](

@@ -15,6 +15,7 @@ from tests.query_plans import Explainer, nodes, rows_read
 from tests.strandline.chains.fold_fixtures import ALICE, HELPER, append
 from tests.support import Gateway, ScratchDatabase
 
+pytestmark = pytest.mark.own_database  # no other test's statistics
 EVENTS, IN_CHAIN = 400, 5
 """So many that the table is read by an index whatever the statistics say."""
 

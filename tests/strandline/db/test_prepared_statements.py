@@ -220,6 +220,10 @@ def called(database: Database, scratch_db: ScratchDatabase) -> TenantDb:
         "create function numbers_of(t text, v text, w text, n text, out quotient int)"
         " returns setof int language sql as 'select 12 / n::int'"
     )
+    scratch_db.rows(
+        "create function refuse(t text, v text, w text) returns int language plpgsql as"
+        " $$ begin raise feature_not_supported; end $$"
+    )
     access = database.connect_as(ALICE)
     for _ in range(4):
         assert call_numbers(access) == [[b"3"]]
@@ -257,6 +261,8 @@ def test_prepared_call_that_is_gone_fails_none_with_little_time(
     database.connection().execute("deallocate all")
     hurried = database.connect_as(ALICE, time.monotonic() + 10)
     assert call_numbers(hurried) == [[b"3"]]
+    with pytest.raises(psycopg.errors.FeatureNotSupported):  # its own, not a migration's
+        hurried.call_function("select refuse($1, $2, $3)")
 
 
 def test_prepared_call_of_function_survives_migration(
