@@ -57,7 +57,7 @@ def call_by_libpq(
     and Unavailable as `run_pipeline`."""
     query = EncodedStatement(statement, values, None, None)
 
-    def call() -> PGresult:
+    def call_once() -> PGresult:
         if is_prepared:
             result = get_prepared_statements(connection).execute(connection.pgconn, query)
         else:
@@ -68,7 +68,7 @@ def call_by_libpq(
             raise errors.error_from_result(result)
         return result
 
-    return _retry_after_migration(connection, call) if is_prepared else call()
+    return _retry_after_migration(connection, call_once) if is_prepared else call_once()
 
 
 def _retry_after_migration[Result](

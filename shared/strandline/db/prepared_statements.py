@@ -54,10 +54,9 @@ class PreparedStatements:
     ) -> Iterator[tuple[EncodedStatement, bytes | None]]:
         """Send a statement in a pipeline, prepared if it is known well enough. Yields each message,
         with the name that it prepares, if it prepares one."""
-        self._uses[statement.key] += 1
         name = self._names.get(statement.key)
-        if self._is_worth_preparing(statement):
-            name = b"strandline_%d" % next(self._numbers)
+        if new_name := self._count_use(statement):
+            name = new_name
             pgconn.send_prepare(name, statement.text, statement.types)
             yield statement, name
         if name is None:
@@ -71,13 +70,11 @@ class PreparedStatements:
     def execute(self, pgconn: PGconn, statement: EncodedStatement) -> PGresult:
         """Run a statement by itself, outside a pipeline, prepared if it is known well enough. The
         result may be an error, also that of its preparation."""
-        self._uses[statement.key] += 1
-        if self._is_worth_preparing(statement):
-            name = b"strandline_%d" % next(self._numbers)
-            preparation = pgconn.prepare(name, statement.text, statement.types)
+        if new_name := self._count_use(statement):
+            preparation = pgconn.prepare(new_name, statement.text, statement.types)
             if preparation.status != ExecStatus.COMMAND_OK:
                 return preparation
-            self._names[statement.key] = name
+            self._names[statement.key] = new_name
         name = self._names.get(statement.key)
         if name is None:
             return pgconn.exec_params(
@@ -108,6 +105,13 @@ class PreparedStatements:
         self._names.clear()
         self._uses.clear()
         return had_any
+
+    def _count_use(self, statement: EncodedStatement) -> bytes | None:
+        """Count that a statement is sent. The name to prepare it by, if it is to be prepared."""
+        self._uses[statement.key] += 1
+        if self._is_worth_preparing(statement):
+            return b"strandline_%d" % next(self._numbers)
+        return None
 
     def _is_worth_preparing(self, statement: EncodedStatement) -> bool:
         if self._threshold is None:

@@ -338,22 +338,3 @@ def test_sql_function_waits_for_tables_not_long_migration(
         monkeypatch.setattr(db_migrate, "list_migrations", giving(baseline, *newer, *files))
         with psycopg.connect(scratch_db.owner_url, autocommit=True) as owner:
             assert migrate(owner, deadline=0) == applied
-
-
-def test_sql_function_that_policies_call_has_search_path(scratch_db: ScratchDatabase) -> None:
-    """Statements of callers and functions with paths of their own call it in turns: without one it
-    would be planned again each time."""
-    called: dict[str, str] = dict(
-        scratch_db.rows(
-            r"""
-            select p.proname::text, array_to_string(p.proconfig, ' ') from pg_proc p
-            join pg_language l on l.oid = p.prolang and l.lanname = 'plpgsql'
-            where exists (
-                select from pg_policy o
-                where pg_get_expr(o.polqual, o.polrelid) ~ ('\m' || p.proname || '\('))
-            """
-        )
-    )
-    assert called.keys() >= {"is_erasing", "is_scope_marked", "is_event_marked", "is_turn_marked"}
-    for name, settings in called.items():
-        assert "search_path=" in settings, name

@@ -294,3 +294,22 @@ def test_prepared_statements_know_proxy_by_host() -> None:
     """As AWS names one."""
     assert _PROXY_HOST in b"strandline.proxy-c9x2abc.eu-central-1.rds.amazonaws.com"
     assert _PROXY_HOST not in b"strandline.cluster-c9x2abc.eu-central-1.rds.amazonaws.com"
+
+
+def test_prepared_plan_of_policies_function_has_search_path(scratch_db: ScratchDatabase) -> None:
+    """Statements of callers and functions with paths of their own call it in turns: without one it
+    would be planned again each time."""
+    called: dict[str, str] = dict(
+        scratch_db.rows(
+            r"""
+            select p.proname::text, array_to_string(p.proconfig, ' ') from pg_proc p
+            join pg_language l on l.oid = p.prolang and l.lanname = 'plpgsql'
+            where exists (
+                select from pg_policy o
+                where pg_get_expr(o.polqual, o.polrelid) ~ ('\m' || p.proname || '\('))
+            """
+        )
+    )
+    assert called.keys() >= {"is_erasing", "is_scope_marked", "is_event_marked", "is_turn_marked"}
+    for name, settings in called.items():
+        assert "search_path=" in settings, name
