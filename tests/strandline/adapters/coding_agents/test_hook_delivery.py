@@ -83,6 +83,9 @@ def test_hook_replay_with_kills_stores_exactly_once(
     chance = random.Random(46)
     claude, codex = ClaudeTranscript(tmp_path / "a.jsonl"), CodexTranscript(tmp_path / "b.jsonl")
     sessions = (claude, codex)
+    start = time.monotonic()
+    caller.call("Stop", claude)
+    length = time.monotonic() - start  # of a hook on this machine
     kills = 0
     for turn in range(24):
         hooks: list[subprocess.Popen[str]] = []
@@ -94,7 +97,7 @@ def test_hook_replay_with_kills_stores_exactly_once(
                 session.compact()
             hooks += [caller.start("Stop", session) for _ in range(1 + turn % 2)]
         if turn % 3:
-            time.sleep(chance.uniform(0, 0.3))
+            time.sleep(chance.uniform(0, length) if turn % 3 == 1 else 0)
             for hook in hooks:
                 kills += hook.poll() is None
                 hook.kill()
