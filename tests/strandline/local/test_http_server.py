@@ -16,6 +16,7 @@ import pytest
 
 from strandline.local.http_server import GatewayApp, Message
 from strandline.local.lambda_context import Event, Handler, LambdaContext, find_function_name
+from strandline.local.ports import HOST, open_listening_socket
 from strandline.tenants import waits
 from tests.strandline.local.gateway_server import Answer, call, serving_app
 
@@ -373,3 +374,28 @@ def test_http_server_refuses_foreign_host(host: str, status: int) -> None:
                 assert "evil" not in answer.body.decode()
             else:
                 assert answer.status == (200 if path == "/echo" else 404)
+
+
+def test_http_server_answers_without_delay_on_a_kept_connection() -> None:
+    """Nagle's algorithm would hold the body back until the headers are acknowledged."""
+
+    async def read_option() -> int:
+        accepted: asyncio.Queue[asyncio.BaseTransport] = asyncio.Queue()
+
+        class Accepting(asyncio.Protocol):
+            def connection_made(self, transport: asyncio.BaseTransport) -> None:
+                accepted.put_nowait(transport)
+
+        with closing(open_listening_socket(0)) as listener:
+            port: int = listener.getsockname()[1]
+            server = await asyncio.get_running_loop().create_server(Accepting, sock=listener)
+            async with server:
+                _, writer = await asyncio.open_connection(HOST, port)
+                transport = await accepted.get()
+                connection: socket.socket = transport.get_extra_info("socket")
+                option = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+                writer.close()
+                transport.close()
+        return option
+
+    assert asyncio.run(read_option())
