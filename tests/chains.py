@@ -10,7 +10,7 @@ from strandline.chains import store as chains_store
 from strandline.chains.heat import HeatInputs, compute_cold_at, compute_promote_until
 from strandline.db.database import Caller
 from strandline.embeddings.embedder import Embedder
-from strandline.embeddings.vector_formats import vector_to_text
+from strandline.embeddings.vector_formats import pack_vector
 from strandline.tuning import DEFAULTS
 from tests.support import Gateway, ScratchDatabase
 
@@ -75,9 +75,7 @@ def add_chain(
         "cold_at": compute_cold_at(state, DEFAULTS),
         "promote_until": compute_promote_until(state, DEFAULTS),
     }
-    vector = (
-        None if embedder is None else vector_to_text(embedder.embed([summary], timeout=60.0)[0])
-    )
+    vector = None if embedder is None else pack_vector(embedder.embed([summary], timeout=60.0)[0])
     space = "" if embedder is None else embedder.space
     links = [chains_store.ChainEvent(event[0], event[1]) for event in events]
     access = gateway.database.connect_as(Caller.background(tenant))

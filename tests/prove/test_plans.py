@@ -19,7 +19,7 @@ from strandline.config_quotas import Quota
 from strandline.cursors import Position
 from strandline.db.connection import Connection
 from strandline.db.database import NOBODY, Caller, Database, TenantDb
-from strandline.embeddings.vector_formats import vector_to_text
+from strandline.embeddings.vector_formats import pack_vector
 from strandline.local.postgres import EmbeddedPostgres
 from strandline.log import (
     indexed_text,
@@ -181,7 +181,7 @@ def work(access: TenantDb) -> object:
     hashes = [sha256(str(event.event_id).encode()).digest() for event in result]
     assert store_work.read_cached_vectors(access, SPACE, hashes) == {}
     vectors = [
-        store_work.EventVector(event, h, vector_to_text(_VECTOR), None)
+        store_work.EventVector(event, h, pack_vector(_VECTOR), None)
         for event, h in zip(result, hashes, strict=True)
     ]
     with access.transaction():

@@ -9,7 +9,8 @@ from uuid import UUID
 
 from strandline.aws.blobs import is_utf8_text_type
 from strandline.db.database import TenantDb
-from strandline.embeddings.vector_formats import vector_to_text
+from strandline.db.packed_vectors import PackedVector
+from strandline.embeddings.vector_formats import pack_vector
 from strandline.errors import EmbeddingRefused
 from strandline.jobs.worker_resources import (
     EMBED_SECONDS,
@@ -63,7 +64,7 @@ def compute_vectors(
         if isinstance(vector, str):
             refusal_by_hash[text_hash] = vector
         else:
-            vector_by_hash[text_hash] = vector_to_text(vector)
+            vector_by_hash[text_hash] = pack_vector(vector)
     embedded_events = [
         event
         for event, text_hash in zip(events, hashes, strict=True)
@@ -84,7 +85,7 @@ def compute_vectors(
 
 def _embed_passages(
     worker: WorkerResources, events: Sequence[UnembeddedEvent]
-) -> dict[UUID, list[str]]:
+) -> dict[UUID, list[PackedVector]]:
     """The vectors of the passages of long texts, by event; without those of an event of whose
     passages the model refuses one."""
     texts = {
@@ -95,14 +96,14 @@ def _embed_passages(
         if event.content
         for n, (start, end) in enumerate(split_into_passages(event.content))
     }
-    vectors: dict[UUID, list[str]] = defaultdict(list)
+    vectors: dict[UUID, list[PackedVector]] = defaultdict(list)
     refused_ids: set[UUID] = set()
     for keys in itertools.batched(texts, _PASSAGE_BATCH, strict=False):
         for (event_id, _), vector in embed_texts(worker, {key: texts[key] for key in keys}).items():
             if isinstance(vector, str):
                 refused_ids.add(event_id)
             else:
-                vectors[event_id].append(vector_to_text(vector))
+                vectors[event_id].append(pack_vector(vector))
         worker.renew()
     return {event_id: own for event_id, own in vectors.items() if event_id not in refused_ids}
 

@@ -13,7 +13,7 @@ from strandline.background.compute_event_vectors import (
     take_events_to_embed,
 )
 from strandline.db.database import Caller, TenantDb
-from strandline.embeddings.vector_formats import vector_to_text
+from strandline.embeddings.vector_formats import pack_vector
 from strandline.graph.nodes import store_missing_vectors
 from strandline.graph.nodes.store_missing_vectors import EmbeddedNode, UnembeddedNode
 from strandline.jobs import store_failures
@@ -223,6 +223,6 @@ def _embed_and_store_nodes(
     for node in nodes:
         vector = vector_by_node[node.node_id]
         is_refused = isinstance(vector, str)
-        vectors.append(EmbeddedNode(node, None if is_refused else vector_to_text(vector)))
+        vectors.append(EmbeddedNode(node, None if is_refused else pack_vector(vector)))
     with access.transaction():
         return store(access, worker.embedder.space, vectors)

@@ -15,7 +15,7 @@ from strandline.chains import store_decisions, store_summary_vectors
 from strandline.chains.decisions import make_vector_given_up_decision
 from strandline.chains.store_summary_vectors import SummaryVector
 from strandline.db.database import Caller, TenantDb
-from strandline.embeddings.vector_formats import vector_to_text
+from strandline.embeddings.vector_formats import pack_vector
 from strandline.errors import EmbeddingRefused
 from strandline.jobs import store_failures
 from strandline.jobs.worker_resources import WorkerResources
@@ -45,7 +45,7 @@ def embed_chain_summaries(
             access,
             space,
             [
-                SummaryVector(chain.chain_id, chain.version, vector_to_text(vector))
+                SummaryVector(chain.chain_id, chain.version, pack_vector(vector))
                 for chain in chains
                 if not isinstance(vector := vector_by_chain[chain.chain_id], str)
             ],

@@ -29,6 +29,8 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict
 
+from strandline.db.packed_vectors import PackedVector
+
 
 @dataclass(frozen=True)
 class FoldDecision:
@@ -86,11 +88,10 @@ content is decided again (`blank_chains` in the database writes this)."""
 
 
 class RunContentAndVector(NamedTuple):
-    """A run's decided content, and the vector of its summary in Postgres's text format. A rejected
-    run has no vector."""
+    """A run's decided content, and the vector of its summary. A rejected run has no vector."""
 
     content: ChainContent
-    vector: str | None
+    vector: PackedVector | None
     is_new: bool = False
     """True if it was just decided, False in a replay."""
 

@@ -15,7 +15,8 @@ from strandline.chains.model_questions import RunEvent, to_prompt_event
 from strandline.chains.parallel_model_calls import describe_run_with_one_model
 from strandline.chains.store import ChainHead, MergeTarget
 from strandline.db.database import TenantDb
-from strandline.embeddings.vector_formats import unpack_vector, vector_to_text
+from strandline.db.packed_vectors import PackedVector
+from strandline.embeddings.vector_formats import pack_vector, unpack_vector
 from strandline.errors import EmbeddingRefused, EmbeddingUnavailable
 from strandline.jobs.worker_resources import EMBED_SECONDS, WorkerResources, probe_embedding_model
 from strandline.llm.types import ModelResult, RunSummary, TaskContext
@@ -175,7 +176,7 @@ def _describe_and_judge_run(
 
 def embed_summary(
     worker: WorkerResources, content: ChainContent, *, waits_for_model: bool
-) -> str | None:
+) -> PackedVector | None:
     """Embed a summary; None where the quality gate rejected the chain or the model refuses the
     text. While the model is unavailable: raises EmbeddingUnavailable if `waits_for_model`, else
     returns None (the model is then unavailable for the chain's events too)."""
@@ -196,7 +197,7 @@ def embed_summary(
             probe_embedding_model(worker)
         return None
     worker.tally.embedding_ms.append(round((time.monotonic() - start) * 1000, 1))
-    return vector_to_text(vector)
+    return pack_vector(vector)
 
 
 def _merge_summaries_and_measures(

@@ -73,6 +73,8 @@ class FoldState:
     """The pending decisions about what the next events state of their speakers, by event."""
     changed_lanes: set[str] = field(default_factory=set[str])
     pending_decisions: list[FoldDecision] = field(default_factory=list[FoldDecision])
+    next_ids: Sequence[UUID] = ()
+    """The next events of lanes: their texts are read with the first one that a prompt needs."""
     event_cache: dict[UUID, PromptEvent] = field(default_factory=dict[UUID, PromptEvent])
     """Events that are already loaded for model prompts."""
 
@@ -163,6 +165,7 @@ def load_fold_state_and_next_events(
         committed_seq=scope.folded_seq,
         new_echoes=(new_echoes := _decide_recall_echoes(access, scope, turns)),
         new_slots=_decide_statements_about_speakers(access, scope, turns, new_echoes),
+        next_ids=[turn.event_id for turn in turns if turn.is_in_lane],
     )
     return state, turns
 

@@ -121,6 +121,7 @@ def _ask_model_if_topic_ends(
         message.event_id,
         [turn.event_id for turn in after],
         state.event_cache,
+        next_ids=state.next_ids,
         waits_for_model=state.now - lane.pending_events[-1].recorded_at < state.model_patience,
     )
     if result is None:  # erased meanwhile

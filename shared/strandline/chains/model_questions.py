@@ -58,11 +58,17 @@ def read_run_events(access: TenantDb, space: str, event_ids: Sequence[UUID]) -> 
             e.file_name, (select count(*) from jsonb_object_keys(e.metadata)) as metadata_keys,
             coalesce(e.occurred_at, e.recorded_at) as said_at, e.recorded_at,
             halfvec_send(v.embedding) as vector,
-            is_echo(e.scope_id, e.event_id) as is_echo, exists (
+            -- Offset and order: by key, or the planner reads all decisions of the tenant. Not by
+            -- is_echo(): a call for each event costs more than the rest.
+            exists (
+                select from decisions d
+                where d.tenant_id = e.tenant_id and d.scope_id = e.scope_id
+                    and d.event_id = e.event_id and d.kind = 'echo'
+                order by d.attempt offset 0) as is_echo,
+            exists (
                 select from decisions d
                 where d.tenant_id = e.tenant_id and d.scope_id = e.scope_id
                     and d.event_id = e.event_id and d.kind = 'slots'
-                    -- offset and order: by key, or the planner reads all decisions of the tenant
                     and (d.body ->> 'is_change')::boolean
                 order by d.attempt offset 0) as bears_change
         from unnest((select %(event_ids)s::uuid[])) i (event_id)
@@ -167,16 +173,18 @@ def ask_if_topic_continues(
     after: Sequence[UUID],
     event_cache: MutableMapping[UUID, PromptEvent],
     *,
+    next_ids: Sequence[UUID],
     waits_for_model: bool,
 ) -> ModelResult[TopicContinuation] | None:
     """Ask whether `message` continues the topic of the events before it, given the events after it.
     None if the message, or all events before it, were erased.
 
-    Texts that are in `event_cache` are not read again; texts that are read are added to it. Raises
-    WorkDeferred under the same conditions as `decide_content_and_merge_target`.
+    Texts that are in `event_cache` are not read again; texts that are read are added to it, and
+    with them those of `next_ids`, which later questions will need. Raises WorkDeferred under the
+    same conditions as `decide_content_and_merge_target`.
     """
     prompt_events = _load_prompt_events(
-        worker, access, task, [*before, message, *after], event_cache
+        worker, access, task, [*before, message, *after], event_cache, next_ids
     )
     earlier_events = [prompt_events[event_id] for event_id in before if event_id in prompt_events]
     if message not in prompt_events or not earlier_events:
@@ -193,17 +201,25 @@ def _load_prompt_events(
     task: TaskContext,
     event_ids: Sequence[UUID],
     event_cache: MutableMapping[UUID, PromptEvent],
+    next_ids: Sequence[UUID],
 ) -> dict[UUID, PromptEvent]:
-    """Load these events from the cache or the database, without those that were erased
-    meanwhile."""
+    """Load these events from the cache or the database, without those that were erased meanwhile:
+    a text may wait in the cache for as long as a model takes. Without a model it does not."""
     cached_ids = [item for item in event_ids if item in event_cache]
     missing_ids = [item for item in event_ids if item not in event_cache]
-    rows, erased_ids = read_prompt_events(access, missing_ids, cached_ids)
     prompt_events = {item: event_cache[item] for item in cached_ids}
-    prompt_events |= {item.event_id: to_prompt_event(worker, task.tenant, item) for item in rows}
+    if not missing_ids and not worker.llm.has_model:
+        return prompt_events
+    ahead_ids = set(next_ids).difference(event_ids, event_cache) if missing_ids else ()
+    rows, erased_ids = read_prompt_events(access, [*missing_ids, *ahead_ids], cached_ids)
+    loaded = {
+        row.event_id: to_prompt_event(worker, task.tenant, row)
+        for row in rows
+        if row.event_id not in ahead_ids or row.blob_cid is None  # a payload is not read in advance
+    }
     if len(event_cache) > _MAX_CACHED_EVENTS:
         event_cache.clear()
-    event_cache.update(prompt_events)
+    event_cache.update(prompt_events | loaded)
     for item in erased_ids:
         event_cache.pop(item, None)
-    return {item: text for item, text in prompt_events.items() if item not in erased_ids}
+    return {item: event_cache[item] for item in event_ids if item in event_cache}

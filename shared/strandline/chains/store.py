@@ -8,6 +8,7 @@ from typing import Any, LiteralString
 from uuid import UUID
 
 from strandline.db.database import TenantDb
+from strandline.db.packed_vectors import PackedVector
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ def find_merge_target(
     access: TenantDb,
     scope_id: UUID,
     space: str,
-    vector: str,
+    vector: PackedVector,
     min_similarity: float,
     max_events: int,
 ) -> MergeTarget | None:
@@ -191,7 +192,7 @@ def insert_chain_version(
     version: ChainVersionToStore,
     links: Sequence[ChainEvent],
     space: str,
-    vector: str | None,
+    vector: PackedVector | None,
 ) -> None:
     """Write a version, its chain, its links and its vector. `vector` is that of the summary, and is
     given only for a listed chain. Must run in the transaction that moves the scope's

@@ -1,11 +1,11 @@
 """SQL for missing vectors of chain summaries."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
 from strandline.db.database import TenantDb
+from strandline.db.packed_vectors import PackedVector, PackedVectors
 
 
 @dataclass(frozen=True)
@@ -41,11 +41,11 @@ def list_chains_without_summary_vector(
 
 @dataclass(frozen=True)
 class SummaryVector:
-    """A summary's vector, in Postgres's text format."""
+    """A summary's vector."""
 
     chain_id: UUID
     version: int
-    vector: str
+    vector: PackedVector
 
 
 def insert_summary_vectors(access: TenantDb, space: str, vectors: Sequence[SummaryVector]) -> int:
@@ -54,8 +54,9 @@ def insert_summary_vectors(access: TenantDb, space: str, vectors: Sequence[Summa
     return access.execute(
         """
         with new_vectors as (
-            select * from jsonb_to_recordset(%(rows)s::jsonb) r
-                (chain_id uuid, version int, vector text)),
+            select * from unnest(
+                %(chain_ids)s::uuid[], %(versions)s::int[], %(vectors)s::halfvec[])
+                r (chain_id, version, vector)),
         locked_chains as materialized (
             select c.chain_id, c.scope_id, c.participants, g.vector
             from new_vectors g join chains c on c.tenant_id = current_tenant()
@@ -63,16 +64,13 @@ def insert_summary_vectors(access: TenantDb, space: str, vectors: Sequence[Summa
             order by c.chain_id for no key update of c)
         insert into chain_vectors (tenant_id, space, scope_id, chain_id, participants, embedding)
         select current_tenant(), %(space)s, h.scope_id, h.chain_id, h.participants,
-            h.vector::halfvec
+            h.vector
         from locked_chains h on conflict do nothing
         """,
         {
             "space": space,
-            "rows": json.dumps(
-                [
-                    {"chain_id": str(v.chain_id), "version": v.version, "vector": v.vector}
-                    for v in vectors
-                ]
-            ),
+            "chain_ids": [v.chain_id for v in vectors],
+            "versions": [v.version for v in vectors],
+            "vectors": PackedVectors(v.vector for v in vectors),
         },
     )

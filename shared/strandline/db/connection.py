@@ -14,10 +14,14 @@ from typing import Any, Literal
 
 import psycopg
 from psycopg import errors
+from psycopg.adapt import Dumper
 from psycopg.conninfo import conninfo_to_dict
-from psycopg.pq import ConnStatus, TransactionStatus
+from psycopg.pq import ConnStatus, Format, TransactionStatus
+from psycopg.types import TypeInfo
+from psycopg.types.array import ListBinaryDumper
 
 from strandline.aws.sigv4 import Signer
+from strandline.db.packed_vectors import PackedVector, PackedVectors
 from strandline.errors import LoginRefused, Misconfigured, OutcomeUnknown, Unavailable
 
 type Connection = psycopg.Connection[Any]
@@ -139,7 +143,7 @@ def _connect_and_check_role(url: str, auth: AuthMode, deadline: float | None) ->
     seconds_left = _CONNECT_TIMEOUT_SECONDS if deadline is None else deadline - time.monotonic()
     connection = connect(url, auth, seconds_left)
     try:
-        row = connection.execute(_ROLE_IS_PRIVILEGED).fetchone()
+        row = connection.execute(_READ_ROLE_AND_VECTOR_TYPES).fetchone()
     except psycopg.OperationalError as error:
         connection.close()
         raise Unavailable("The database is unreachable or still starting. Try again.") from error
@@ -150,19 +154,39 @@ def _connect_and_check_role(url: str, auth: AuthMode, deadline: float | None) ->
             "security, as the owner of its tables, or as a member of a role that can: connect as "
             "strandline_app (STRANDLINE_DATABASE_URL)."
         )
+    _, vector_oid, array_oid = row
+    if vector_oid is not None:  # else there is no schema yet
+        _register_packed_vectors(connection, vector_oid, array_oid)
     return connection
+
+
+def _register_packed_vectors(connection: Connection, vector_oid: int, array_oid: int) -> None:
+    """Let statements take packed vectors and lists of them. The numbers of their types are a
+    database's own."""
+
+    class PackedVectorDumper(Dumper):
+        format = Format.BINARY
+        oid = vector_oid
+
+        def dump(self, obj: PackedVector) -> PackedVector:
+            return obj
+
+    TypeInfo("halfvec", vector_oid, array_oid).register(connection)
+    connection.adapters.register_dumper(PackedVector, PackedVectorDumper)
+    connection.adapters.register_dumper(PackedVectors, ListBinaryDumper)
 
 
 _ERASED_SQLSTATE = "ST410"
 """The SQLSTATE of the log's triggers for a citation of an event that is marked for erasure."""
-_ROLE_IS_PRIVILEGED = """
+_READ_ROLE_AND_VECTOR_TYPES = """
 select r.rolsuper or r.rolbypassrls
     or exists (select from pg_class c where c.relowner = r.oid and c.relname = 'events')
     or exists (
         select from pg_roles other
         where other.rolname in ('strandline_owner', 'strandline_keys', 'strandline_search',
                 'strandline_planner', 'strandline_guard', 'strandline_append', 'strandline_eraser')
-            and pg_has_role(r.oid, other.oid, 'member'))
+            and pg_has_role(r.oid, other.oid, 'member')) as is_privileged,
+    to_regtype('halfvec')::oid as vector_oid, to_regtype('halfvec[]')::oid as array_oid
 from pg_roles r where r.rolname = current_user
 """
 

@@ -1,11 +1,15 @@
 """SQL for events whose text the embedding model refused."""
 
-import json
 from collections.abc import Sequence
 from uuid import UUID
 
 from strandline.db.database import TenantDb
-from strandline.log.store_work import EventVector, UnembeddedEvent, vectors_to_json_rows
+from strandline.log.store_work import (
+    SELECT_VECTORS,
+    EventVector,
+    UnembeddedEvent,
+    make_vector_params,
+)
 
 
 def list_events_with_refused_vector(
@@ -32,14 +36,15 @@ def replace_refusals_by_vectors(
 ) -> int:
     """Replace refusals by vectors; returns how many. Call it in a transaction."""
     return access.execute(
+        "update event_vectors v"  # noqa: S608
         """
-        update event_vectors v
-        set embedding = r.embedding::halfvec, passages = r.passages, refusal = null,
+        set embedding = r.embedding, passages = r.passages, refusal = null,
             embedded_at = now()
-        from jsonb_to_recordset(%(rows)s::jsonb) r
-            (scope_id uuid, event_id uuid, embedding text, passages halfvec[])
+        from ("""
+        + SELECT_VECTORS
+        + """) r
         where v.space = %(space)s and v.scope_id = r.scope_id and v.event_id = r.event_id
             and v.refusal is not null and r.embedding is not null
         """,
-        {"space": space, "rows": json.dumps(vectors_to_json_rows(vectors))},
+        {"space": space, **make_vector_params(vectors)},
     )

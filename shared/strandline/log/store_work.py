@@ -5,11 +5,13 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from itertools import accumulate
+from typing import LiteralString, NamedTuple
 from uuid import UUID
 
 from strandline.db.connection import Connection
 from strandline.db.database import TenantDb
+from strandline.db.packed_vectors import PackedVector, PackedVectors
 from strandline.tenants.store_tuning import fetch_tenant_ids
 
 STUCK_ATTEMPTS = 5
@@ -131,21 +133,20 @@ class CachedVector:
     """The cached vector of a text."""
 
     text_hash: bytes
-    embedding: str
+    embedding: bytes
 
 
 def read_cached_vectors(
     access: TenantDb, space: str, hashes: Sequence[bytes]
-) -> Mapping[bytes, str]:
-    """The cached vectors of texts, by hash, in Postgres' text format. Texts that are not cached are
-    absent."""
+) -> Mapping[bytes, PackedVector]:
+    """The cached vectors of texts, by hash. Texts that are not cached are absent."""
     rows = access.fetch(
         CachedVector,
-        "select text_hash, embedding::text from embedding_cache"
+        "select text_hash, halfvec_send(embedding) as embedding from embedding_cache"
         " where space = %(space)s and text_hash = any (%(hashes)s)",
         {"space": space, "hashes": list(hashes)},
     )
-    return {row.text_hash: row.embedding for row in rows}
+    return {row.text_hash: PackedVector(row.embedding) for row in rows}
 
 
 def make_scope_due_now(access: TenantDb, scope_id: UUID) -> bool:
@@ -160,14 +161,26 @@ def make_scope_due_now(access: TenantDb, scope_id: UUID) -> bool:
 
 
 class EventVector(NamedTuple):
-    """An event's vector in Postgres' text format, or the reason why it has none."""
+    """An event's vector, or the reason why it has none."""
 
     event: UnembeddedEvent
     text_hash: bytes
-    embedding: str | None
+    embedding: PackedVector | None
     refusal: str | None
-    passages: Sequence[str] | None = None
+    passages: Sequence[PackedVector] | None = None
     """The vectors of the passages of a long text, in order."""
+
+
+SELECT_VECTORS: LiteralString = """
+    select r.*, case when r.passage_count is not null then (%(passages)s::halfvec[])
+        [r.passages_before + 1 : r.passages_before + r.passage_count] end as passages
+    from rows from (
+        jsonb_to_recordset(%(rows)s::jsonb) as (scope_id uuid, event_id uuid, participants text[],
+            text_hash text, refusal text, passages_before int, passage_count int),
+        unnest(%(embeddings)s::halfvec[])) as r (scope_id, event_id, participants, text_hash,
+            refusal, passages_before, passage_count, embedding)
+"""
+"""The rows of vectors, with the parameters of `make_vector_params`."""
 
 
 def store_event_vectors(
@@ -177,11 +190,9 @@ def store_event_vectors(
     as `list_unembedded_events` returned them: the next ones of each scope. Only erased events among
     them may lack a vector. Call it in a transaction."""
     access.execute(
-        """
-        with vectors as materialized (  -- read from their text once
-            select * from jsonb_to_recordset(%(rows)s::jsonb) r
-                (scope_id uuid, event_id uuid, participants text[], text_hash text,
-                embedding halfvec, refusal text, passages halfvec[])),
+        "with vectors as materialized ("  # noqa: S608
+        + SELECT_VECTORS
+        + """),
         new_vectors as (
             insert into event_vectors
                 (tenant_id, space, scope_id, event_id, participants, embedding, refusal, passages)
@@ -196,7 +207,7 @@ def store_event_vectors(
         where r.embedding is not null order by r.text_hash, r.event_id
         on conflict do nothing
         """,
-        {"space": space, "rows": json.dumps(vectors_to_json_rows(vectors))},
+        {"space": space, **make_vector_params(vectors)},
     )
     last_events = {event.scope_id: event for event in events}
     access.execute(
@@ -221,20 +232,27 @@ def store_event_vectors(
     )
 
 
-def vectors_to_json_rows(vectors: Sequence[EventVector]) -> list[dict[str, Any]]:
-    """The rows of vectors, for statements that read them from JSON."""
-    return [
-        {
-            "scope_id": str(v.event.scope_id),
-            "event_id": str(v.event.event_id),
-            "participants": v.event.participants,
-            "text_hash": v.text_hash.hex(),
-            "embedding": v.embedding,
-            "refusal": v.refusal,
-            "passages": v.passages,
-        }
-        for v in vectors
-    ]
+def make_vector_params(vectors: Sequence[EventVector]) -> dict[str, object]:
+    """The parameters of SELECT_VECTORS."""
+    counts = [len(v.passages or ()) for v in vectors]
+    return {
+        "rows": json.dumps(
+            [
+                {
+                    "scope_id": str(v.event.scope_id),
+                    "event_id": str(v.event.event_id),
+                    "participants": v.event.participants,
+                    "text_hash": v.text_hash.hex(),
+                    "refusal": v.refusal,
+                    "passages_before": before,
+                    "passage_count": None if v.passages is None else len(v.passages),
+                }
+                for v, before in zip(vectors, accumulate(counts, initial=0), strict=False)
+            ]
+        ),
+        "embeddings": PackedVectors(v.embedding for v in vectors),
+        "passages": PackedVectors(passage for v in vectors for passage in v.passages or ()),
+    }
 
 
 def extend_leases(access: TenantDb, scope_ids: Collection[UUID]) -> None:

@@ -10,7 +10,7 @@ from uuid_utils.compat import uuid7
 from strandline.cursors import Cursors, Position
 from strandline.db.database import Caller, Database, TenantDb
 from strandline.embeddings.embedder import Embedder
-from strandline.embeddings.vector_formats import vector_to_text
+from strandline.embeddings.vector_formats import pack_vector
 from strandline.errors import Invalid, NotFound, StateConflict
 from strandline.observability import logger
 from strandline.personas import store_memories, store_sonas
@@ -65,7 +65,7 @@ def find_or_make_sona(access: TenantDb, name: str, nearness: NameMatchSettings) 
         store_sonas.replace_sona_names(access, sona_id, [(name_key, name)])
         if vector is not None:
             name_row = store_sonas.UnembeddedName(name_key, name)
-            store_sonas.store_name_vectors(access, space, [(name_row, vector_to_text(vector))])
+            store_sonas.store_name_vectors(access, space, [(name_row, pack_vector(vector))])
         return SonaFound(**_to_sona_fields(_require_sona(access, sona_id)), found_by="new")
 
 
@@ -105,9 +105,9 @@ def _embed_missing_names(access: TenantDb, nearness: NameMatchSettings) -> None:
     except Exception as error:  # names are compared exactly if the model fails
         logger.warning("names of sonas not embedded", extra={"error": type(error).__name__})
         return
-    texts = [vector_to_text(vector) for vector in vectors]
+    packed = list(map(pack_vector, vectors))
     with access.transaction():
-        store_sonas.store_name_vectors(access, space, list(zip(names, texts, strict=True)))
+        store_sonas.store_name_vectors(access, space, list(zip(names, packed, strict=True)))
 
 
 def get_sona(access: TenantDb, sona_id: UUID, space: str, *, with_centroid: bool) -> SonaDetail:

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from strandline.cursors import Position
 from strandline.db.database import TenantDb
+from strandline.db.packed_vectors import PackedVector, PackedVectors
 
 
 def lock_writer_sonas(access: TenantDb) -> None:
@@ -196,24 +197,22 @@ def list_unembedded_names(access: TenantDb, space: str, limit: int) -> Sequence[
 
 
 def store_name_vectors(
-    access: TenantDb, space: str, vectors: Sequence[tuple[UnembeddedName, str]]
+    access: TenantDb, space: str, vectors: Sequence[tuple[UnembeddedName, PackedVector]]
 ) -> None:
-    """Store the vectors of names, in Postgres' text format. In a transaction."""
+    """Store the vectors of names. In a transaction."""
     access.execute(
         """
-        update sona_names n set space = %(space)s, embedding = w.embedding::halfvec
-        from jsonb_to_recordset(%(vectors)s::jsonb) w (key text, name text, embedding text)
+        update sona_names n set space = %(space)s, embedding = w.embedding
+        from unnest(%(keys)s::text[], %(names)s::text[], %(vectors)s::halfvec[])
+            w (key, name, embedding)
         where n.tenant_id = current_tenant() and n.writer = current_writer()
             and n.name_key = w.key and n.name = w.name
         """,
         {
             "space": space,
-            "vectors": json.dumps(
-                [
-                    {"key": name.name_key, "name": name.name, "embedding": embedding}
-                    for name, embedding in vectors
-                ]
-            ),
+            "keys": [name.name_key for name, _ in vectors],
+            "names": [name.name for name, _ in vectors],
+            "vectors": PackedVectors(vector for _, vector in vectors),
         },
     )
 

@@ -11,7 +11,7 @@ from uuid import UUID
 from strandline.db.database import SnapshotRead, TenantDb
 from strandline.db.pipeline import RowQuery
 from strandline.embeddings.space_figures import TEXTS_VERSION
-from strandline.embeddings.vector_formats import vector_to_text
+from strandline.embeddings.vector_formats import pack_vector
 from strandline.log import indexed_text
 from strandline.log.fulltext_words import prepare_question_for_search
 from strandline.log.passage_spans import LONG_CHARS
@@ -89,7 +89,7 @@ def search_candidate_events(
             "question": prepare_question_for_search(question),
             "max_words": _MAX_WORDS,
             "spellings": list(spellings),
-            "vector": None if vector is None else vector_to_text(vector),
+            "vector": None if vector is None else pack_vector(vector),
             "space": space,
             "texts_version": TEXTS_VERSION,
             "filter": json.dumps(filters),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from strandline.db.database import TenantDb
-from strandline.embeddings.vector_formats import vector_to_text
+from strandline.embeddings.vector_formats import pack_vector
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def find_sona_by_nearest_name(
         order by n.cosine desc, n.sona_id limit 1
         """,
         {
-            "vector": vector_to_text(vector),
+            "vector": pack_vector(vector),
             "space": space,
             "min_cosine": min_cosine,
         },

@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from strandline.db.database import TenantDb
-from strandline.embeddings.vector_formats import vector_to_text
+from strandline.embeddings.vector_formats import pack_vector
 from strandline.recall.store import CandidateRow
 
 _MAX_EVENTS_PER_TOPIC = 200
@@ -113,7 +113,7 @@ def read_topic_events(
         """,
         {
             "seed_ids": list(seed_ids),
-            "vector": None if vector is None else vector_to_text(vector),
+            "vector": None if vector is None else pack_vector(vector),
             "space": space,
             "filter": json.dumps(filters),
             "max_topics": max_topics,

@@ -9,7 +9,7 @@ from uuid import UUID
 from strandline.chains.store import ChainHead
 from strandline.cursors import Position
 from strandline.db.database import SnapshotRead, TenantDb
-from strandline.embeddings.vector_formats import vector_to_text
+from strandline.embeddings.vector_formats import pack_vector
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ def list_relevant_chains(
             "session_id": session_id,
             "event_ids": list(relevance),
             "relevances": list(relevance.values()),
-            "vector": None if vector is None else vector_to_text(vector),
+            "vector": None if vector is None else pack_vector(vector),
             "space": space,
             "limit": limit,
         },

@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from strandline.db.database import TenantDb
+from strandline.db.packed_vectors import PackedVector, PackedVectors
 from strandline.embeddings.vector_formats import unpack_vector
 from strandline.topics.tree import TreeSlotRow
 from strandline.topics.vectors import MeanVector
@@ -261,7 +262,7 @@ def insert_nodes(
 ) -> None:
     """Store nodes; nodes that are already stored are left unchanged. In a transaction."""
     for first in range(0, len(nodes), _ROWS_PER_STATEMENT):
-        rows = [_to_json_fields(node) for node in nodes[first : first + _ROWS_PER_STATEMENT]]
+        batch = nodes[first : first + _ROWS_PER_STATEMENT]
         access.execute(
             """
             insert into topic_nodes (tenant_id, node_id, scope_id, participants, kind,
@@ -271,12 +272,16 @@ def insert_nodes(
             select current_tenant(), r.node_id, %(scope_id)s, %(participants)s, r.kind,
                 decode(r.content_hash, 'hex'), r.chain_id, r.chain_version,
                 decode(r.chain_hash, 'hex'), r.topic, r.summary, r.started_at, r.last_event_at,
-                r.event_count, r.leaf_count, r.trust, %(space)s, r.embedding::halfvec,
+                r.event_count, r.leaf_count, r.trust, %(space)s, r.embedding,
                 r.vector_count, r.models
-            from jsonb_to_recordset(%(rows)s::jsonb) r (node_id uuid, kind text,
-                content_hash text, chain_id uuid, chain_version int, chain_hash text, topic text,
-                summary text, started_at timestamptz, last_event_at timestamptz, event_count int,
-                leaf_count int, trust text, embedding text, vector_count int, models jsonb)
+            from rows from (
+                jsonb_to_recordset(%(rows)s::jsonb) as (node_id uuid, kind text,
+                    content_hash text, chain_id uuid, chain_version int, chain_hash text,
+                    topic text, summary text, started_at timestamptz, last_event_at timestamptz,
+                    event_count int, leaf_count int, trust text, vector_count int, models jsonb),
+                unnest(%(vectors)s::halfvec[])) as r (node_id, kind, content_hash, chain_id,
+                    chain_version, chain_hash, topic, summary, started_at, last_event_at,
+                    event_count, leaf_count, trust, vector_count, models, embedding)
             order by r.node_id
             on conflict do nothing
             """,
@@ -284,13 +289,15 @@ def insert_nodes(
                 "scope_id": scope_id,
                 "participants": list(participants),
                 "space": space,
-                "rows": json.dumps(rows),
+                "rows": json.dumps(list(map(_to_json_fields, batch))),
+                "vectors": PackedVectors(
+                    PackedVector(node.vector_bytes) if node.vector_bytes else None for node in batch
+                ),
             },
         )
 
 
 def _to_json_fields(node: StoredNode) -> dict[str, Any]:
-    vector = node.vector
     return {
         **{name: value for name, value in vars(node).items() if name != "vector_bytes"},
         "node_id": str(node.node_id),
@@ -299,7 +306,6 @@ def _to_json_fields(node: StoredNode) -> dict[str, Any]:
         "chain_hash": node.chain_hash and node.chain_hash.hex(),
         "started_at": node.started_at.isoformat(),
         "last_event_at": node.last_event_at.isoformat(),
-        "embedding": vector and f"[{','.join(map(repr, vector.values))}]",
     }
 
 

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from strandline.db.database import SnapshotRead, TenantDb
 from strandline.db.pipeline import RowQuery
-from strandline.embeddings.vector_formats import vector_to_text
+from strandline.embeddings.vector_formats import pack_vector
 
 IN_VERSION: LiteralString = """
     t.from_version <= %(version)s and (t.to_version is null or t.to_version > %(version)s)"""
@@ -62,8 +62,8 @@ class QueryVector:
     @property
     def sql_parameters(self) -> dict[str, object]:
         """The parameters for statements."""
-        text = None if self.vector is None else vector_to_text(self.vector)
-        return {"vector": text, "space": self.space}
+        vector = None if self.vector is None else pack_vector(self.vector)
+        return {"vector": vector, "space": self.space}
 
 
 _PIN: LiteralString = """

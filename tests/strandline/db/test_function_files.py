@@ -110,8 +110,8 @@ def find_wrong_owners(base: ScratchDatabase) -> set[tuple[str, str]]:
     expected = {pair for file in list_function_files() for pair in list_owners(file.text)}
     owners = dict(re.findall(r"alter function (\w+) owner to (\w+);", list_migrations()[0].text))
     baseline = DEFINITION.findall(list_migrations()[0].text)
-    expected |= {(name, owners.get(name, OWNER)) for name in baseline}
     numbered = list_definitions((file.name, file.text) for file in list_migrations()[1:])
+    expected |= {(name, owners.get(name, OWNER)) for name in baseline if name not in numbered}
     found = {(name, owner) for name, owner in base.rows(FUNCTIONS) if name not in numbered}
     return found ^ expected
 

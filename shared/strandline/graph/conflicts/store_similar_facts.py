@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from strandline.db.database import TenantDb
-from strandline.embeddings.vector_formats import vector_to_text
+from strandline.embeddings.vector_formats import pack_vector
 
 MAX_SCANNED = 500
 """How many facts are compared with each other."""
@@ -140,7 +140,7 @@ def find_facts_similar_to(
         """,
         {
             **vars(fact_filter),
-            "vector": vector_to_text(vector),
+            "vector": pack_vector(vector),
             "first_id": first_id,
             "excluded": list(excluded_ids),
             "name_hash": name_hash,

@@ -1,11 +1,11 @@
 """SQL for missing vectors of nodes."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
 from strandline.db.database import TenantDb
+from strandline.db.packed_vectors import PackedVector, PackedVectors
 
 _MAX_TEXT = 4000
 """How many characters of a node's text are embedded."""
@@ -55,11 +55,11 @@ def list_unembedded_in_space(
 
 @dataclass(frozen=True)
 class EmbeddedNode:
-    """A node's vector in Postgres' text format, with the text that was embedded. The vector is None
-    if the model refused the text."""
+    """A node's vector, with the text that was embedded. The vector is None if the model refused the
+    text."""
 
     node: UnembeddedNode
-    vector: str | None
+    vector: PackedVector | None
 
 
 def store_node_vectors(access: TenantDb, space: str, vectors: Sequence[EmbeddedNode]) -> int:
@@ -68,29 +68,27 @@ def store_node_vectors(access: TenantDb, space: str, vectors: Sequence[EmbeddedN
     return access.execute(
         """
         with computed as (
-            select * from jsonb_to_recordset(%(rows)s::jsonb) r (node_id uuid, text text,
-                vector text)),
+            select * from unnest(%(node_ids)s::uuid[], %(texts)s::text[], %(vectors)s::halfvec[])
+                r (node_id, text, vector)),
         locked as materialized (
             select g.node_id, c.vector
             from computed c join graph_nodes g on g.tenant_id = current_tenant()
                 and g.node_id = c.node_id
                 and left(node_text(g.name, g.properties), %(max_text)s) = c.text
             order by g.node_id for no key update of g skip locked)
-        update graph_nodes g set space = %(space)s, embedding = l.vector::halfvec
+        update graph_nodes g set space = %(space)s, embedding = l.vector
         from locked l where g.tenant_id = current_tenant() and g.node_id = l.node_id
         """,
-        {
-            "space": space,
-            "max_text": _MAX_TEXT,
-            "rows": _to_json(vectors),
-        },
+        {"space": space, "max_text": _MAX_TEXT, **_make_params(vectors)},
     )
 
 
-def _to_json(vectors: Sequence[EmbeddedNode]) -> str:
-    return json.dumps(
-        [{"node_id": str(v.node.node_id), "text": v.node.text, "vector": v.vector} for v in vectors]
-    )
+def _make_params(vectors: Sequence[EmbeddedNode]) -> dict[str, object]:
+    return {
+        "node_ids": [v.node.node_id for v in vectors],
+        "texts": [v.node.text for v in vectors],
+        "vectors": PackedVectors(v.vector for v in vectors),
+    }
 
 
 def store_next_vectors(access: TenantDb, space: str, vectors: Sequence[EmbeddedNode]) -> int:
@@ -98,10 +96,10 @@ def store_next_vectors(access: TenantDb, space: str, vectors: Sequence[EmbeddedN
     return access.execute(
         """
         with computed as (
-            select * from jsonb_to_recordset(%(rows)s::jsonb) r (node_id uuid, text text,
-                vector text)),
+            select * from unnest(%(node_ids)s::uuid[], %(texts)s::text[], %(vectors)s::halfvec[])
+                r (node_id, text, vector)),
         locked as materialized (
-            select g.node_id, c.vector::halfvec as vector
+            select g.node_id, c.vector
             from computed c join graph_nodes g on g.tenant_id = current_tenant()
                 and g.node_id = c.node_id
                 and left(node_text(g.name, g.properties), %(max_text)s) = c.text
@@ -110,7 +108,7 @@ def store_next_vectors(access: TenantDb, space: str, vectors: Sequence[EmbeddedN
             next_code = vector_code(l.vector)
         from locked l where g.tenant_id = current_tenant() and g.node_id = l.node_id
         """,
-        {"space": space, "max_text": _MAX_TEXT, "rows": _to_json(vectors)},
+        {"space": space, "max_text": _MAX_TEXT, **_make_params(vectors)},
     )
 
 

@@ -7,7 +7,7 @@ from typing import LiteralString
 from uuid import UUID
 
 from strandline.db.database import TenantDb
-from strandline.embeddings.vector_formats import vector_to_text
+from strandline.embeddings.vector_formats import pack_vector
 from strandline.graph.nodes.node_types import NodeType
 from strandline.log.fulltext_input import sanitize_for_parser
 
@@ -127,7 +127,7 @@ class NodeQuery:
             "max_words": _MAX_WORDS,
             "min_word_chars": self.min_word_chars,
             "names": list(self.name_hashes),
-            "vector": None if self.vector is None else vector_to_text(self.vector),
+            "vector": None if self.vector is None else pack_vector(self.vector),
             "by_meaning": self.by_meaning,
             "space": self.space,
             "word_weight": _WORD_WEIGHT,
