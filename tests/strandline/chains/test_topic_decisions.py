@@ -3,16 +3,17 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from strandline.aws.blobs import BlobStore
 from strandline.chains import fold as chains_fold
-from strandline.chains import fold_writer
+from strandline.chains import fold_writer, model_questions
 from strandline.chains.fold_scope import close_idle_lanes
 from strandline.chains.refold import drop_chains_of_scopes
 from strandline.chains.retry_enrichment import retry_enrichment
-from strandline.db.database import Caller, Database
+from strandline.db.database import Caller, Database, TenantDb
 from strandline.jobs.worker_resources import WorkDeferred, WorkerResources
 from strandline.llm.types import ModelResult, PromptEvent, TaskContext, TopicContinuation
 from strandline.local.aws import LocalAws
@@ -324,3 +325,60 @@ def test_topic_decision_without_lookahead_keeps_format(worker: WorkerResources, 
     )
     assert rows == [("break", 2, False), ("gap", 3, False)]
     assert log.decided("settings") == [("settings", 1, 1)], "they are as they were"
+
+
+def count_text_reads(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """How many unread and how many known texts each read of texts asks for, from now on."""
+    reads: list[tuple[int, int]] = []
+    read = model_questions.read_prompt_events
+
+    def count(access: TenantDb, unread_ids: Sequence[UUID], cached_ids: Sequence[UUID]) -> Any:
+        reads.append((len(unread_ids), len(cached_ids)))
+        return read(access, unread_ids, cached_ids)
+
+    monkeypatch.setattr(model_questions, "read_prompt_events", count)
+    return reads
+
+
+@pytest.mark.parametrize("has_model", [False, True])
+def test_topic_decisions_read_texts_of_next_events_at_once(
+    worker: WorkerResources, log: Log, monkeypatch: pytest.MonkeyPatch, has_model: bool
+) -> None:
+    """A model takes its time: whether a known text was erased meanwhile is looked at each time."""
+    set_tuning(log.base, similarity_low=-1, similarity_high=1, ahead_events=1)
+    worker, model = asked_ahead(worker)
+    monkeypatch.setattr(model, "has_model", has_model)
+    for word in ("jetty", "flour", "lens", "ledger", "oven", "berth"):
+        log.say(f"on with bread and {word}")
+    reads = count_text_reads(monkeypatch)
+    process_due(worker)
+    assert [view[1] for view in model.views] == [2, 3, 4, 5]
+    assert reads == [(6, 0), *([(0, 4), (0, 5), (0, 6)] if has_model else [])]
+
+
+def erase(log: Log, seq: int) -> None:
+    ((event_id,),) = log.base.rows("select event_id::text from events where seq = %s", seq)
+    key = log.gateway.key(rights=("read", "write", "erase"))
+    asked = log.gateway.call("POST", "/api/v1/erasures", {"event_ids": [event_id]}, key=key)
+    assert asked.status == 202
+
+
+def test_topic_decision_shows_no_text_erased_since_it_was_read(
+    worker: WorkerResources, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_tuning(log.base, similarity_low=-1, similarity_high=1, ahead_events=1)
+    worker, model = asked_ahead(worker)
+    for text in (HARBOUR, "on with bread", "bread", "bread again", "bread at last"):
+        log.say(text)
+    ask, shown = model.continues, list[str]()
+
+    def continues(task: TaskContext, before: Any, message: Any, after: Any) -> Any:
+        shown.extend(one.text for one in (*before, message, *after))
+        if message.seq == 2:
+            erase(log, 4)
+        return ask(task, before, message, after)
+
+    monkeypatch.setattr(model, "continues", continues)
+    process_due(worker)
+    assert "bread at last" in shown
+    assert "bread again" not in shown
