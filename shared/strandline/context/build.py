@@ -50,7 +50,7 @@ from strandline.recall.recall import make_read_token
 from strandline.recall.relevance import ScoredEvent
 from strandline.recall.schemas import QuestionTime
 from strandline.recall.search import search
-from strandline.recall.store import SessionNeighbour, read_session_neighbours, read_visible_events
+from strandline.recall.store import SessionNeighbour, read_events_and_session_neighbours
 from strandline.sessions import store_chains
 from strandline.sessions.chains_view import SessionReadContext
 from strandline.sessions.store import Session
@@ -179,9 +179,8 @@ def _compose_context_text(
     relevant, duplicate_ids = groups.events, groups.duplicate_ids
     top = best if is_weak else _insert_cited_events_after_first(access, relevant, best, request)
     around, used = (0, ()) if is_weak else (request.count_of_events_with_neighbours, best)
-    neighbours = read_session_neighbours(access, best, around) if best else ()
     event_ids = [*recent, *top, *_list_first_cited_ids(matches, knowledge)]
-    events = _read_events_until_as_of(access, event_ids, neighbours, request.as_of)
+    events, neighbours = _read_events_until_as_of(access, event_ids, best, around, request.as_of)
     neighbours = [n for n in neighbours if n.event_id in events and n.event_id not in duplicate_ids]
     found_ids = add_neighbours(top, events, neighbours, around)
     compared_ids = [*recent, *found_ids] if matches.search else []
@@ -244,18 +243,21 @@ def _list_first_cited_ids(
 def _read_events_until_as_of(
     access: TenantDb,
     event_ids: Iterable[UUID],
-    neighbours: Sequence[SessionNeighbour],
+    best: Sequence[UUID],
+    around: int,
     as_of: datetime | None,
-) -> dict[UUID, Event]:
-    """The visible ones of these events and neighbours, by id, but for what happened after
-    `as_of`."""
-    events: dict[UUID, Event] = {event.event_id: event for event in neighbours}
-    events |= read_visible_events(access, list(dict.fromkeys(event_ids)))
-    if as_of is None:
-        return events
-    return {
-        i: event for i, event in events.items() if get_occurred_or_recorded_time(event) <= as_of
-    }
+) -> tuple[dict[UUID, Event], Sequence[SessionNeighbour]]:
+    """The visible ones of these events and of the neighbours of `best`, by id, but for what
+    happened after `as_of`; and all these neighbours."""
+    read, neighbours = read_events_and_session_neighbours(
+        access, list(dict.fromkeys(event_ids)), best, around
+    )
+    events: dict[UUID, Event] = {event.event_id: event for event in neighbours} | read
+    if as_of is not None:
+        events = {
+            i: event for i, event in events.items() if get_occurred_or_recorded_time(event) <= as_of
+        }
+    return events, neighbours
 
 
 def _find_changing_statements(

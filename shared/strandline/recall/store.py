@@ -139,13 +139,23 @@ class SessionNeighbour(Event):
     """Whether it could answer no question, as `CandidateEvent.says_nothing`."""
 
 
-def read_session_neighbours(
-    access: TenantDb, event_ids: Sequence[UUID], with_later: int
-) -> Sequence[SessionNeighbour]:
-    """The event before each of these visible events in its session, for the first `with_later` of
-    them the two events after it, and for the others that ask a question the one after it, in no
-    particular order. Statements have no neighbours and are not neighbours."""
-    return access.fetch(
+def read_events_and_session_neighbours(
+    access: TenantDb, event_ids: Sequence[UUID], beside_ids: Sequence[UUID], with_later: int
+) -> tuple[dict[UUID, Event], Sequence[SessionNeighbour]]:
+    """Read the visible ones of `event_ids`, by id, and what stands beside `beside_ids`: the event
+    before each of them in its session, for the first `with_later` of them the two events after it,
+    and for the others that ask a question the one after it, in no particular order. Statements have
+    no neighbours and are not neighbours."""
+    neighbours, events = access.fetch_pair(
+        _make_session_neighbours_query(beside_ids, with_later), make_visible_events_query(event_ids)
+    )
+    return {event.event_id: event for event in events}, neighbours
+
+
+def _make_session_neighbours_query(
+    event_ids: Sequence[UUID], with_later: int
+) -> RowQuery[SessionNeighbour]:
+    return RowQuery(
         SessionNeighbour,
         """
         select b.*, k.source_event_key, e.event_id as of_id, near.place,
