@@ -36,7 +36,7 @@ def explain_error_for_cli(error: ServiceError) -> str:
     client or members of a request."""
     quote = f" (request {error.request_id})" if error.request_id else ""
     message = error.message.replace(
-        "send the request again with the same Idempotency-Key for an answer",
+        "send the request again with the Idempotency-Key of `details` for an answer",
         "`strandline ask` answers it without storing it again",
     )
     if error.field == "participants":

@@ -169,22 +169,13 @@ def ask_model(
     )
 
 
-def make_model_unavailable_error(
-    failure: Fallback, key: str | None, input_id: UUID | None
-) -> ModelUnavailable:
-    """Build the error that says why the model gave no answer, and what is stored."""
-    note = (
-        ""
-        if input_id is None
-        else " The message is stored; send the request again with the same Idempotency-Key for an "
-        "answer."
-    )
-    details: dict[str, object] = {"reason": failure.reason}
-    if input_id is not None:
-        details |= {"input_id": str(input_id), "idempotency_key": key}
+def make_model_unavailable_error(failure: Fallback) -> ModelUnavailable:
+    """Build the error that says why the model gave no answer."""
     failed = ModelMisconfigured if failure.reason == "misconfigured" else ModelUnavailable
     what = f" {failure.text}" if failure.text else ""
-    error = failed(f"The language model gave no answer ({failure.reason}).{what}{note}", **details)
+    error = failed(
+        f"The language model gave no answer ({failure.reason}).{what}", reason=failure.reason
+    )
     if seconds := failure.retry_after or failure.tried_again_in:
         error.retry_after = math.ceil(seconds)
     return error

@@ -14,6 +14,7 @@ from strandline.http.routes_and_responses import Response, Route, json_response,
 from strandline.http.schemas_idempotency import REPLAYED_HEADER, IdempotencyHeaders
 from strandline.http.writer import WriterResources
 from strandline.llm.client import Fallback
+from strandline.log.schemas_append import Receipt
 from strandline.participants import derive_scope_id
 from strandline.personas import chats, deferred_answers, sonas, store_deferred_answers
 from strandline.personas.answer_generation import (
@@ -80,10 +81,34 @@ def run_chat(
 ) -> ChatOutcome:
     """Store the message of a chat and reply to it, within the request or as a turn for later. A
     request with the key of an earlier one gets its reply. Raises the errors of an append, and
-    ModelUnavailable if the model fails; the message is then stored."""
-    principal, deadline = requester.principal, requester.deadline
-    writer = WriterResources.from_resources(resources, principal, deadline)
+    Unavailable if the model or the database fails once the message is stored; its details then have
+    the message's id as `input_id`, and the `idempotency_key` with which to ask for the reply."""
+    writer = WriterResources.from_resources(resources, requester.principal, requester.deadline)
     receipt, is_replay = chats.store_message(writer, request, chat)
+    try:
+        return _reply_to_message(
+            resources, requester, writer, request, chat, receipt, is_replay=is_replay
+        )
+    except Unavailable as error:
+        error.args = (
+            f"{error.message} The message is stored; send the request again with the"
+            " Idempotency-Key of `details` for an answer.",
+        )
+        error.details |= {"input_id": str(receipt.event_id), "idempotency_key": chat.key}
+        raise
+
+
+def _reply_to_message(
+    resources: Resources,
+    requester: ChatRequester,
+    writer: WriterResources,
+    request: ChatRequest,
+    chat: ChatParameters,
+    receipt: Receipt,
+    *,
+    is_replay: bool,
+) -> ChatOutcome:
+    principal = requester.principal
     if is_replay:
         earlier_turn = _find_earlier_reply(writer, chat, receipt.event_id)
         if earlier_turn is not None:
@@ -121,7 +146,7 @@ def _reply_or_defer(
         )
     except Fallback as failure:
         if failure.reason not in LATE_REASONS:
-            raise make_model_unavailable_error(failure, chat.key, question.input_id) from None
+            raise make_model_unavailable_error(failure) from None
     return deferred_answers.defer_answer(
         writer.connect(), resources, question, chat.to_json(), chat.participants
     )
@@ -164,7 +189,7 @@ def answer_question(request: Request) -> Response:
     except Fallback as failure:
         if failure.reason not in LATE_REASONS:
             _count_failed_answer(request)
-            raise make_model_unavailable_error(failure, None, None) from None
+            raise make_model_unavailable_error(failure) from None
         turn_request = deferred_answers.encode_question(question, viewer)
         turn = deferred_answers.defer_answer(access, resources, question, turn_request, viewer)
     return _respond_with_answer(request, turn.model_copy(update={"sona": question.sona_id}))
@@ -212,8 +237,10 @@ def chat(request: Request) -> Response:
         dialogue = chats.make_chat_parameters(request.principal, body, key, sona)
     try:
         outcome = run_chat(request.resources, requester, body, dialogue)
-    except Unavailable:
+    except Unavailable as error:
         _count_failed_answer(request)
+        if "input_id" in error.details and request.idempotency_key is None:
+            error.retryable = False  # as it stands it would store the message again
         raise
     request.metrics["EventsAppended"] = int(outcome.is_new_message) + int(
         outcome.turn.answer_id is not None and not outcome.is_replay

@@ -573,7 +573,8 @@ def test_cli_error_names_options() -> None:
         "participants: has a control character Say for whom"
     )
     late = (
-        "The message is stored; send the request again with the same Idempotency-Key for an answer."
+        "The message is stored; send the request again with the Idempotency-Key of `details` for an"
+        " answer."
     )
     failed = make_error(503, {"code": "model_unavailable", "message": late}, None)
     assert "`strandline ask` answers it" in explain_error_for_cli(failed)

@@ -11,7 +11,8 @@ import pytest
 
 from strandline.context.fence import sanitize_to_one_line
 from strandline.db.database import Caller
-from strandline.personas import store_memories
+from strandline.errors import Unavailable
+from strandline.personas import chats, store_memories
 from tests.chat_service import (
     CHAT,
     QUERY,
@@ -161,6 +162,34 @@ def test_chat_model_failure_keeps_message_and_is_reported(
     provider.script = [*bad]
     failed = query(front, key, "When does the buoy go out?")
     assert (failed.status, failed.error["details"]) == (503, {"reason": reason})
+
+
+def test_chat_failure_after_storing_is_retryable_under_key_alone(
+    front: Gateway,
+    provider: ModelServer,
+    key: str,
+    facts: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of the model, and of the database once the message is stored."""
+
+    def fail(*_: object) -> None:
+        raise Unavailable("The database is unreachable. Try again.")
+
+    for n, code in enumerate(("model_unavailable", "unavailable")):
+        for once in (None, f"k-{n}"):
+            with monkeypatch.context() as patch:
+                provider.script = [completion("no JSON")] * 2
+                if code == "unavailable":
+                    patch.setattr(chats, "find_chat_session", fail)
+                failed = chat(front, key, "When does the buoy go out?", *WHO, once=once)
+            assert (failed.status, failed.error["code"]) == (503, code)
+            assert failed.error["retryable"] == ("Retry-After" in failed.headers) == bool(once)
+            own_key = failed.error["details"]["idempotency_key"]
+            provider.script = []
+            again = chat(front, key, "When does the buoy go out?", *WHO, once=own_key)
+            assert finished_body(again)["input_id"] == failed.error["details"]["input_id"]
+    assert len(list_texts(front, key)) == len(facts) + 4 * 2
 
 
 def test_chat_wrong_model_key_is_reported_everywhere(
