@@ -31,7 +31,8 @@ _EMPTY = ("ROLLBACK_COMPLETE", "REVIEW_IN_PROGRESS")
 class Finding(NamedTuple):
     """What one check found."""
 
-    ok: bool
+    ok: bool | None
+    """None: nothing keeps the stack from being deployed, but somebody should know."""
     says: str
     """What is there, or what is missing and the remedy."""
 
@@ -51,6 +52,7 @@ class Account:
         return getattr(self.make_client(service), operation)(**parameters)
 
 
+_SIGNS: Mapping[bool | None, str] = {True: "ok     ", False: "FAILED ", None: "warning"}
 type Check = Callable[[StackSettings, Account], Finding]
 
 
@@ -101,7 +103,7 @@ def check_certificate_authority(settings: StackSettings, account: Account) -> Fi
 def check_log_role(settings: StackSettings, account: Account) -> Finding:
     """API Gateway's role for logs: the account's one in the Region, which a stack would replace."""
     role = str(account.call("apigateway", "get_account").get("cloudwatchRoleArn") or "")
-    own = f"/{settings.stack_name}-" in role
+    own = f"/{settings.stack_name}-ApiServiceCloudWatchRole" in role  # not a sibling's, dev-two
     if settings.gateway_log_role and role and not own:
         return Finding(
             False, f"the account has {role}, which would be replaced: set gateway_log_role to false"
@@ -222,7 +224,9 @@ def check_notifications(settings: StackSettings, account: Account) -> Finding:
     """Whom alarms and budget tell."""
     del account
     warning = find_warning(settings)
-    return Finding(warning is None, warning or "alarms reach somebody, or there is no budget")
+    if warning is None:
+        return Finding(True, "alarms reach somebody, or there is no budget")
+    return Finding(None, warning)
 
 
 CHECKS: Mapping[str, Check] = {
@@ -250,8 +254,8 @@ def run_checks(settings: StackSettings, account: Account, report: Callable[[str]
         except ClientError as error:
             report(f"?       {name}: not asked, {error.operation_name} is {_code(error)}")
             continue
-        failures += not ok
-        report(f"{'ok     ' if ok else 'FAILED '} {name}: {says}")
+        failures += ok is False
+        report(f"{_SIGNS[ok]} {name}: {says}")
     report(f"{failures} of {len(CHECKS)} checks failed")
     return not failures
 

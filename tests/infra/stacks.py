@@ -22,6 +22,7 @@ MUTUAL_TLS = {
 KEY = "arn:aws:kms:eu-west-1:111122223333:key/11112222-3333-4444-5555-666677778888"
 VARIANTS: Mapping[str, dict[str, Any]] = {
     "as it comes": {},
+    "prod as it comes": CONTEXT["stages"]["prod"],
     "nat": {
         "network": "nat",
         "cidr": "10.7.0.0/22",

@@ -2,7 +2,7 @@
 lack one thing each."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -32,10 +32,10 @@ def zones(*names: str) -> Mapping[str, Any]:
     return {"AvailabilityZones": [{"ZoneName": name} for name in names]}
 
 
-def services(*names: str, zone: str = "eu-west-1a") -> Mapping[str, Any]:
+def services(*names: str, zones: Sequence[str] = ("eu-west-1a",)) -> Mapping[str, Any]:
     return {
         "ServiceDetails": [
-            {"ServiceName": f"com.amazonaws.{REGION}.{name}", "AvailabilityZones": [zone]}
+            {"ServiceName": f"com.amazonaws.{REGION}.{name}", "AvailabilityZones": [*zones]}
             for name in names
         ]
     }
@@ -137,6 +137,15 @@ LACKS: list[tuple[Mapping[str, Any], Mapping[str, Answer], str]] = [
         {"get_account": {"cloudwatchRoleArn": f"{ROLE}gateway-logs"}},
         "would be replaced: set gateway_log_role to false",
     ),
+    (
+        {},
+        {
+            "get_account": {
+                "cloudwatchRoleArn": f"{ROLE}strandline-dev-two-ApiServiceCloudWatchRole"
+            }
+        },
+        "strandline-dev-two-.* would be replaced",
+    ),
     ({"gateway_log_role": False}, {}, "the account has none: set gateway_log_role to true"),
     ({}, {"get_parameter": "ParameterNotFound"}, "not bootstrapped: npx cdk bootstrap aws://"),
     ({}, {"get_parameter": {"Parameter": {"Value": "5"}}}, "version 5 is too old: npx cdk boot"),
@@ -172,6 +181,15 @@ def test_preflight_names_what_is_missing_and_remedy(
 ) -> None:
     (line,) = failures(build_valid_settings(settings), make_account(changes))
     assert re.search(words, line), line
+
+
+def test_preflight_prod_as_it_ships_is_deployable_with_a_warning() -> None:
+    lines: list[str] = []
+    offered = services("sqs", "secretsmanager", zones=("eu-west-1a", "eu-west-1b"))
+    account = make_account({"describe_vpc_endpoint_services": offered})
+    assert run_checks(load_stage_settings(context(stage="prod")), account, lines.append)
+    (warning,) = [line for line in lines[:-1] if not line.startswith("ok ")]
+    assert re.search("^warning notifications: .*notify nobody: set alarms.email", warning)
 
 
 def test_preflight_region_without_certificate_authority() -> None:

@@ -455,6 +455,8 @@ def test_stack_database_precedes_migrate_and_callers() -> None:
         "AWS::RDS::DBInstance",
     }
     for name, resource in stack_resources.items():
+        if resource["Type"] == "AWS::CloudWatch::Alarm":
+            assert trigger in resource["DependsOn"], "else it may fire while the stack is made"
         if resource["Type"] in ("AWS::Scheduler::Schedule", "AWS::StepFunctions::StateMachine"):
             assert trigger in resource["DependsOn"], "else its role may not be known everywhere yet"
         if resource["Type"] != "AWS::Lambda::Alias":
