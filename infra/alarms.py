@@ -5,7 +5,7 @@ be, messages stay in its queues, whose metrics SQS sends itself. The missing dai
 case in which missing data is an alarm. What sweeps alone measure stays as the last one found it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import ceil
 
@@ -28,13 +28,11 @@ from infra.metrics import (
 from infra.price_list import PRICES
 from infra.settings import StackSettings
 from strandline.aws.work_queue import MAX_DELAY_SECONDS
-from strandline.function_specs import FUNCTIONS, JOBS
+from strandline.function_specs import FUNCTIONS
 
 _MIN_ERRORS = 5
 """Fewer 5xx answers, or requests that Lambda refuses, in five minutes raise no alarm: a resuming
 database causes a few 503."""
-_SHARD_ATTEMPTS = 3
-"""How often a shard of a job is tried. So many failures mean that one shard finally failed."""
 _SWEEP_HOURS = 26
 """Hours without a successful run before the alarm: a day, and two for the daily sweep itself."""
 
@@ -124,12 +122,12 @@ def _backlog_alarms(settings: StackSettings, resources: MonitoredResources) -> I
 
 def _job_alarms(settings: StackSettings, resources: MonitoredResources) -> Iterable[AlarmSpec]:
     machine = {"StateMachineArn": resources.machine}
-    runs = [
-        aws_metric("AWS/States", n, machine) for n in ("ExecutionsFailed", "ExecutionsTimedOut")
-    ]
-    yield AlarmSpec(
-        "failed-runs", "Runs of a job failed.", sum_metrics(runs), settings.alarms.failed_runs
-    )
+    says = "Runs of a job failed."
+    yield AlarmSpec("failed-runs", says, _sum_failures(machine), settings.alarms.failed_runs)
+    # Each shard is an execution of its own, which ends as failed after the last attempt, also of a
+    # function that was killed or never began.
+    shards = {"StateMachineArn": resources.shards}
+    yield AlarmSpec("failed-shards", "Shards of a job failed finally.", _sum_failures(shards), 1)
     succeeded_runs = aws_metric("AWS/States", "ExecutionsSucceeded", machine, minutes=60)
     # A new stack has had no sweep, and every deployment calls `migrate`.
     deployments = lambda_metric(resources, "Invocations", "migrate", minutes=60)
@@ -142,10 +140,6 @@ def _job_alarms(settings: StackSettings, resources: MonitoredResources) -> Itera
         periods=_SWEEP_HOURS,
         expects_data=True,
     )
-    parts = [job_metric(resources, "WorkFailures", job.name, "Sum") for job in JOBS]
-    yield AlarmSpec(
-        "failed-shards", "Shards of a job failed finally.", sum_metrics(parts), _SHARD_ATTEMPTS
-    )
     given_up = job_metric(resources, "VacuumsGivenUp", "eraser", "Sum")
     says = "Erasures were completed without a vacuum."
     yield AlarmSpec("failed-vacuums", says, given_up, 1)
@@ -157,6 +151,12 @@ def _job_alarms(settings: StackSettings, resources: MonitoredResources) -> Itera
     yield AlarmSpec(
         "failed-starts", "A job was due and could not be started.", sum_metrics(failed_starts), 1
     )
+
+
+def _sum_failures(dimensions: Mapping[str, str]) -> cloudwatch.IMetric:
+    """Executions of the state machine that failed or took too long."""
+    names = ("ExecutionsFailed", "ExecutionsTimedOut")
+    return sum_metrics([aws_metric("AWS/States", name, dimensions) for name in names])
 
 
 def _api_alarms(settings: StackSettings, resources: MonitoredResources) -> Iterable[AlarmSpec]:

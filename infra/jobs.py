@@ -39,6 +39,8 @@ class Jobs(Construct):
         self.group = settings.stack_name
         self._name = f"{settings.stack_name}-jobs"
         self.arn = self._make_states_arn("stateMachine", self._name)
+        map_label = json.loads(DEFINITION.read_text())["States"]["map"]["Label"]
+        self.shards_arn = f"{self.arn}/{map_label}"
         self.role = self._create_state_machine_role(settings, storage)
         self.machine = self._create_state_machine(settings, storage)
         self.scheduler_role = self._create_scheduler_role()

@@ -28,6 +28,8 @@ class MonitoredResources:
     cluster: rds.IDatabaseCluster
     machine: str
     """ARN of the state machine."""
+    shards: str
+    """ARN under which the executions of its map are counted, one for each shard."""
     schedules: str
     """Name of the group of its schedules."""
     prefix: str

@@ -103,14 +103,30 @@ def check_certificate_authority(settings: StackSettings, account: Account) -> Fi
 def check_log_role(settings: StackSettings, account: Account) -> Finding:
     """API Gateway's role for logs: the account's one in the Region, which a stack would replace."""
     role = str(account.call("apigateway", "get_account").get("cloudwatchRoleArn") or "")
-    own = f"/{settings.stack_name}-ApiServiceCloudWatchRole" in role  # not a sibling's, dev-two
-    if settings.gateway_log_role and role and not own:
+    if settings.gateway_log_role and role and not _is_role_of_stack(settings, account, role):
         return Finding(
             False, f"the account has {role}, which would be replaced: set gateway_log_role to false"
         )
     if not settings.gateway_log_role and not role:
         return Finding(False, "the account has none: set gateway_log_role to true")
     return Finding(True, role or "the stack makes it")
+
+
+def _is_role_of_stack(settings: StackSettings, account: Account, role: str) -> bool:
+    """Whether the stage's stack made a role, or a deleted one of its name, whose role remained. Of
+    a long stack's name CloudFormation puts only the beginning into the role's."""
+    name = role.rpartition("/")[2]
+    if name.startswith(f"{settings.stack_name}-ApiServiceCloudWatchRole"):  # no sibling's, dev-two
+        return True
+    if not account.stack_exists:
+        return False
+    try:
+        answer = account.call("cloudformation", "describe_stack_resources", PhysicalResourceId=name)
+    except ClientError as error:
+        if _code(error) != "ValidationError":
+            raise
+        return False  # no stack has it
+    return any(one["StackName"] == settings.stack_name for one in answer["StackResources"])
 
 
 def check_bootstrap(settings: StackSettings, account: Account) -> Finding:
@@ -209,7 +225,14 @@ def check_names(settings: StackSettings, account: Account) -> Finding:
             f"aws logs delete-log-group --log-group-name {name}" for name in conflicts
         )
         return Finding(False, f"CloudFormation creates no log group that is there: {remedy}")
-    return Finding(True, "no log group is there before")
+    try:
+        cluster = settings.cluster_identifier
+        account.call("rds", "describe_db_clusters", DBClusterIdentifier=cluster)
+    except ClientError as error:
+        if _code(error) != "DBClusterNotFoundFault":
+            raise
+        return Finding(True, "no log group and no database is there before")
+    return Finding(False, f"the database {cluster} is there: delete it, or set another name")
 
 
 def check_budget(settings: StackSettings, account: Account) -> Finding:

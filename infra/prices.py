@@ -17,7 +17,7 @@ ENDPOINTS = 2
 """Interface endpoints of `network=endpoints`: SQS and Secrets Manager."""
 SECRETS = 3
 """Secrets of the settings, the first key and the master user."""
-ALARM_METRICS = 39
+ALARM_METRICS = 35
 """Metrics that alarms use without a language model. A test counts them in the template."""
 SWEEP_METRICS = 9
 """Metrics that a sweep prints, the only use of a stage at rest. A test counts them in its lines."""

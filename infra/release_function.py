@@ -18,8 +18,13 @@ _BOTO3: Any = boto3
 _READ_SECONDS = 340
 """Less than the 350 after which a silent connection is cut."""
 _PAUSES = (5.0,) * 12
-"""Before each further call of a version not ready or busy."""
-_NOT_READY = ("ResourceConflictException", "TooManyRequestsException")
+"""Before each further call of a version not ready or busy, or with new rights."""
+_NOT_READY = (
+    "ResourceConflictException",
+    "TooManyRequestsException",
+    "AccessDeniedException",
+    "LoginRefused",
+)
 
 
 def handler(event: Mapping[str, Any], context: Any) -> None:
@@ -32,7 +37,7 @@ def handler(event: Mapping[str, Any], context: Any) -> None:
             migrate, *others = list_versions(event["ResourceProperties"])
             run_migrate(client, migrate)
             with ThreadPoolExecutor(20) as pool:
-                list(pool.map(functools.partial(ping_version, client), others))
+                list(pool.map(functools.partial(invoke_version, client, {"ping": True}), others))
     except Exception as error:
         status, reason = "FAILED", f"{error}"[:1000]
     answer = {
@@ -66,32 +71,29 @@ def is_no_rollback(event: Mapping[str, Any]) -> bool:
 def run_migrate(client: Any, version: str) -> None:
     """Call it, and again if it outlasts the connection: the second run waits for the first."""
     try:
-        invoke_version(client, version, {})
+        invoke_version(client, {}, version)
     except ReadTimeoutError:
-        invoke_version(client, version, {})
+        invoke_version(client, {}, version)
 
 
-def ping_version(client: Any, version: str) -> None:
-    """Call a version, unless its function's concurrency is 0 (docs/upgrade.md)."""
+def invoke_version(client: Any, event: Mapping[str, Any], version: str) -> None:
+    """Call a version once it is ready; no ping if its function's concurrency is 0
+    (docs/upgrade.md). Raises RuntimeError."""
     for pause in (*_PAUSES, None):
         try:
-            invoke_version(client, version, {"ping": True}, f"{version}: ")
-            break
-        except Exception as error:
-            kind = type(error).__name__
-            if kind == "TooManyRequestsException":
-                function = version.rpartition(":")[0]
-                limit = client.get_function_concurrency(FunctionName=function)
-                if limit.get("ReservedConcurrentExecutions") == 0:
-                    break
-            if pause is None or kind not in _NOT_READY:
-                raise
-            time.sleep(pause)
-
-
-def invoke_version(client: Any, version: str, event: Mapping[str, Any], prefix: str = "") -> None:
-    """Call a version and wait for it. Raises RuntimeError."""
-    answer = client.invoke(FunctionName=version, Payload=json.dumps(event).encode())
-    if "FunctionError" in answer:
-        error = json.loads(answer["Payload"].read())
-        raise RuntimeError(f"{prefix}{error.get('errorType')}: {error.get('errorMessage')}")
+            answer = client.invoke(FunctionName=version, Payload=json.dumps(event).encode())
+            if "FunctionError" not in answer:
+                return
+            fault = json.loads(answer["Payload"].read())
+            kind = fault.get("errorType")
+            error: Exception = RuntimeError(f"{version}: {kind}: {fault.get('errorMessage')}")
+        except Exception as failure:
+            kind, error = type(failure).__name__, failure
+        if kind == "TooManyRequestsException" and event:
+            function = version.rpartition(":")[0]
+            limit = client.get_function_concurrency(FunctionName=function)
+            if limit.get("ReservedConcurrentExecutions") == 0:
+                return
+        if pause is None or kind not in _NOT_READY:
+            raise error
+        time.sleep(pause)

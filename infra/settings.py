@@ -144,7 +144,8 @@ class StackSettings(_SettingsModel):
     storage_type: Literal["aurora", "aurora-iopt1"] = "aurora"
     """`aurora`: each page read or written has a price; `aurora-iopt1` (I/O-Optimized): none has,
     capacity and storage cost more. AWS lets a cluster return to `aurora` at any time and change to
-    aurora-iopt1 once in 30 days."""
+    aurora-iopt1 once in 30 days: change it in a deployment of its own, whose rollback may change it
+    back."""
     pause_minutes: int = Field(default=5, ge=5, le=1440)
     """Minutes without a connection before the database pauses, where `min_capacity` is 0."""
     readers: int = Field(default=0, ge=0, le=15)

@@ -73,6 +73,7 @@ def _collect_monitored_resources(api: Api, parts: StackParts, prefix: str) -> Mo
         },
         cluster=parts.database.cluster,
         machine=jobs.arn,
+        shards=jobs.shards_arn,
         schedules=jobs.group,
         prefix=prefix,
     )

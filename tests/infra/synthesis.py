@@ -175,6 +175,7 @@ def make_monitoring(values: Mapping[str, Any], prefix: str) -> str:
         queues=cast(Any, queues),
         cluster=cluster,
         machine="arn:aws:states:eu-west-1:1:stateMachine:jobs",
+        shards="arn:aws:states:eu-west-1:1:stateMachine:jobs/shards",
         schedules=settings.stack_name,
         prefix=prefix,
     )

@@ -17,6 +17,7 @@ from strandline.local.lambda_context import LambdaContext
 from strandline.observability import METRIC_NAMESPACE, METRICS, logger
 from tests import support
 from tests.infra.alarms import PREFIX, Watching, alarms, emitted_metrics, of, stats
+from tests.infra.stacks import template
 from tests.model_server import ModelServer, error, serving
 from tests.strandline.llm.model_path import deliver, talk
 from tests.support import Gateway, Tell
@@ -229,6 +230,25 @@ def test_monitoring_alarms_cover_required_signals() -> None:
     assert set(alarm_resources) - set(alarms()) == {"breaker-open", "model-spend"}, (
         "without a model: none"
     )
+
+
+def test_monitoring_shards_alarm_counts_executions_of_the_map() -> None:
+    """Also of a function that was killed, which prints no metric."""
+    label = json.loads(Path("infra/job.asl.json").read_text())["States"]["map"]["Label"]
+    watched = {
+        (one["MetricName"], one["Dimensions"][0]["Value"])
+        for one in stats(alarms()["failed-shards"])
+    }
+    machine = f"arn:aws:states:eu-west-1:1:stateMachine:jobs/{label}"
+    assert watched == {("ExecutionsFailed", machine), ("ExecutionsTimedOut", machine)}
+    ((alarm,),) = [
+        [r["Properties"] for r in template()["Resources"].values() if is_shards_alarm(r)]
+    ]
+    assert f":stateMachine:strandline-dev-jobs/{label}" in json.dumps(alarm)
+
+
+def is_shards_alarm(resource: Mapping[str, Any]) -> bool:
+    return resource.get("Properties", {}).get("AlarmName") == f"{PREFIX}failed-shards"
 
 
 def test_monitoring_queue_age_allows_for_delayed_messages() -> None:

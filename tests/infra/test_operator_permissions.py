@@ -21,6 +21,7 @@ PREFIXES = {"service-quotas": "servicequotas", "resourcegroupstaggingapi": "tag"
 OTHER: Mapping[str, tuple[str, ...]] = {
     "apigateway get_account": ("apigateway:GET",),
     "apigateway get_domain_name": ("apigateway:GET",),
+    "apigateway get_rest_api": ("apigateway:GET",),
     "budgets describe_budgets": ("budgets:ViewBudget",),
     "lambda invoke": ("lambda:InvokeFunction",),
     "rds create_db_cluster_snapshot": ("rds:CreateDBClusterSnapshot", "rds:AddTagsToResource"),

@@ -101,6 +101,20 @@ def test_pipeline_prod_waits_for_smoke_of_dev() -> None:
     assert not [step for step in steps if step.get("continue-on-error")]
 
 
+def test_pipeline_runs_arm64_layers_where_it_can() -> None:
+    """`.ci/run` has the programs looked for that the step needs, and the example installs them."""
+    script = (CI / "run").read_text()
+    (install,) = (
+        step["run"] for step in load("deploy.yml")["jobs"]["check"]["steps"] if "qemu" in str(step)
+    )
+    needed = re.findall(r"command -v ([\w-]+)", script)
+    assert needed == ["qemu-aarch64-static", "mmdebstrap"]
+    assert "then\n    make prove ARGS=layers\nfi" in script
+    assert install.split()[-2:] == ["qemu-user-static", "mmdebstrap"]
+    for program in needed:
+        assert program in (ROOT / "layers" / "arm64_root.sh").read_text()
+
+
 def test_pipeline_keeps_way_back_of_each_stage_and_attempt() -> None:
     """A run refuses a second artifact of one name (409), which would stop `prod` after `dev`."""
     steps = load("deploy-stage.yml")["jobs"]["deploy"]["steps"]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
+from unittest.mock import ANY
 
 import botocore.validate
 import pytest
@@ -73,6 +74,8 @@ READY: Mapping[str, Answer] = {
         "logGroups": [{"logGroupName": "/aws/lambda/strandline-dev-two-query"}]
     },
     "describe_budgets": {"Budgets": []},
+    "describe_db_clusters": "DBClusterNotFoundFault",
+    "describe_stack_resources": "ValidationError",
 }
 """An account into which the stage `dev` can be deployed."""
 
@@ -147,6 +150,11 @@ LACKS: list[tuple[Mapping[str, Any], Mapping[str, Answer], str]] = [
         "strandline-dev-two-.* would be replaced",
     ),
     ({"gateway_log_role": False}, {}, "the account has none: set gateway_log_role to true"),
+    (
+        {},
+        {"describe_db_clusters": {"DBClusters": [{}]}},
+        "names: the database strandline-dev is there: delete it",
+    ),
     ({}, {"get_parameter": "ParameterNotFound"}, "not bootstrapped: npx cdk bootstrap aws://"),
     ({}, {"get_parameter": {"Parameter": {"Value": "5"}}}, "version 5 is too old: npx cdk boot"),
     ({}, {"get_role": "NoSuchEntity"}, "aws iam create-service-linked-role --aws-service-name rds"),
@@ -210,6 +218,22 @@ def test_preflight_counts_nothing_twice_for_stack_that_exists() -> None:
     account = make_account({**full, "get_account": own}, stack_exists=True)
     assert failures(build_valid_settings({}), account) == []
     assert len(failures(build_valid_settings({}), make_account(full))) == 2
+
+
+def test_preflight_knows_role_of_stack_by_its_resources() -> None:
+    """CloudFormation shortens the name of a long stack in its role's name."""
+    settings = build_valid_settings({"name": "memory-of-the-harbour-office-in-odense"})
+    role = {"cloudwatchRoleArn": f"{ROLE}memory-of-the-harbour-of-ApiServiceCloudWatchRole1A-x"}
+    for owner, finds in ((settings.stack_name, []), ("memory-of-the-harbour-office", [ANY])):
+        resource = {
+            "StackName": owner,
+            "LogicalResourceId": "ApiServiceCloudWatchRole1A",
+            "ResourceType": "AWS::IAM::Role",
+            "Timestamp": datetime(2026, 1, 1, tzinfo=UTC),
+            "ResourceStatus": "CREATE_COMPLETE",
+        }
+        answers = {"get_account": role, "describe_stack_resources": {"StackResources": [resource]}}
+        assert failures(settings, make_account(answers, stack_exists=True)) == finds
 
 
 @pytest.mark.parametrize(

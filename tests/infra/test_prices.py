@@ -40,10 +40,10 @@ def test_prices_change_changes_tables(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_prices_idle_matches_hand_calculation() -> None:
-    """Without a network: 10 GB at 0.10, 3.1 unit-hours at 0.12, 3 secrets at 0.40, 39 alarms at
+    """Without a network: 10 GB at 0.10, 3.1 unit-hours at 0.12, 3 secrets at 0.40, 35 alarms at
     0.10, a dashboard, 25 metrics for 31 of 730 hours, and 1,314,000 calls of SQS at 0.40 a
     million."""
-    expected = 1.00 + 0.372 + 1.20 + 3.90 + 3.00 + 0.3185 + 0.5256
+    expected = 1.00 + 0.372 + 1.20 + 3.50 + 3.00 + 0.3185 + 0.5256
     assert sum_costs(IDLE) == pytest.approx(expected, abs=1e-3)
     one, two, nat, existing = (sum_costs(items) for items in NETWORKS.values())
     assert (one, two) == (pytest.approx(14.60), pytest.approx(29.20))

@@ -36,6 +36,7 @@ class Account:
         """Of others, by version."""
         self.busy: list[type[Exception]] = []
         """What refuses the next calls of others."""
+        self.busy_migrate: list[type[Exception]] = []
         self.stopped: set[str] = set()
         """Functions with a concurrency of 0."""
 
@@ -47,8 +48,8 @@ class Account:
         if is_migrate and self.cuts:
             self.cuts -= 1
             raise ReadTimeoutError(endpoint_url="https://lambda")
-        if not is_migrate and self.busy:
-            raise self.busy.pop()
+        if busy := self.busy_migrate if is_migrate else self.busy:
+            raise busy.pop()
         error = self.error if is_migrate else self.errors.get(FunctionName)
         if error is None:
             return {"StatusCode": 200, "Payload": io.BytesIO(b"{}")}
@@ -130,7 +131,7 @@ def test_release_fails_with_reason_of_migrate(account: Account) -> None:
     account.error = {"errorType": "Misconfigured", "errorMessage": "JWT_ISSUER is set, but no key"}
     answer = account.ask("Update", 7, before=6)
     assert answer["Status"] == "FAILED"
-    assert answer["Reason"] == "Misconfigured: JWT_ISSUER is set, but no key"
+    assert answer["Reason"] == f"{MIGRATE}:7: Misconfigured: JWT_ISSUER is set, but no key"
 
 
 def test_release_waits_for_migrate_longer_than_connections_last(account: Account) -> None:
@@ -168,13 +169,15 @@ QUERY, INGEST = (MIGRATE.replace("migrate", name) for name in ("query", "ingest"
 def test_release_pings_every_other_version_after_migrate(
     account: Account, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that is not ready, or whose instances are busy, again."""
-    monkeypatch.setattr(release_function, "_PAUSES", (0.0, 0.0))
+    """One that is not ready, whose instances are busy or whose rights are not known yet, again."""
+    monkeypatch.setattr(release_function, "_PAUSES", (0.0,) * 4)
     account.busy = [type(name, (Exception,), {}) for name in release_function._NOT_READY]  # pyright: ignore[reportPrivateUsage]
+    account.busy_migrate = account.busy[:1]
     assert account.ask("Create", 7, others=[f"{QUERY}:3", f"{INGEST}:5"])["Status"] == "SUCCESS"
     assert account.called[0] == f"{MIGRATE}:7"
-    assert set(account.called[1:]) == {f"{QUERY}:3", f"{INGEST}:5"}
-    assert len(account.called) == 5
+    assert account.called[1] == f"{MIGRATE}:7"
+    assert set(account.called[2:]) == {f"{QUERY}:3", f"{INGEST}:5"}
+    assert len(account.called) == 2 + 2 + 4
 
 
 def test_release_does_not_call_stopped_functions(
