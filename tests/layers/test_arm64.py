@@ -42,10 +42,13 @@ def probe_report(built_layers: None) -> dict[str, Any]:
     }
     keys = {"AWS_ACCESS_KEY_ID": "AKIAEXAMPLE", "AWS_SECRET_ACCESS_KEY": "secret"}
     keys["AWS_DEFAULT_REGION"] = ENVIRONMENT["AWS_REGION"]  # Lambda sets both
+    # As Lambda's first arm64 processor, Graviton2. By default qemu emulates all that it can, and
+    # numpy's matrices then take SME, which no Graviton has: what they compute there is wrong.
+    processor = {"QEMU_CPU": "neoverse-n1"}
     process = subprocess.run(
         [*enter, "/qemu", "/usr/bin/python3.13", "/probe.py"],
         input=json.dumps(query),
-        env=ENVIRONMENT | keys | {"HOME": "/", "PATH": os.environ["PATH"]},
+        env=ENVIRONMENT | keys | processor | {"HOME": "/", "PATH": os.environ["PATH"]},
         capture_output=True,
         text=True,
         check=False,
