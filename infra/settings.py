@@ -11,7 +11,7 @@ from infra.setting_types import AddressRange, Arn, LogDays, Name, Scalar
 from strandline.config import ServiceSettings
 from strandline.function_specs import FUNCTIONS, FunctionSpec
 
-RECALLS_PER_UNIT = 23
+RECALLS_PER_UNIT = 28
 """Recalls a second that a capacity unit serves: a quarter of a core, at 10.1 ms of CPU each
 (infra/database_figures.json, of a caller who sees a thousand events), with some room. Appends cost
 less."""

@@ -383,7 +383,7 @@ def test_api_firewall_refuses_attackers_and_busy_addresses() -> None:
     association = the(stack_resources, "WAFv2::WebACLAssociation")
     assert association["WebACLArn"]["Fn::GetAtt"][1] == "Arn"
     tenants = the(resources(firewall=True), "WAFv2::WebACL")["Rules"][1]["Statement"]
-    assert tenants["RateBasedStatement"]["Limit"] == 46 * 60, "at 4 units"
+    assert tenants["RateBasedStatement"]["Limit"] == 56 * 60, "at 4 units"
 
 
 def test_api_firewall_answers_as_the_service_does() -> None:

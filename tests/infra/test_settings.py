@@ -80,7 +80,7 @@ REFUSED_SETTINGS: list[tuple[Mapping[str, Any], str]] = [
     ({"throttle_rate": 40, "settings": {"tenant_requests_per_minute": 6000}}, "throttle_rate: a"),
     (
         {"settings": {"tenant_burst_seconds": 10}},
-        "throttle_burst: a tenant may send 460 .* at most",
+        "throttle_burst: a tenant may send 560 .* at most",
     ),
     ({"throttle_burst": 500}, "throttle_burst is 500, and .* 100 instances"),
     ({"firewall_rate": 20}, "firewall_rate is of the firewall that the stack creates: set firew"),
