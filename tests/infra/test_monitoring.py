@@ -235,12 +235,12 @@ def test_monitoring_alarms_cover_required_signals() -> None:
 def test_monitoring_shards_alarm_counts_executions_of_the_map() -> None:
     """Also of a function that was killed, which prints no metric."""
     label = json.loads(Path("infra/job.asl.json").read_text())["States"]["map"]["Label"]
-    watched = {
+    metrics_of_alarm = {
         (one["MetricName"], one["Dimensions"][0]["Value"])
         for one in stats(alarms()["failed-shards"])
     }
     machine = f"arn:aws:states:eu-west-1:1:stateMachine:jobs/{label}"
-    assert watched == {("ExecutionsFailed", machine), ("ExecutionsTimedOut", machine)}
+    assert metrics_of_alarm == {("ExecutionsFailed", machine), ("ExecutionsTimedOut", machine)}
     ((alarm,),) = [
         [r["Properties"] for r in template()["Resources"].values() if is_shards_alarm(r)]
     ]
@@ -281,11 +281,11 @@ def test_monitoring_alarms_watch_functions_that_lambda_calls() -> None:
         ("throttles", "Throttles", {fn.name for fn in FUNCTIONS if fn.routes}),
         ("function-errors", "Errors", {fn.name for fn in FUNCTIONS if fn.routes or fn.queue}),
     ):
-        watched = stats(alarms()[name])
-        assert {one["MetricName"] for one in watched} == {metric}
-        functions = {one["Dimensions"][0]["Value"] for one in watched}
+        metrics_of_alarm = stats(alarms()[name])
+        assert {one["MetricName"] for one in metrics_of_alarm} == {metric}
+        functions = {one["Dimensions"][0]["Value"] for one in metrics_of_alarm}
         assert functions == {PREFIX + function for function in expected}
-        assert len(watched) <= 10, "CloudWatch takes ten in an alarm"
+        assert len(metrics_of_alarm) <= 10, "CloudWatch takes ten in an alarm"
 
 
 def test_monitoring_alarms_notify_topic_address_or_nobody() -> None:

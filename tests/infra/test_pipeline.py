@@ -71,13 +71,13 @@ def test_pipeline_role_permits_every_call_of_preflight() -> None:
     source = Path(preflight.__file__).read_text()
     calls = set(re.findall(r'account\.call\(\s*"([\w-]+)",\s*"(\w+)"', source))
     assert len(calls) >= 8
-    needed = {f"{service.replace('-', '')}:{_camel(name)}" for service, name in calls}
+    programs = {f"{service.replace('-', '')}:{_camel(name)}" for service, name in calls}
     named_otherwise = {
         "apigateway:GetAccount": "apigateway:GET",
         "budgets:DescribeBudgets": "budgets:ViewBudget",
     }
-    needed = {named_otherwise.get(action, action) for action in needed}
-    assert needed | {"cloudformation:DescribeStacks"} == allowed
+    programs = {named_otherwise.get(action, action) for action in programs}
+    assert programs | {"cloudformation:DescribeStacks"} == allowed
 
 
 def _camel(name: str) -> str:
@@ -107,11 +107,11 @@ def test_pipeline_runs_arm64_layers_where_it_can() -> None:
     (install,) = (
         step["run"] for step in load("deploy.yml")["jobs"]["check"]["steps"] if "qemu" in str(step)
     )
-    needed = re.findall(r"command -v ([\w-]+)", script)
-    assert needed == ["qemu-aarch64-static", "mmdebstrap"]
+    programs = re.findall(r"command -v ([\w-]+)", script)
+    assert programs == ["qemu-aarch64-static", "mmdebstrap"]
     assert "then\n    make prove ARGS=layers\nfi" in script
     assert install.split()[-2:] == ["qemu-user-static", "mmdebstrap"]
-    for program in needed:
+    for program in programs:
         assert program in (ROOT / "layers" / "arm64_root.sh").read_text()
 
 

@@ -193,8 +193,8 @@ def test_preflight_names_what_is_missing_and_remedy(
 
 def test_preflight_prod_as_it_ships_is_deployable_with_a_warning() -> None:
     lines: list[str] = []
-    offered = services("sqs", "secretsmanager", zones=("eu-west-1a", "eu-west-1b"))
-    account = make_account({"describe_vpc_endpoint_services": offered})
+    offers = services("sqs", "secretsmanager", zones=("eu-west-1a", "eu-west-1b"))
+    account = make_account({"describe_vpc_endpoint_services": offers})
     assert run_checks(load_stage_settings(context(stage="prod")), account, lines.append)
     (warning,) = [line for line in lines[:-1] if not line.startswith("ok ")]
     assert re.search("^warning notifications: .*notify nobody: set alarms.email", warning)

@@ -42,14 +42,14 @@ def find_stale_cpu(kept: DatabaseFigures, found: DatabaseFigures) -> list[str]:
 
 def _list_cpu_shares(figures: DatabaseFigures) -> Mapping[str, float]:
     event = figures.event
-    spent = {
+    milliseconds = {
         **{f"{n:,} events in view": one.database_ms for n, one in figures.recall.items()},
         "append": event.append_ms,
         "embedding": event.embedding_ms,
         "fold": event.fold_ms,
         "jobs": event.jobs_ms,
     }
-    return {name: ms / sum(spent.values()) for name, ms in spent.items()}
+    return {name: ms / sum(milliseconds.values()) for name, ms in milliseconds.items()}
 
 
 @pytest.mark.proof

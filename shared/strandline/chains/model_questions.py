@@ -212,14 +212,14 @@ def _load_prompt_events(
         return prompt_events
     ahead_ids = set(next_ids).difference(event_ids, event_cache) if missing_ids else ()
     rows, erased_ids = read_prompt_events(access, [*missing_ids, *ahead_ids], cached_ids)
-    loaded = {
+    new_events = {
         row.event_id: to_prompt_event(worker, task.tenant, row)
         for row in rows
         if row.event_id not in ahead_ids or row.blob_cid is None  # a payload is not read in advance
     }
     if len(event_cache) > _MAX_CACHED_EVENTS:
         event_cache.clear()
-    event_cache.update(prompt_events | loaded)
+    event_cache.update(prompt_events | new_events)
     for item in erased_ids:
         event_cache.pop(item, None)
     return {item: event_cache[item] for item in event_ids if item in event_cache}

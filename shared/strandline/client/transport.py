@@ -116,18 +116,19 @@ def _convert_transport_error(settings: Settings, error: httpx2.TransportError) -
     import httpx2
 
     unsent = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError)
-    unusable = _is_certificate_refusal(error) or isinstance(
-        error, httpx2.UnsupportedProtocol | httpx2.LocalProtocolError
-    )
-    is_late = isinstance(error, httpx2.TimeoutException)
     text = str(error)[:_REASON_CHARS]
+    has_no_tls = "WRONG_VERSION_NUMBER" in text  # OpenSSL's word for an answer that is no TLS
+    unusable = (httpx2.UnsupportedProtocol, httpx2.LocalProtocolError)
+    is_lasting = has_no_tls or _is_certificate_refusal(error) or isinstance(error, unusable)
+    is_late = isinstance(error, httpx2.TimeoutException)
     if text.startswith("Illegal header"):
         text = "a header cannot be sent"  # the text shows its value
-    reason = "did not answer in time" if is_late else f"cannot be reached ({text})"
+    hint = ": what answers there has no TLS, use http:// if that is meant" if has_no_tls else ""
+    reason = "did not answer in time" if is_late else f"cannot be reached ({text}){hint}"
     return ConnectionFailedError(
         f"{settings.shown_url} {reason}.",
         details={"sent": not isinstance(error, unsent), "reason": type(error).__name__},
-        retryable=not unusable,
+        retryable=not is_lasting,
     )
 
 

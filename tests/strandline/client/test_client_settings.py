@@ -195,6 +195,15 @@ def test_client_does_not_retry_refused_certificate() -> None:
     assert not caught.value.retryable
 
 
+def test_client_does_not_retry_tls_where_there_is_none(server: HostileServer) -> None:
+    server.play = whole(b"", 400)
+    url = server.url.replace("http://", "https://")
+    with pytest.raises(errors.ConnectionFailedError, match="has no TLS, use http://") as caught:
+        Strandline(url, "k").ping()
+    assert not caught.value.retryable
+    assert caught.value.details["sent"] is False
+
+
 def _at(seconds: int) -> str:
     return format_datetime(datetime.now(timezone.utc) + timedelta(seconds=seconds), usegmt=True)
 
