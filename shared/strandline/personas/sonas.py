@@ -105,9 +105,9 @@ def _embed_missing_names(access: TenantDb, nearness: NameMatchSettings) -> None:
     except Exception as error:  # names are compared exactly if the model fails
         logger.warning("names of sonas not embedded", extra={"error": type(error).__name__})
         return
-    packed = list(map(pack_vector, vectors))
+    name_vectors = map(pack_vector, vectors)
     with access.transaction():
-        store_sonas.store_name_vectors(access, space, list(zip(names, packed, strict=True)))
+        store_sonas.store_name_vectors(access, space, list(zip(names, name_vectors, strict=True)))
 
 
 def get_sona(access: TenantDb, sona_id: UUID, space: str, *, with_centroid: bool) -> SonaDetail:
