@@ -3,6 +3,7 @@ an hour, asked of the account within seconds. It reads and changes nothing."""
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -52,6 +53,8 @@ class Account:
         return getattr(self.make_client(service), operation)(**parameters)
 
 
+_NOT_PERMITTED = re.compile("AccessDenied|UnauthorizedOperation|AuthFailure|NotAuthorized")
+"""How the codes begin with which AWS says that the caller may not ask."""
 _SIGNS: Mapping[bool | None, str] = {True: "ok     ", False: "FAILED ", None: "warning"}
 type Check = Callable[[StackSettings, Account], Finding]
 
@@ -78,13 +81,18 @@ def check_lambda_quota(settings: StackSettings, account: Account) -> Finding:
 
 def check_engine(settings: StackSettings, account: Account) -> Finding:
     """The database's version, which a Region may not offer."""
-    options = account.call(
-        "rds",
-        "describe_orderable_db_instance_options",
-        Engine="aurora-postgresql",
-        DBInstanceClass="db.serverless",
-        EngineVersion=settings.engine_version,
-    )["OrderableDBInstanceOptions"]
+    try:
+        options = account.call(
+            "rds",
+            "describe_orderable_db_instance_options",
+            Engine="aurora-postgresql",
+            DBInstanceClass="db.serverless",
+            EngineVersion=settings.engine_version,
+        )["OrderableDBInstanceOptions"]
+    except ClientError as error:  # of a version that the Region lacks altogether
+        if _code(error) not in ("InvalidParameterCombination", "InvalidParameterValue"):
+            raise
+        options = ()
     name = f"Aurora PostgreSQL {settings.engine_version}, serverless"
     if options:
         return Finding(True, name)
@@ -193,7 +201,9 @@ def check_endpoint_zones(settings: StackSettings, account: Account) -> Finding:
         str(z["ZoneName"]) for z in zones
     }
     zone_names = sorted(chosen)[: settings.endpoint_zones]
-    details = account.call("ec2", "describe_vpc_endpoint_services", ServiceNames=names)
+    # By a filter: a name that the Region lacks would be an error.
+    filters = [{"Name": "service-name", "Values": names}]
+    details = account.call("ec2", "describe_vpc_endpoint_services", Filters=filters)
     offers = {one["ServiceName"]: one["AvailabilityZones"] for one in details["ServiceDetails"]}
     lacks = [f"{n} in {z}" for n in names for z in zone_names if z not in offers.get(n, ())]
     if lacks:
@@ -208,8 +218,10 @@ def check_names(settings: StackSettings, account: Account) -> Finding:
     stack = settings.stack_name
     functions = f"/aws/lambda/{stack}-"
     others = (
-        *(f"/aws/vpc/{stack}", f"/aws/vendedlogs/states/{stack}-jobs", f"/aws/rds/proxy/{stack}"),
+        f"/aws/vendedlogs/states/{stack}-jobs",
         f"/aws/rds/cluster/{settings.cluster_identifier}/postgresql",
+        *([f"/aws/vpc/{stack}"] if settings.network != "existing" else ()),
+        *([f"/aws/rds/proxy/{stack}"] if settings.proxy else ()),
     )
     names = {*others, f"{functions}release", *(functions + fn.name for fn in FUNCTIONS)}
     groups = {
@@ -269,14 +281,19 @@ CHECKS: Mapping[str, Check] = {
 
 def run_checks(settings: StackSettings, account: Account, report: Callable[[str], object]) -> bool:
     """Run all checks, and report a line of each. Returns whether none failed. A check that the
-    caller may not ask has not failed; its line names what is not permitted."""
+    caller may not ask has not failed; its line names what is not permitted. Any other refusal, and
+    what cannot be reached, fails."""
     failures = 0
     for name, check in CHECKS.items():
         try:
             ok, says = check(settings, account)
         except ClientError as error:
-            report(f"?       {name}: not asked, {error.operation_name} is {_code(error)}")
-            continue
+            if _NOT_PERMITTED.match(_code(error)):
+                report(f"?       {name}: not asked, {error.operation_name} is {_code(error)}")
+                continue
+            ok, says = False, f"{error}"
+        except BotoCoreError as error:
+            ok, says = False, f"{error}"
         failures += ok is False
         report(f"{_SIGNS[ok]} {name}: {says}")
     report(f"{failures} of {len(CHECKS)} checks failed")

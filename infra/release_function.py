@@ -1,6 +1,5 @@
 """What CloudFormation calls for `Release`: it runs `migrate`, then pings each new version of the
-others, unless it is a rollback. It stands in the template (at most 4 KiB), so it imports nothing of
-ours."""
+others, unless it is a rollback. It stands in the template, which takes 4 KiB."""
 
 import functools
 import json
@@ -8,23 +7,19 @@ import time
 import urllib.request
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, cast
 
 import boto3
 from botocore.config import Config
-from botocore.exceptions import ReadTimeoutError
+from botocore.exceptions import ClientError, ReadTimeoutError
 
 _BOTO3: Any = boto3
 _READ_SECONDS = 340
 """Less than the 350 after which a silent connection is cut."""
-_PAUSES = (5.0,) * 12
-"""Before each further call of a version not ready or busy, or with new rights."""
-_NOT_READY = (
-    "ResourceConflictException",
-    "TooManyRequestsException",
-    "AccessDeniedException",
-    "LoginRefused",
-)
+_PAUSE = 5.0
+_PATIENCE = {"AccessDeniedException": 60, "LoginRefused": 60, "ResourceConflictException": 60}
+_PATIENCE["TooManyRequestsException"] = 300
+"""Seconds for which a version is called again: rights may be new, and jobs busy."""
 
 
 def handler(event: Mapping[str, Any], context: Any) -> None:
@@ -77,9 +72,10 @@ def run_migrate(client: Any, version: str) -> None:
 
 
 def invoke_version(client: Any, event: Mapping[str, Any], version: str) -> None:
-    """Call a version once it is ready; no ping if its function's concurrency is 0
-    (docs/upgrade.md). Raises RuntimeError."""
-    for pause in (*_PAUSES, None):
+    """Call a version when it is ready; no ping if its function's concurrency is 0
+    (docs/upgrade.md)."""
+    start = time.monotonic()
+    while True:
         try:
             answer = client.invoke(FunctionName=version, Payload=json.dumps(event).encode())
             if "FunctionError" not in answer:
@@ -87,13 +83,14 @@ def invoke_version(client: Any, event: Mapping[str, Any], version: str) -> None:
             fault = json.loads(answer["Payload"].read())
             kind = fault.get("errorType")
             error: Exception = RuntimeError(f"{version}: {kind}: {fault.get('errorMessage')}")
-        except Exception as failure:
-            kind, error = type(failure).__name__, failure
+        except ClientError as refusal:
+            error = refusal
+            kind = cast(Any, refusal).response["Error"]["Code"]
         if kind == "TooManyRequestsException" and event:
             function = version.rpartition(":")[0]
             limit = client.get_function_concurrency(FunctionName=function)
             if limit.get("ReservedConcurrentExecutions") == 0:
                 return
-        if pause is None or kind not in _NOT_READY:
+        if time.monotonic() - start >= _PATIENCE.get(kind, 0):
             raise error
-        time.sleep(pause)
+        time.sleep(_PAUSE)

@@ -184,7 +184,7 @@ class StackSettings(_SettingsModel):
     cors_origins: list[str] = []
     """Origins whose pages may call the API from a browser; none by default."""
     throttle_rate: float | None = Field(default=None, gt=0)
-    """Requests a second that the API accepts from all callers together; when absent, 23 for each
+    """Requests a second that the API accepts from all callers together; when absent, 28 for each
     unit of `max_capacity`, which is what the database serves. A tenant's default limit is half of
     it, and 100 at most."""
     throttle_burst: int | None = Field(default=None, gt=0)

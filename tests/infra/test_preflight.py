@@ -137,6 +137,12 @@ LACKS: list[tuple[Mapping[str, Any], Mapping[str, Answer], str]] = [
     ),
     (
         {},
+        {"describe_orderable_db_instance_options": "InvalidParameterCombination"},
+        "version: eu-west-1 does not offer Aurora PostgreSQL 18.4",
+    ),
+    ({}, {"describe_vpcs": "RequestLimitExceeded"}, "VPCs: .*RequestLimitExceeded"),
+    (
+        {},
         {"get_account": {"cloudwatchRoleArn": f"{ROLE}gateway-logs"}},
         "would be replaced: set gateway_log_role to false",
     ),
