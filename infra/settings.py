@@ -12,7 +12,7 @@ from strandline.config import ServiceSettings
 from strandline.function_specs import FUNCTIONS, FunctionSpec
 
 RECALLS_PER_UNIT = 28
-"""Recalls a second that a capacity unit serves: a quarter of a core, at 10.1 ms of CPU each
+"""Recalls a second that a capacity unit serves: a quarter of a core, at 8.3 ms of CPU each
 (infra/database_figures.json, of a caller who sees a thousand events), with some room. Appends cost
 less."""
 _TENANT_REQUESTS_PER_MINUTE = 6000

@@ -187,10 +187,11 @@ def _explain_refusal_with_advice(refusal: Refusal, tool: Tool | None = None) -> 
     """An operation's error, with advice on what to do, and a tool's arguments by their names."""
     advice = _ADVICE.get(refusal.status, "")
     field = refusal.details.get("field")
-    if refusal.retry_after is not None:
+    if key := refusal.details.get("idempotency_key"):
+        wait = "later" if refusal.retry_after is None else f"in {refusal.retry_after} s"
+        advice = f"Call again {wait}. Give event_key={key}, so that nothing is stored twice."
+    elif refusal.retry_after is not None:
         advice = f"Call again in {refusal.retry_after} s."
-        if key := refusal.details.get("idempotency_key"):
-            advice = f"{advice} Give event_key={key}, so that nothing is stored twice."
     elif field == "participants":
         or_all = ", or `everybody`: true" if "everybody" in refusal.message else ""
         advice = f'Give `participants`, as in ["user:alice"]{or_all}.'
