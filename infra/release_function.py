@@ -18,7 +18,7 @@ _READ_SECONDS = 340
 """Less than the 350 after which a silent connection is cut."""
 _PAUSE = 5.0
 _PATIENCE = {"AccessDeniedException": 60, "LoginRefused": 60, "ResourceConflictException": 60}
-_PATIENCE["TooManyRequestsException"] = 300
+_PATIENCE["TooManyRequestsException"] = 180
 """Seconds for which a version is called again: rights may be new, and jobs busy."""
 
 

@@ -152,6 +152,8 @@ def test_release_migrate_ends_before_its_connection() -> None:
     assert migrate_handler.WAIT_SECONDS + migrate_handler.RESERVE_SECONDS < CUT_SECONDS
     runs = 2 * release_function._READ_SECONDS  # pyright: ignore[reportPrivateUsage]
     assert specs["migrate"].timeout < runs < 900
+    patience = max(release_function._PATIENCE.values())  # pyright: ignore[reportPrivateUsage]
+    assert runs + patience < 900, "of the functions that are pinged after it"
 
 
 def test_release_rollback_applies_nothing(account: Account) -> None:
@@ -179,6 +181,18 @@ def test_release_pings_every_other_version_after_migrate(
     assert account.called[1] == f"{MIGRATE}:7"
     assert set(account.called[2:]) == {f"{QUERY}:3", f"{INGEST}:5"}
     assert len(account.called) == 2 + 2 + 3
+
+
+def test_release_repeats_ping_whose_login_is_not_known_yet(
+    account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The function says so itself: its error is of its own, not of Lambda."""
+    refused = {f"{QUERY}:3": {"errorType": "LoginRefused", "errorMessage": "The token is refused."}}
+    account.errors = refused
+    monkeypatch.setattr(release_function, "_PAUSE", 0.0)
+    monkeypatch.setattr(release_function.time, "sleep", lambda _: refused.clear())
+    assert account.ask("Create", 7, others=[f"{QUERY}:3"])["Status"] == "SUCCESS"
+    assert account.called[1:] == [f"{QUERY}:3"] * 2
 
 
 def test_release_does_not_call_stopped_functions(

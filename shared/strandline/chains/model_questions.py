@@ -204,7 +204,8 @@ def _load_prompt_events(
     next_ids: Sequence[UUID],
 ) -> dict[UUID, PromptEvent]:
     """Load these events from the cache or the database, without those that were erased meanwhile:
-    a text may wait in the cache for as long as a model takes. Without a model it does not."""
+    a text may wait in the cache for as long as a model takes. Without a language model nobody is
+    shown it."""
     cached_ids = [item for item in event_ids if item in event_cache]
     missing_ids = [item for item in event_ids if item not in event_cache]
     prompt_events = {item: event_cache[item] for item in cached_ids}

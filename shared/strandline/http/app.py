@@ -219,8 +219,7 @@ def _make_error_response(
 ) -> Response:
     if isinstance(error, OutcomeUnknown):
         error.retryable = may_be_repeated(request, routes.get(request.operation))
-    can_retry = error.retryable or isinstance(error, QuotaExceeded)
-    headers = {"Retry-After": str(error.retry_after)} if can_retry else {}
+    headers = {"Retry-After": str(error.retry_after)} if error.retryable else {}
     if isinstance(error, Unauthorized):
         headers["WWW-Authenticate"] = request.resources.authenticator.challenge
     return json_response({"error": error_body(error, request.id)}, find_http_status(error), headers)

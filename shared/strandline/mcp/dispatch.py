@@ -201,7 +201,9 @@ def _explain_refusal_with_advice(refusal: Refusal, tool: Tool | None = None) -> 
         advice = f"The head is {refusal.details['head']}."
     elif block := refusal.details.get("block"):
         advice = f"Nothing was stored. Answer from this yourself:\n{block}"
-    message = refusal.message
+    message = refusal.message.replace(
+        "; send the request again with the Idempotency-Key of `details` for an answer", ""
+    )
     argument = tool.field_names.get(str(field)) if tool else None
     if argument and message.startswith(f"{field}:"):
         message = argument + message.removeprefix(str(field))

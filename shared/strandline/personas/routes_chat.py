@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 
 from strandline.auth.principals import Principal
 from strandline.db.database import NOBODY, TenantDb
-from strandline.errors import Conflict, Forbidden, StateConflict, Unavailable
+from strandline.errors import Conflict, Forbidden, QuotaExceeded, StateConflict, Unavailable
 from strandline.http.request import Request
 from strandline.http.routes_and_responses import Response, Route, json_response, replayable_response
 from strandline.http.schemas_idempotency import REPLAYED_HEADER, IdempotencyHeaders
@@ -81,15 +81,16 @@ def run_chat(
 ) -> ChatOutcome:
     """Store the message of a chat and reply to it, within the request or as a turn for later. A
     request with the key of an earlier one gets its reply. Raises the errors of an append, and
-    Unavailable if the model or the database fails once the message is stored; its details then have
-    the message's id as `input_id`, and the `idempotency_key` with which to ask for the reply."""
+    Unavailable or QuotaExceeded if the model, the database or a quota fails once the message is
+    stored; its details then have the message's id as `input_id`, and the `idempotency_key` with
+    which to ask for the reply."""
     writer = WriterResources.from_resources(resources, requester.principal, requester.deadline)
     receipt, is_replay = chats.store_message(writer, request, chat)
     try:
         return _reply_to_message(
             resources, requester, writer, request, chat, receipt, is_replay=is_replay
         )
-    except Unavailable as error:
+    except (Unavailable, QuotaExceeded) as error:
         error.args = (
             f"{error.message} The message is stored; send the request again with the"
             " Idempotency-Key of `details` for an answer.",
@@ -237,7 +238,7 @@ def chat(request: Request) -> Response:
         dialogue = chats.make_chat_parameters(request.principal, body, key, sona)
     try:
         outcome = run_chat(request.resources, requester, body, dialogue)
-    except Unavailable as error:
+    except (Unavailable, QuotaExceeded) as error:
         _count_failed_answer(request)
         if "input_id" in error.details and request.idempotency_key is None:
             error.retryable = False  # as it stands it would store the message again

@@ -429,6 +429,10 @@ def test_embed_passages_of_long_texts(
     process_due(worker)
     assert read_passage_counts(scratch_db) == [None, 3, MAX_PASSAGES, None]
     assert scratch_db.rows("select count(*) from event_vectors where refusal is null") == [(4,)]
+    assert scratch_db.rows(
+        "select count(*) from event_vectors a join event_vectors b on a.event_id < b.event_id"
+        " where a.passages::text[] && b.passages::text[]"
+    ) == [(0,)], "each event has its own"
     passages = [text for text in words.embedded_texts if text.endswith("to 1.")]
     assert passages == [f"[8 May 2026] alice: {texts[n].split('. ')[1]}." for n in (1, 2, 3)]
     assert max(map(len, words.embedded_texts)) < 4200

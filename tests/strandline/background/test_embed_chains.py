@@ -12,6 +12,7 @@ from strandline.background.missing_vectors import embed_chain_summaries
 from strandline.chains import store_summary_vectors
 from strandline.chains.fold_scope import close_idle_lanes
 from strandline.db.database import Caller, Database
+from strandline.embeddings.vector_formats import pack_vector
 from strandline.errors import EmbeddingUnavailable
 from strandline.jobs.worker_resources import WorkerResources
 from strandline.local.aws import LocalAws
@@ -87,6 +88,12 @@ def test_embed_chains_sweep_fills_new_space(
     count = len(other.embedded_texts)
     gateway.sweep()
     assert len(other.embedded_texts) == count, "once is enough"
+    for summary, vector in scratch_db.rows(
+        "select n.summary, halfvec_send(v.embedding) from chain_vectors v"
+        " join chains using (tenant_id, chain_id)"
+        " join chain_versions n using (tenant_id, chain_id, version) where v.space = 'other/16'"
+    ):
+        assert vector == pack_vector(other.embed([summary], timeout=1.0)[0]), summary
 
 
 def test_embed_chains_interrupted_sweep_stays_due(

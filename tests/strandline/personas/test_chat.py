@@ -11,7 +11,7 @@ import pytest
 
 from strandline.context.fence import sanitize_to_one_line
 from strandline.db.database import Caller
-from strandline.errors import Unavailable
+from strandline.errors import QuotaExceeded, Unavailable
 from strandline.personas import chats, store_memories
 from tests.chat_service import (
     CHAT,
@@ -190,6 +190,27 @@ def test_chat_failure_after_storing_is_retryable_under_key_alone(
             again = chat(front, key, "When does the buoy go out?", *WHO, once=own_key)
             assert finished_body(again)["input_id"] == failed.error["details"]["input_id"]
     assert len(list_texts(front, key)) == len(facts) + 4 * 2
+
+
+def test_chat_quota_that_refuses_reply_is_retryable_under_key_alone(
+    front: Gateway,
+    provider: ModelServer,
+    key: str,
+    facts: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    provider.script = [says("On Friday.", 1)] * 2
+
+    def refuse(*_: object, **__: object) -> None:
+        raise QuotaExceeded("The quota is used up.", quota="appends", retry_after=7)
+
+    monkeypatch.setattr(chats, "generate_and_store_reply", refuse)
+    for once in (None, "k-1"):
+        failed = chat(front, key, "When does the buoy go out?", *WHO, once=once)
+        assert (failed.status, failed.error["details"]["quota"]) == (429, "appends")
+        assert failed.error["retryable"] == ("Retry-After" in failed.headers) == bool(once)
+        assert failed.error["details"]["idempotency_key"]
+    assert len(list_texts(front, key)) == len(facts) + 2
 
 
 def test_chat_wrong_model_key_is_reported_everywhere(
