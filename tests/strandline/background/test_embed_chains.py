@@ -156,11 +156,15 @@ def test_embed_chains_stores_no_outdated_vector(
     form_chain(gateway, scratch_db, worker, "harbour mooring")
     access = worker.database.connect_as(Caller.background("acme"))
     (lacking,) = store_summary_vectors.list_chains_without_summary_vector(access, "other", None, 9)
-    old = store_summary_vectors.SummaryVector(lacking.chain_id, lacking.version - 1, "[1]")
+    old = store_summary_vectors.SummaryVector(
+        lacking.chain_id, lacking.version - 1, pack_vector([1.0])
+    )
     with access.transaction():
         assert store_summary_vectors.insert_summary_vectors(access, "other", [old]) == 0
     scratch_db.rows("update chains set status = 'archived', archived_at = now()")
-    summary_vector = store_summary_vectors.SummaryVector(lacking.chain_id, lacking.version, "[1]")
+    summary_vector = store_summary_vectors.SummaryVector(
+        lacking.chain_id, lacking.version, pack_vector([1.0])
+    )
     with access.transaction():
         assert store_summary_vectors.insert_summary_vectors(access, "other", [summary_vector]) == 0
     assert spaces(scratch_db) == [("words/64", 1)]

@@ -192,7 +192,7 @@ def test_chat_failure_after_storing_is_retryable_under_key_alone(
     assert len(list_texts(front, key)) == len(facts) + 4 * 2
 
 
-def test_chat_quota_that_refuses_reply_is_retryable_under_key_alone(
+def test_chat_reply_refused_by_quota_is_retryable_under_key(
     front: Gateway,
     provider: ModelServer,
     key: str,
