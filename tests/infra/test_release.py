@@ -189,8 +189,12 @@ def test_release_repeats_ping_whose_login_is_not_known_yet(
     """The function says so itself: its error is of its own, not of Lambda."""
     refused = {f"{QUERY}:3": {"errorType": "LoginRefused", "errorMessage": "The token is refused."}}
     account.errors = refused
-    monkeypatch.setattr(release_function, "_PAUSE", 0.0)
-    monkeypatch.setattr(release_function.time, "sleep", lambda _: refused.clear())
+
+    def wait(seconds: float) -> None:
+        del seconds
+        refused.clear()
+
+    monkeypatch.setattr(release_function.time, "sleep", wait)
     assert account.ask("Create", 7, others=[f"{QUERY}:3"])["Status"] == "SUCCESS"
     assert account.called[1:] == [f"{QUERY}:3"] * 2
 
