@@ -8,7 +8,7 @@ from uuid import UUID
 from strandline.context.layout import BYTES_PER_TOKEN
 from strandline.context.lines import BROAD_EVENT_SHARE, FURTHER_SHARE
 from strandline.db.database import TenantDb
-from strandline.recall.importance import SonaInEmbeddingSpace
+from strandline.recall.importance import SonaInEmbeddingSpace, can_change_order
 from strandline.recall.near_duplicates import DeduplicatedEvents, collapse_near_duplicates
 from strandline.recall.relevance import ScoredEvent, compute_odds
 from strandline.recall.schemas import RecallWeights
@@ -121,9 +121,10 @@ def _find_newest_event(
 ) -> UUID | None:
     """For a question about now the newest of what people said in the best events, best first; None
     for another question, if only the best ones are asked for, or if weights say what counts."""
-    weights = request.answering and request.answering.weights
+    answering = request.answering
+    is_weighted = answering is not None and can_change_order(answering.weights, answering.sona)
     best = [event.candidate for event in events[:_NEWEST_OF] if event.candidate.author is None]
-    wants_best = request.needs_breadth or request.limit is not None or weights is not None
+    wants_best = request.needs_breadth or request.limit is not None or is_weighted
     if not best or not search.is_about_now or wants_best:
         return None
     return max(best, key=lambda candidate: candidate.said_at).event_id

@@ -69,6 +69,13 @@ def compute_recency(age: timedelta, importance: float) -> float:
     return exp(-max(0.0, age / _DAY) / (RECENCY_DAYS * (1 + SLOWING * importance)))
 
 
+def can_change_order(weights: RecallWeights | None, sona: SonaInEmbeddingSpace | None) -> bool:
+    """Whether the weights count anything: the weight of a sona counts only where there is one."""
+    return weights is not None and bool(
+        weights.recency or weights.importance or (weights.sona and sona)
+    )
+
+
 def rerank_by_weights(
     access: TenantDb,
     events: Sequence[ScoredEvent],
@@ -81,9 +88,9 @@ def rerank_by_weights(
     belonging to `sona`, and return the quantities used. Without weights, the events are returned
     unchanged. `asked_at` is the question's time, from which the age of events is measured; the age
     of uses is measured from the server's time, `now`."""
-    sona = sona if weights and weights.sona else None
-    if weights is None or not (weights.recency or weights.importance or sona):
+    if weights is None or not can_change_order(weights, sona):
         return list(events), {}
+    sona = sona if weights.sona else None
     places = [(event.candidate.event_id, event.candidate.scope_id) for event in events]
     uses = store_importance.read_daily_event_uses(access, places, now, WINDOW_DAYS)
     belonging: Mapping[UUID, float] = {}

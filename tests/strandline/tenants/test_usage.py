@@ -42,14 +42,15 @@ def use(gateway: Gateway, key: str) -> dict[str, Any]:
 
 
 def is_refused(reply: Reply, quota: str, *, waiting_helps: bool = True) -> int:
-    """429 that names the quota and says when to come back, in seconds."""
+    """429 that names the quota and, where waiting helps, says when to come back, in seconds."""
     assert reply.status == 429, reply.text
     assert reply.error["code"] == "quota_exceeded"
     assert reply.error["retryable"] is waiting_helps
     assert reply.error["details"]["quota"] == quota
     assert reply.error["message"].startswith(f"{quota}: ")
-    assert int(reply.headers["Retry-After"]) >= 1
-    return int(reply.headers["Retry-After"])
+    seconds = int(reply.headers.get("Retry-After", 0))
+    assert (seconds >= 1) is waiting_helps
+    return seconds
 
 
 def test_usage_quota_of_requests_returns_429(slow: Gateway) -> None:
