@@ -115,7 +115,10 @@ class Jobs(Construct):
             make_allow_statement(_LOG_DELIVERY, "*"),
         ]
         if storage.key:
-            allowed.append(make_allow_statement(["kms:Decrypt"], storage.key.key_arn))
+            decrypt = make_allow_statement(["kms:Decrypt"], storage.key.key_arn)
+            service = f"s3.{self._stack.region}.amazonaws.com"
+            decrypt.add_condition("StringEquals", {"kms:ViaService": service})
+            allowed.append(decrypt)
         if settings.tracing:
             allowed.append(make_allow_statement(_TRACE_ACTIONS, "*"))
         return create_service_role(

@@ -70,12 +70,16 @@ def check_lambda_quota(settings: StackSettings, account: Account) -> Finding:
     reserved = 0 if account.stack_exists else sum(map(settings.reserved_concurrency, FUNCTIONS))
     if free - reserved >= LEAST_FREE:
         return Finding(True, f"{quota} at once, {free} of them not reserved")
+    wanted = max(1000, quota + reserved + LEAST_FREE - free)
+    is_small = quota < reserved + LEAST_FREE
+    trial = f"try -c stage=trial -c account_concurrency={quota}"
+    meanwhile = trial if is_small else "lower what other functions reserve, or `reserved`"
     return Finding(
         False,
         f"{quota} at once, {free} not reserved; the stage reserves {reserved} and {LEAST_FREE} "
         "must stay: aws service-quotas request-service-quota-increase --service-code lambda "
-        "--quota-code L-B99A9384 --desired-value 1000, which may take days; meanwhile try "
-        f"-c stage=trial -c account_concurrency={quota}",
+        f"--quota-code L-B99A9384 --desired-value {wanted}, which may take days; meanwhile "
+        f"{meanwhile}",
     )
 
 

@@ -15,15 +15,14 @@ from botocore.exceptions import ClientError, ReadTimeoutError
 
 _BOTO3: Any = boto3
 _READ_SECONDS = 340
-"""Less than the 350 after which a silent connection is cut."""
+"""After 350 a silent connection is cut."""
 _PAUSE = 5.0
 _PATIENCE = {"AccessDeniedException": 60, "LoginRefused": 60, "ResourceConflictException": 60}
 _PATIENCE["TooManyRequestsException"] = 180
-"""Seconds for which a version is called again: rights may be new, and jobs busy."""
+"""Seconds from a start in which it is called again: rights may be new, jobs busy."""
 
 
 def handler(event: Mapping[str, Any], context: Any) -> None:
-    """Answer a request."""
     status, reason = "SUCCESS", f"Log: {context.log_stream_name}"
     try:
         if is_no_rollback(event):
@@ -32,7 +31,8 @@ def handler(event: Mapping[str, Any], context: Any) -> None:
             migrate, *others = list_versions(event["ResourceProperties"])
             run_migrate(client, migrate)
             with ThreadPoolExecutor(20) as pool:
-                list(pool.map(functools.partial(invoke_version, client, {"ping": True}), others))
+                ping = functools.partial(invoke_version, client, {"ping": True}, time.monotonic())
+                list(pool.map(ping, others))
     except Exception as error:
         status, reason = "FAILED", f"{error}"[:1000]
     answer = {
@@ -54,7 +54,7 @@ def list_versions(properties: Mapping[str, Any]) -> list[str]:
 
 def is_no_rollback(event: Mapping[str, Any]) -> bool:
     """Whether this is a release. A rollback names a version with a lower number, since Lambda never
-    gives one twice; nothing is applied or judged for it."""
+    gives one twice."""
     if event["RequestType"] == "Delete":
         return False
     former = event.get("OldResourceProperties")
@@ -65,16 +65,16 @@ def is_no_rollback(event: Mapping[str, Any]) -> bool:
 
 def run_migrate(client: Any, version: str) -> None:
     """Call it, and again if it outlasts the connection: the second run waits for the first."""
+    start = time.monotonic()
     try:
-        invoke_version(client, {}, version)
+        invoke_version(client, {}, start, version)
     except ReadTimeoutError:
-        invoke_version(client, {}, version)
+        invoke_version(client, {}, start, version)
 
 
-def invoke_version(client: Any, event: Mapping[str, Any], version: str) -> None:
+def invoke_version(client: Any, event: Mapping[str, Any], start: float, version: str) -> None:
     """Call a version when it is ready; no ping if its function's concurrency is 0
     (docs/upgrade.md)."""
-    start = time.monotonic()
     while True:
         try:
             answer = client.invoke(FunctionName=version, Payload=json.dumps(event).encode())

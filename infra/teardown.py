@@ -71,8 +71,8 @@ _REMOVERS: Mapping[str, Callable[[MakeClient, str], None]] = {
 
 
 def find_left_behind(make_client: MakeClient, stack: str) -> Sequence[tuple[str, str, str]]:
-    """What has the stack's tag: kind, name as its service takes it, and ARN. A key that is to be
-    deleted already is left out."""
+    """What has the stack's tag: kind, name as its service takes it, and ARN. A key or a
+    secret that is to be deleted already is left out."""
     resources = _list_tagged_resources(make_client, stack)
     order = [*_REMOVERS]
     return sorted(
@@ -141,6 +141,8 @@ def _split_arn(arn: str) -> tuple[str, str]:
 
 
 def _is_ending(make_client: MakeClient, kind: str, name: str) -> bool:
+    if kind == "secretsmanager:secret":
+        return "DeletedDate" in make_client("secretsmanager").describe_secret(SecretId=name)
     if kind != "kms:key":
         return False
     state = make_client("kms").describe_key(KeyId=name)["KeyMetadata"]["KeyState"]

@@ -223,6 +223,21 @@ def test_deployment_master_secret_and_insights_use_key() -> None:
     assert "secretsmanager" in json.dumps(conditions)
 
 
+def test_deployment_state_machine_decrypts_through_s3_alone() -> None:
+    """It reads the lists of runs; nothing else of the stack that the key encrypts."""
+    roles = properties(template(**VARIANTS["a key that is there"]), "IAM::Role")
+    (machine,) = (role for name, role in roles.items() if name.startswith("JobsRole"))
+    (statement,) = (
+        one
+        for policy in machine["Policies"]
+        for one in policy["PolicyDocument"]["Statement"]
+        if one["Action"] == "kms:Decrypt"
+    )
+    service = {"Fn::Join": ["", ["s3.", {"Ref": "AWS::Region"}, ".amazonaws.com"]]}
+    assert statement["Resource"] == KEY
+    assert statement["Condition"] == {"StringEquals": {"kms:ViaService": service}}
+
+
 def test_deployment_logs_use_key_as_guide_says() -> None:
     """A key that the stack makes lets CloudWatch Logs do what one of your own must."""
     guide = (ROOT / "docs" / "deploy.md").read_text()

@@ -3,7 +3,7 @@
 import io
 import json
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from types import SimpleNamespace
 from typing import Any
@@ -32,6 +32,7 @@ class Account:
         """Of `migrate`."""
         self.cuts = 0
         """Connections that are cut while `migrate` runs."""
+        self.on_cut: Callable[[], None] = lambda: None
         self.errors: dict[str, dict[str, str]] = {}
         """Of others, by version."""
         self.busy: list[str] = []
@@ -47,6 +48,7 @@ class Account:
         self.called.append(FunctionName)
         if is_migrate and self.cuts:
             self.cuts -= 1
+            self.on_cut()
             raise ReadTimeoutError(endpoint_url="https://lambda")
         if busy := self.busy_migrate if is_migrate else self.busy:
             raise ClientError({"Error": {"Code": busy.pop()}}, "Invoke")
@@ -154,6 +156,20 @@ def test_release_migrate_ends_before_its_connection() -> None:
     assert specs["migrate"].timeout < runs < 900
     patience = max(release_function._PATIENCE.values())  # pyright: ignore[reportPrivateUsage]
     assert runs + patience < 900, "of the functions that are pinged after it"
+
+
+def test_release_waits_for_busy_migrate_once(
+    account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counted from its first call: busy, cut, busy and cut again would outlast Lambda's limit."""
+    clock = [0.0]
+    monkeypatch.setattr(release_function.time, "monotonic", lambda: clock[0])
+    account.on_cut = lambda: clock.__setitem__(0, clock[0] + 340)
+    account.cuts = 1
+    account.busy_migrate = ["TooManyRequestsException"]
+    answer = account.ask("Update", 7, before=6)
+    assert (answer["Status"], len(account.called)) == ("FAILED", 2)
+    assert "TooManyRequestsException" in answer["Reason"]
 
 
 def test_release_rollback_applies_nothing(account: Account) -> None:

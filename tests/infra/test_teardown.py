@@ -21,6 +21,7 @@ ARNS = (
     "arn:aws:logs:eu-west-1:1:log-group:/aws/rds/cluster/strandline-dev/postgresql",
     "arn:aws:rds:eu-west-1:1:cluster-snapshot:strandline-dev-snapshot-1",
     "arn:aws:rds:eu-west-1:1:cluster:strandline-dev",
+    "arn:aws:secretsmanager:eu-west-1:1:secret:Ending-c3d4",
 )
 LEFT = [
     ("rds:cluster", "strandline-dev", ARNS[7]),
@@ -72,6 +73,9 @@ class Account:
         state = "PendingDeletion" if key["KeyId"] == "gone" else "Enabled"
         return {"KeyMetadata": {"KeyState": state}}
 
+    def describe_secret(self, **secret: str) -> Mapping[str, Any]:
+        return {"DeletedDate": "2026-12-01"} if "Ending" in secret["SecretId"] else {}
+
     def describe_db_clusters(self, **cluster: str) -> Mapping[str, Any]:
         assert cluster == {"DBClusterIdentifier": "strandline-dev"}
         return {"DBClusters": [{"DBClusterMembers": [{"DBInstanceIdentifier": "old-look"}]}]}
@@ -88,7 +92,7 @@ class Account:
 
 
 def test_teardown_lists_what_stays_by_tag() -> None:
-    """Neither what goes by itself, nor a key that is ending already."""
+    """Neither what goes by itself, nor a key or secret that is ending already."""
     account = Account()
     assert find_left_behind(account.make_client, "strandline-dev") == LEFT
     assert account.calls == []

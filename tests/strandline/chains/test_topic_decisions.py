@@ -356,6 +356,26 @@ def test_topic_decisions_read_texts_of_next_events_at_once(
     assert reads == [(6, 0), *([(0, 4), (0, 5), (0, 6)] if has_model else [])]
 
 
+def test_topic_decisions_read_payload_with_its_first_question(
+    worker: WorkerResources, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It lies in S3: what no question needs in the end is not fetched for it."""
+    set_tuning(log.base, similarity_low=-1, similarity_high=1, ahead_events=1)
+    worker, model = asked_ahead(worker)
+    for text in ("a jetty", "flour for bread", "bread oven", "bread " * 20_000, "bread, at last"):
+        log.say(text)
+    read, asked_before = model_questions.read_payload_text_head, list[list[int]]()
+
+    def note(*arguments: Any) -> str | None:
+        asked_before.append([message for _, message, _ in model.views])
+        return read(*arguments)
+
+    monkeypatch.setattr(model_questions, "read_payload_text_head", note)
+    process_due(worker)
+    assert log.base.rows("select seq from events where blob_cid is not null") == [(4,)]
+    assert asked_before == [[2]], "the next question is about 3, given 4"
+
+
 def erase(log: Log, seq: int) -> None:
     ((event_id,),) = log.base.rows("select event_id::text from events where seq = %s", seq)
     key = log.gateway.key(rights=("read", "write", "erase"))
