@@ -71,9 +71,9 @@ def check_lambda_quota(settings: StackSettings, account: Account) -> Finding:
     if free - reserved >= LEAST_FREE:
         return Finding(True, f"{quota} at once, {free} of them not reserved")
     wanted = max(1000, quota + reserved + LEAST_FREE - free)
-    is_small = quota < reserved + LEAST_FREE
-    trial = f"try -c stage=trial -c account_concurrency={quota}"
-    meanwhile = trial if is_small else "lower what other functions reserve, or `reserved`"
+    meanwhile = "lower what other functions reserve, or `reserved`"
+    if quota < reserved + LEAST_FREE:
+        meanwhile = f"try -c stage=trial -c account_concurrency={quota}"
     return Finding(
         False,
         f"{quota} at once, {free} not reserved; the stage reserves {reserved} and {LEAST_FREE} "
@@ -228,18 +228,14 @@ def check_names(settings: StackSettings, account: Account) -> Finding:
         *([f"/aws/rds/proxy/{stack}"] if settings.proxy else ()),
     )
     names = {*others, f"{functions}release", *(functions + fn.name for fn in FUNCTIONS)}
-    groups = {
-        group["logGroupName"]
+    answers = [
+        account.call("logs", "describe_log_groups", logGroupNamePrefix=prefix)
         for prefix in (functions, *others)
-        for group in account.call("logs", "describe_log_groups", logGroupNamePrefix=prefix)[
-            "logGroups"
-        ]
-    }
+    ]
+    groups = {group["logGroupName"] for answer in answers for group in answer["logGroups"]}
     conflicts = sorted(groups & names)
     if conflicts:
-        remedy = "; ".join(
-            f"aws logs delete-log-group --log-group-name {name}" for name in conflicts
-        )
+        remedy = "; ".join(f"aws logs delete-log-group --log-group-name {n}" for n in conflicts)
         return Finding(False, f"CloudFormation creates no log group that is there: {remedy}")
     try:
         cluster = settings.cluster_identifier
