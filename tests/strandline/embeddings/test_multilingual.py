@@ -3,7 +3,10 @@
 import importlib
 import shutil
 import sys
+import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -69,6 +72,31 @@ def test_multilingual_cosine_in_english_is_mean_of_both_models(
     assert cosine(local.embed(texts, timeout=1)) == pytest.approx(
         (english + multilingual) / 2, abs=1e-4
     )
+
+
+def test_multilingual_model_runs_beside_english_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Held by a barrier: neither ends before the other has begun."""
+    local, barrier = LocalEmbedder(threads=1), threading.Barrier(2, timeout=30)
+
+    def meet(run: Callable[..., Any]) -> Callable[..., Any]:
+        def wait_and_run(*arguments: Any, **options: Any) -> Any:
+            barrier.wait()
+            return run(*arguments, **options)
+
+        return wait_and_run
+
+    expected = local.embed([ENGLISH], timeout=1)
+    monkeypatch.setattr(EnglishEmbedder, "embed", meet(EnglishEmbedder.embed))
+    monkeypatch.setattr(MultilingualEncoder, "encode", meet(MultilingualEncoder.encode))
+    assert local.embed([ENGLISH], timeout=1) == expected
+    monkeypatch.undo()
+    monkeypatch.setattr(MultilingualEncoder, "encode", refuse)
+    with pytest.raises(EmbeddingUnavailable):
+        local.embed([ENGLISH], timeout=1)
+
+
+def refuse(*_: object) -> None:
+    raise EmbeddingUnavailable("gone")
 
 
 def test_multilingual_texts_of_one_language_stay_comparable(local: LocalEmbedder) -> None:
