@@ -96,7 +96,7 @@ synth: npm $(READY) node_modules ## write the stack's template to cdk.out: make 
 scale: $(READY) ## write what a stack serves into docs/scale.md, from infra/capacity_estimate.py
 	@$(PY) -m infra.capacity_estimate
 
-preflight: $(READY) ## ask an account what a stage's deployment would lack: make preflight ARGS="-c stage=prod"
+preflight: npm $(READY) node_modules ## ask an account what a stage's deployment would lack: make preflight ARGS="-c stage=prod"
 	@$(PY) -m infra.preflight $(ARGS)
 
 first-key: $(READY) ## after a deployment: make a tenant's first key: make first-key ARGS="--tenant acme"

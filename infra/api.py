@@ -203,8 +203,6 @@ class Api(Construct):
             f"{path}/{method}": apigateway.MethodDeploymentOptions(
                 throttling_rate_limit=settings.request_rate,
                 throttling_burst_limit=instances[name],
-                data_trace_enabled=False,
-                logging_level=apigateway.MethodLoggingLevel.OFF,
             )
             for (method, _, path), name in sorted(
                 (route.partition(" "), name) for route, name in table.items()

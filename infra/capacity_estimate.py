@@ -104,7 +104,7 @@ def render_capacity_table() -> str:
         (
             BEGIN,
             "| `max_capacity` | recalls/s | `throttle_rate` | events/s | workers | tenants "
-            "| tenants in cache | GB a year | USD a month at most |",
+            "| tenants in cache | GB a year | USD a month at most, each instance |",
             "|---|---|---|---|---|---|---|---|---|",
             *rows,
             "",

@@ -279,6 +279,7 @@ def _collect_resource_arns(
         administrator_secret=parts.database.master_secret_arn,
         first_key_secret=parts.storage.first_key.secret_arn,
         database_user=parts.database.app_user_arn,
+        proxy_user=parts.database.proxy_user_arn,
         owner_user=parts.database.owner_user_arn,
         state_machine=parts.jobs.arn,
         schedule_group=parts.jobs.group,

@@ -48,8 +48,13 @@ class Database(Construct):
     @property
     def app_user_arn(self) -> str:
         """The service's user, as rds-db:connect names it."""
+        return self._make_user_arn(self.cluster.cluster_resource_identifier, APP)
+
+    @property
+    def proxy_user_arn(self) -> str | None:
+        """The same user behind the proxy; None without one."""
         if self.proxy is None:
-            return self._make_user_arn(self.cluster.cluster_resource_identifier, APP)
+            return None
         # prx-… is the last part of the proxy's ARN.
         arn = Stack.of(self).split_arn(self.proxy.db_proxy_arn, ArnFormat.COLON_RESOURCE_NAME)
         return self._make_user_arn(arn.resource_name or "", APP)

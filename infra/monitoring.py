@@ -1,5 +1,6 @@
 """A stage's alarms with where they are sent, its dashboard and its budget."""
 
+import zlib
 from collections.abc import Iterable, Sequence
 from typing import cast
 
@@ -133,16 +134,20 @@ class Monitoring(Construct):
         only where nobody is to be notified. It counts what has the stack's tag, once that is a cost
         allocation tag of the account."""
         alarm_settings = self._settings.alarms
+        address = alarm_settings.email or alarm_settings.topic_arn or ""
+        # Whom it notifies cannot change: CloudFormation makes another budget, before the first is
+        # gone, so that the name has to change too.
+        suffix = f"-{zlib.crc32(address.encode()):08x}" if address else ""
         subscriber = budgets.CfnBudget.SubscriberProperty(
             subscription_type="EMAIL" if alarm_settings.email else "SNS",
-            address=alarm_settings.email or alarm_settings.topic_arn or "",
+            address=address,
         )
         thresholds = (("ACTUAL", 80), ("FORECASTED", 100))
         budgets.CfnBudget(
             self,
             "Budget",
             budget=budgets.CfnBudget.BudgetDataProperty(
-                budget_name=self._make_name_with_region,
+                budget_name=f"{self._make_name_with_region}{suffix}",
                 budget_type="COST",
                 time_unit="MONTHLY",
                 budget_limit=budgets.CfnBudget.SpendProperty(amount=usd, unit="USD"),
@@ -161,7 +166,7 @@ class Monitoring(Construct):
                 )
                 for kind, percent in thresholds
             ]
-            if subscriber.address
+            if address
             else None,
         )
 

@@ -44,6 +44,8 @@ class ResourceArns:
     region: str
     account: str
     partition: str
+    proxy_user: str | None = None
+    """The same user behind a proxy, where there is one: arn:aws:rds-db:…:dbuser:prx-…"""
     models: tuple[str, ...] = ()
     """What Converse calls for the configured model (`list_bedrock_model_arns`); empty without
     Bedrock."""
@@ -236,6 +238,8 @@ def _resolve_arns(name: str, resources: ResourceArns) -> tuple[str, ...]:
         return resources.models
     if name == "embedding_models":
         return resources.embedding_models
+    if name == "database_user":  # the cluster's, too: versions of before the proxy log in there
+        return tuple(filter(None, (resources.database_user, resources.proxy_user)))
     if name == "schedules":
         path = f"{resources.region}:{resources.account}:schedule/{resources.schedule_group}/*"
         return (f"arn:{resources.partition}:scheduler:{path}",)

@@ -97,6 +97,22 @@ def migrates(stack: Template) -> Any:
     return trigger["Properties"]["Version"]
 
 
+def test_deployment_with_proxy_keeps_way_into_cluster() -> None:
+    """Roles are shared: until the aliases move, versions of before the proxy log in to the cluster,
+    and after a rollback."""
+    roles = properties(template(**VARIANTS["proxy"]), "IAM::Role")
+    (ingest,) = (role for name, role in roles.items() if name.startswith("ComputeIngestRole"))
+    (statement,) = (
+        one
+        for policy in ingest["Policies"]
+        for one in policy["PolicyDocument"]["Statement"]
+        if one["Action"] == "rds-db:connect"
+    )
+    cluster, proxy = map(json.dumps, statement["Resource"])
+    assert "DBClusterResourceId" in cluster
+    assert "DBProxyArn" in proxy
+
+
 @pytest.mark.parametrize("proxy", [False, True])
 def test_deployment_migrates_restored_database_and_moves_to_it(proxy: bool) -> None:
     """Its address is the same text in the template. A new version needs new settings, too: Lambda

@@ -290,9 +290,8 @@ def test_monitoring_alarms_watch_functions_that_lambda_calls() -> None:
 
 def test_monitoring_alarms_notify_topic_address_or_nobody() -> None:
     assert not any("AlarmActions" in alarm for alarm in alarms().values())
-    arn = "arn:aws:sns:eu-west-1:1:ops"
-    for alarm in alarms(alarms={"topic_arn": arn}).values():
-        assert alarm["AlarmActions"] == alarm["OKActions"] == [arn]
+    for alarm in alarms(alarms={"topic_arn": TOPIC}).values():
+        assert alarm["AlarmActions"] == alarm["OKActions"] == [TOPIC]
     mail = {"email": "ops@example.com"}
     assert all("AlarmActions" in alarm for alarm in alarms(alarms=mail).values())
     (subscription,) = of("SNS::Subscription", alarms=mail)
@@ -303,15 +302,27 @@ def test_monitoring_budget_covers_resources_with_stack_tag() -> None:
     assert of("Budgets::Budget") == []
     settings = {"usd_per_month": 50, "email": "ops@example.com"}
     (budget,) = of("Budgets::Budget", alarms=settings)
-    assert budget["Budget"]["BudgetName"] == REGIONAL_NAME
+    assert budget["Budget"]["BudgetName"] != REGIONAL_NAME
     assert budget["Budget"]["BudgetLimit"] == {"Amount": 50, "Unit": "USD"}
     tag = ["user:strandline:stack$strandline-dev"]
     assert budget["Budget"]["CostFilters"] == {"TagKeyValue": tag}
     assert len(budget["NotificationsWithSubscribers"]) == 2
     (unheard,) = of("Budgets::Budget", alarms={"usd_per_month": 50})
+    assert unheard["Budget"]["BudgetName"] == REGIONAL_NAME
     assert "NotificationsWithSubscribers" not in unheard
 
 
+def test_monitoring_budget_of_other_recipient_has_other_name() -> None:
+    """A changed recipient makes another budget, while the first is still there."""
+    mails = [{"email": f"{name}@example.com"} for name in ("ann", "ben")]
+    budgets = [
+        of("Budgets::Budget", alarms={"usd_per_month": 50, **recipient})[0]
+        for recipient in ({}, *mails, {"topic_arn": TOPIC})
+    ]
+    assert len({json.dumps(one["Budget"]["BudgetName"]) for one in budgets}) == 4
+
+
+TOPIC = "arn:aws:sns:eu-west-1:1:ops"
 REGIONAL_NAME = {"Fn::Join": ["", ["strandline-dev-", {"Ref": "AWS::Region"}]]}
 """Dashboards and budgets are the account's: a stack of this name in another Region has others."""
 

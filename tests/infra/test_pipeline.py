@@ -157,6 +157,14 @@ def test_pipeline_calls_what_there_is() -> None:
     assert json.loads((ROOT / "cdk.json").read_text())["outputsFile"] in text
 
 
+@pytest.mark.parametrize("verb", ["preflight", "synth"])
+def test_pipeline_verb_installs_what_it_reads_of_npm(verb: str) -> None:
+    """RDS's certificates; and preflight is the first verb in a fresh clone."""
+    rule = re.search(rf"^{verb}: (.+) ##", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert rule
+    assert {"npm", "node_modules"} < set(rule[1].split())
+
+
 @pytest.mark.proof
 def test_pipeline_role_passes_cfn_lint() -> None:
     lint = Path(sys.executable).with_name("cfn-lint")
