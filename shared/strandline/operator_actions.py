@@ -120,13 +120,13 @@ def create_certificate(
         )
 
 
-def list_certificates(tenant: str) -> list[CertificateOut]:
+def list_client_certificates(tenant: str) -> list[CertificateOut]:
     """A tenant's certificate subjects, newest first."""
     with _connect_as_background(tenant) as access:
-        page = certificates.list_certificates(access, _PAGE_SIZE, None)
+        page = certificates.list_client_certificates(access, _PAGE_SIZE, None)
         rows = [*page.certificates]
         while page.next_cursor:
-            page = certificates.list_certificates(access, _PAGE_SIZE, page.next_cursor)
+            page = certificates.list_client_certificates(access, _PAGE_SIZE, page.next_cursor)
             rows += page.certificates
     return rows
 

@@ -43,7 +43,7 @@ STEPS: list[tuple[object, str]] = [
     (BlobStore, "read_text_prefix"),
     (BlobStore, "copy_upload_to_cid"),
     (BlobStore, "erase_uploads"),
-    (BlobStore, "reopen_upload"),
+    (BlobStore, "delete_uploaded_object"),
     (store_uploads, "look_up_cited_payloads"),
     (store_uploads, "list_expired_uploads"),
     (store_uploads, "delete_expired_upload_rows"),
@@ -423,7 +423,7 @@ def test_upload_test_detects_missing_verification(
         store: BlobStore = reader._blobs
 
         class TrustingStore:
-            clear_upload = store.reopen_upload
+            clear_upload = store.delete_uploaded_object
 
             def inspect_upload(
                 self, tenant: str, upload_id: Any, deadline: float

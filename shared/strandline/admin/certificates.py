@@ -92,7 +92,7 @@ def get_certificate(access: TenantDb, certificate_id: UUID) -> CertificateOut:
     return _to_certificate_out(certificate)
 
 
-def list_certificates(access: TenantDb, limit: int, cursor: str | None) -> CertificatePage:
+def list_client_certificates(access: TenantDb, limit: int, cursor: str | None) -> CertificatePage:
     """List the subjects of the tenant of `access`, newest first. Raises Malformed for an invalid
     cursor."""
     cursors = Cursors(access.sealer, access.caller.tenant, "certificates")

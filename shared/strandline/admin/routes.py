@@ -180,7 +180,7 @@ def list_certificates(request: Request) -> Response:
     """List a tenant's subjects, including ended ones, newest first."""
     page = request.parse_query(PagingQuery)
     return json_response(
-        certificates.list_certificates(connect_path_tenant(request), page.limit, page.cursor)
+        certificates.list_client_certificates(connect_path_tenant(request), page.limit, page.cursor)
     )
 
 

@@ -219,7 +219,7 @@ class BlobStore(Bucket):
         version_counts = self.erase_all_versions(list(keys))
         return [upload_id for key, upload_id in keys.items() if key in version_counts]
 
-    def reopen_upload(self, tenant: str, upload_id: UUID) -> None:
+    def delete_uploaded_object(self, tenant: str, upload_id: UUID) -> None:
         """Remove an upload's object, so that another PUT is accepted. A bucket that keeps versions
         keeps it until the upload is removed."""
         self.delete_keys([self._make_upload_location(tenant, upload_id)["Key"]])

@@ -37,7 +37,7 @@ KEEP = KeepUnchanged.KEEP
 class RequestBodyStream(Protocol):
     """A body that is too large to be held at once."""
 
-    def read(self) -> Iterator[bytes]:
+    def iterate_pieces(self) -> Iterator[bytes]:
         """Its bytes from the beginning, piece by piece; called again for each attempt."""
         ...
 

@@ -45,7 +45,7 @@ class _FileBodyStream:
     size: int
     progress: Progress | None
 
-    def read(self) -> Iterator[bytes]:
+    def iterate_pieces(self) -> Iterator[bytes]:
         """The file from the beginning."""
         position = 0
         with self.path.open("rb") as file:

@@ -197,7 +197,7 @@ class SyncConnection:
                     call.method,
                     self.settings.make_call_url(call),
                     params=list(call.query) or None,
-                    content=body if isinstance(body, bytes | None) else body.read(),
+                    content=body if isinstance(body, bytes | None) else body.iterate_pieces(),
                     headers=self.settings.make_call_headers(call),
                     timeout=_make_http_timeout(self.settings),
                     follow_redirects=False,  # the key would go with it
@@ -318,7 +318,7 @@ async def _read_stream_in_thread(stream: RequestBodyStream) -> AsyncIterator[byt
     """The bytes of a stream; the event loop does not wait for the disk."""
     import asyncio
 
-    pieces = stream.read()
+    pieces = stream.iterate_pieces()
     while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
         yield piece
 

@@ -10,7 +10,7 @@ import click
 
 from strandline.client import answers
 from strandline.client.errors import ForbiddenError
-from strandline.commands.invocation import Invocation, add_renamed_option
+from strandline.commands.invocation import Invocation, refuse_former_option
 from strandline.commands.output import print_json, print_table, print_text
 
 _Right: TypeAlias = Literal["read", "write", "admin", "operator", "erase"]
@@ -54,7 +54,7 @@ def list_keys(run: Invocation, tenant: str, limit: int) -> None:
     type=click.Choice(_RIGHTS),
     help="What it may do; repeated for several.",
 )
-@add_renamed_option("--rights", "--right, once for each: --right read --right write")
+@refuse_former_option("--rights", "--right, once for each: --right read --right write")
 @click.option("--days", type=click.IntRange(1, 3650), help="How long it is valid.")
 @click.option("--label", help="What it is for.")
 @click.pass_obj
@@ -89,7 +89,7 @@ def create_key(
     show_default=True,
     help="Hours for which the old key is still valid.",
 )
-@add_renamed_option("--overlap", "--grace")
+@refuse_former_option("--overlap", "--grace")
 @click.option("--days", type=click.IntRange(1, 3650), help="How long the new key is valid.")
 @click.argument("key_id")
 @click.pass_obj

@@ -98,8 +98,8 @@ def add_participant_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return gathering
 
 
-def add_renamed_option(old: str, new: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Adds an option that is spelled otherwise today: it is refused, and the new spelling named."""
+def refuse_former_option(old: str, new: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Adds an option that is spelled otherwise today, to refuse it and name the new spelling."""
 
     def refuse(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
         del parameter

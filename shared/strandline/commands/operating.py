@@ -12,8 +12,8 @@ import click
 
 from strandline.commands.invocation import (
     RenamedCommandsGroup,
-    add_renamed_option,
     import_service_module,
+    refuse_former_option,
 )
 from strandline.commands.output import print_json_line, print_text
 
@@ -42,7 +42,7 @@ def _add_new_credential_options(command: Callable[..., Any]) -> Callable[..., An
     for option in (
         click.option("--label", default="", help="What it is for."),
         _days,
-        add_renamed_option("--rights", "--right, once for each: --right read --right write"),
+        refuse_former_option("--rights", "--right, once for each: --right read --right write"),
         click.option(
             *("--right", "rights"),
             multiple=True,
@@ -98,8 +98,8 @@ def list_keys(tenant: str) -> None:
     help="Hours for which the old key is still valid.",
 )
 @_days
-@add_renamed_option("--overlap", "--grace")
-@add_renamed_option("--key", "the key's id alone: rotate KEY_ID")
+@refuse_former_option("--overlap", "--grace")
+@refuse_former_option("--key", "the key's id alone: rotate KEY_ID")
 @click.argument("key_id")
 def rotate_key(tenant: str, grace: float, days: int | None, key_id: str) -> None:
     """Make a key's successor; it is shown once and stored nowhere.
@@ -112,7 +112,7 @@ def rotate_key(tenant: str, grace: float, days: int | None, key_id: str) -> None
 
 @keys_group.command("revoke")
 @_tenant
-@add_renamed_option("--key", "the key's id alone: revoke KEY_ID")
+@refuse_former_option("--key", "the key's id alone: revoke KEY_ID")
 @click.argument("key_id")
 def revoke_key(tenant: str, key_id: str) -> None:
     """Revoke a key; it is refused within 60 seconds."""
@@ -141,15 +141,15 @@ def create_certificate(tenant: str, subject: str | None, pem: Path | None, **opt
 
 @certificates_group.command("list")
 @_tenant
-def list_certificates(tenant: str) -> None:
+def list_client_certificates(tenant: str) -> None:
     """List subjects, as JSON Lines."""
-    for certificate in _import_operator_actions().list_certificates(tenant):
+    for certificate in _import_operator_actions().list_client_certificates(tenant):
         print_json_line(certificate)
 
 
 @certificates_group.command("revoke")
 @_tenant
-@add_renamed_option("--certificate", "the certificate's id alone: revoke CERTIFICATE_ID")
+@refuse_former_option("--certificate", "the certificate's id alone: revoke CERTIFICATE_ID")
 @click.argument("certificate_id", type=click.UUID)
 def revoke_certificate(tenant: str, certificate_id: UUID) -> None:
     """Revoke a subject; it is refused within 60 seconds."""

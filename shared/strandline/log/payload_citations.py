@@ -107,7 +107,7 @@ class _CitedPayloadReader:
                 row.size, stored_object.size, has_same_bytes
             )
             # The object must not block another PUT.
-            self._blobs.reopen_upload(self._tenant, row.upload_id)
+            self._blobs.delete_uploaded_object(self._tenant, row.upload_id)
         return mismatch or Invalid(
             "blob.cid: the payload of this upload is missing. PUT it to the URL that POST "
             "/api/v1/uploads returned, or request a new URL there; then send this again.",

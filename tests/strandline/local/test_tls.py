@@ -240,7 +240,7 @@ def test_tls_secures_whole_service(
             register_local_client_certificate(
                 access, service.tls
             )  # as the next start does: nothing new
-            assert len(certificates.list_certificates(access, 10, None).certificates) == 1
+            assert len(certificates.list_client_certificates(access, 10, None).certificates) == 1
 
 
 def _at_the_console(tls_files: TlsFiles, capsys: pytest.CaptureFixture[str]) -> None:

@@ -306,7 +306,12 @@ def test_upload_of_another_user_looks_absent(
     upload = upload_file(gateway, gateway.key(user=ALICE), DATA, mime_type="text/plain")
     requests: list[str] = []
     store = blobs()
-    for name in ("inspect_upload", "read_text_prefix", "copy_upload_to_cid", "reopen_upload"):
+    for name in (
+        "inspect_upload",
+        "read_text_prefix",
+        "copy_upload_to_cid",
+        "delete_uploaded_object",
+    ):
         monkeypatch.setattr(store, name, noting(requests, name))
     for key, who in (
         (gateway.key(user=BOB), BOB),
