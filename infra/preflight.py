@@ -70,7 +70,7 @@ def check_lambda_quota(settings: StackSettings, account: Account) -> Finding:
     reserved = 0 if account.stack_exists else sum(map(settings.reserved_concurrency, FUNCTIONS))
     if free - reserved >= LEAST_FREE:
         return Finding(True, f"{quota} at once, {free} of them not reserved")
-    wanted = max(1000, quota + reserved + LEAST_FREE - free)
+    enough = max(1000, quota + reserved + LEAST_FREE - free)
     meanwhile = "lower what other functions reserve, or `reserved`"
     if quota < reserved + LEAST_FREE:
         meanwhile = f"try -c stage=trial -c account_concurrency={quota}"
@@ -78,7 +78,7 @@ def check_lambda_quota(settings: StackSettings, account: Account) -> Finding:
         False,
         f"{quota} at once, {free} not reserved; the stage reserves {reserved} and {LEAST_FREE} "
         "must stay: aws service-quotas request-service-quota-increase --service-code lambda "
-        f"--quota-code L-B99A9384 --desired-value {wanted}, which may take days; meanwhile "
+        f"--quota-code L-B99A9384 --desired-value {enough}, which may take days; meanwhile "
         f"{meanwhile}",
     )
 
