@@ -198,14 +198,15 @@ def _make_serverless_instance(
     *,
     scale_with_writer: bool | None = None,
 ) -> rds.IClusterInstance:
-    # They prevent a small database from pausing, and AWS recommends two units for them.
+    # They prevent a small database from pausing, and AWS recommends two units for them. That they
+    # are off is said: what is left out of a template stays as it was.
     insights = settings.min_capacity >= 2
     return rds.ClusterInstance.serverless_v2(
         name,
         publicly_accessible=False,
         # A restore asks for `engine_version`, which must not be older than the snapshot's.
         auto_minor_version_upgrade=False,
-        enable_performance_insights=True if insights else None,
+        enable_performance_insights=insights,
         performance_insight_encryption_key=key if insights else None,
         scale_with_writer=scale_with_writer,
     )

@@ -6,13 +6,12 @@ import json
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from infra.account_session import open_account_session
+from infra.account_session import Account, find_account, open_account_session, read_error_code
 from infra.assets import load_own_certificate_bundle
 from infra.load_settings import load_stage_settings
 from infra.settings import SettingsError, StackSettings
@@ -25,8 +24,6 @@ LEAST_FREE = 100
 BOOTSTRAP_VERSION = 6
 """The least version of the CDK's bootstrap stack that its default synthesizer accepts."""
 _VPC_QUOTA = "L-F678F1CE"
-_EMPTY = ("ROLLBACK_COMPLETE", "REVIEW_IN_PROGRESS")
-"""States of a stack without resources."""
 
 
 class Finding(NamedTuple):
@@ -36,21 +33,6 @@ class Finding(NamedTuple):
     """None: nothing keeps the stack from being deployed, but somebody should know."""
     says: str
     """What is there, or what is missing and the remedy."""
-
-
-@dataclass(frozen=True)
-class Account:
-    """An account and a Region of it."""
-
-    account_id: str
-    region: str
-    stack_exists: bool
-    """Whether the stage's stack is there: what it has taken is not asked for again."""
-    make_client: Callable[[str], Any]
-
-    def call(self, service: str, operation: str, **parameters: object) -> Any:
-        """What an operation (in snake case) answers."""
-        return getattr(self.make_client(service), operation)(**parameters)
 
 
 _NOT_PERMITTED = re.compile("AccessDenied|UnauthorizedOperation|AuthFailure|NotAuthorized")
@@ -64,23 +46,41 @@ def check_lambda_quota(settings: StackSettings, account: Account) -> Finding:
     limit = account.call("lambda", "get_account_settings")["AccountLimit"]
     quota, free = int(limit["ConcurrentExecutions"]), int(limit["UnreservedConcurrentExecutions"])
     if settings.account_concurrency:
-        fits = quota <= settings.account_concurrency
-        remedy = f"account_concurrency is {settings.account_concurrency}: set {quota}"
-        return Finding(fits, f"{quota} at once, none reserved" if fits else remedy)
-    reserved = 0 if account.stack_exists else sum(map(settings.reserved_concurrency, FUNCTIONS))
+        if quota <= settings.account_concurrency:
+            return Finding(True, f"{quota} at once, none reserved")
+        remedy = f"set {quota}, or leave it out where the quota is enough for what is reserved"
+        return Finding(False, f"account_concurrency is {settings.account_concurrency}: {remedy}")
+    reserved = sum(map(settings.reserved_concurrency, FUNCTIONS))
+    reserved -= _count_reserved_now(settings, account) if account.stack_exists else 0
     if free - reserved >= LEAST_FREE:
         return Finding(True, f"{quota} at once, {free} of them not reserved")
     enough = max(1000, quota + reserved + LEAST_FREE - free)
+    more = " more" if account.stack_exists else ""
     meanwhile = "lower what other functions reserve, or `reserved`"
     if quota < reserved + LEAST_FREE:
         meanwhile = f"try -c stage=trial -c account_concurrency={quota}"
     return Finding(
         False,
-        f"{quota} at once, {free} not reserved; the stage reserves {reserved} and {LEAST_FREE} "
-        "must stay: aws service-quotas request-service-quota-increase --service-code lambda "
-        f"--quota-code L-B99A9384 --desired-value {enough}, which may take days; meanwhile "
-        f"{meanwhile}",
+        f"{quota} at once, {free} not reserved; the stage reserves {reserved}{more} and "
+        f"{LEAST_FREE} must stay: aws service-quotas request-service-quota-increase "
+        f"--service-code lambda --quota-code L-B99A9384 --desired-value {enough}, which may take "
+        f"days; meanwhile {meanwhile}",
     )
+
+
+def _count_reserved_now(settings: StackSettings, account: Account) -> int:
+    """What the functions of a stack that is there reserve; one that it lacks, nothing."""
+    count = 0
+    for fn in FUNCTIONS:
+        name = f"{settings.stack_name}-{fn.name}"
+        try:
+            answer = account.call("lambda", "get_function_concurrency", FunctionName=name)
+        except ClientError as error:
+            if read_error_code(error) != "ResourceNotFoundException":
+                raise
+        else:
+            count += answer.get("ReservedConcurrentExecutions", 0)
+    return count
 
 
 def check_engine(settings: StackSettings, account: Account) -> Finding:
@@ -94,7 +94,7 @@ def check_engine(settings: StackSettings, account: Account) -> Finding:
             EngineVersion=settings.engine_version,
         )["OrderableDBInstanceOptions"]
     except ClientError as error:  # of a version that the Region lacks altogether
-        if _code(error) not in ("InvalidParameterCombination", "InvalidParameterValue"):
+        if read_error_code(error) not in ("InvalidParameterCombination", "InvalidParameterValue"):
             raise
         options = ()
     name = f"Aurora PostgreSQL {settings.engine_version}, serverless"
@@ -135,7 +135,7 @@ def _is_role_of_stack(settings: StackSettings, account: Account, role: str) -> b
     try:
         answer = account.call("cloudformation", "describe_stack_resources", PhysicalResourceId=name)
     except ClientError as error:
-        if _code(error) != "ValidationError":
+        if read_error_code(error) != "ValidationError":
             raise
         return False  # no stack has it
     return any(one["StackName"] == settings.stack_name for one in answer["StackResources"])
@@ -148,7 +148,7 @@ def check_bootstrap(settings: StackSettings, account: Account) -> Finding:
     try:
         answer = account.call("ssm", "get_parameter", Name="/cdk-bootstrap/hnb659fds/version")
     except ClientError as error:
-        if _code(error) != "ParameterNotFound":
+        if read_error_code(error) != "ParameterNotFound":
             raise
         return Finding(False, f"the Region is not bootstrapped: {remedy}")
     version = int(answer["Parameter"]["Value"])
@@ -163,7 +163,7 @@ def check_rds_role(settings: StackSettings, account: Account) -> Finding:
     try:
         account.call("iam", "get_role", RoleName="AWSServiceRoleForRDS")
     except ClientError as error:
-        if _code(error) != "NoSuchEntity":
+        if read_error_code(error) != "NoSuchEntity":
             raise
         remedy = "aws iam create-service-linked-role --aws-service-name rds.amazonaws.com"
         return Finding(False, f"RDS has no service-linked role: {remedy}")
@@ -241,7 +241,7 @@ def check_names(settings: StackSettings, account: Account) -> Finding:
         cluster = settings.cluster_identifier
         account.call("rds", "describe_db_clusters", DBClusterIdentifier=cluster)
     except ClientError as error:
-        if _code(error) != "DBClusterNotFoundFault":
+        if read_error_code(error) != "DBClusterNotFoundFault":
             raise
         return Finding(True, "no log group and no database is there before")
     return Finding(False, f"the database {cluster} is there: delete it, or set another name")
@@ -288,8 +288,10 @@ def run_checks(settings: StackSettings, account: Account, report: Callable[[str]
         try:
             ok, says = check(settings, account)
         except ClientError as error:
-            if _NOT_PERMITTED.match(_code(error)):
-                report(f"?       {name}: not asked, {error.operation_name} is {_code(error)}")
+            if _NOT_PERMITTED.match(read_error_code(error)):
+                report(
+                    f"?       {name}: not asked, {error.operation_name} is {read_error_code(error)}"
+                )
                 continue
             ok, says = False, f"{error}"
         except BotoCoreError as error:
@@ -298,26 +300,6 @@ def run_checks(settings: StackSettings, account: Account, report: Callable[[str]
         report(f"{_SIGNS[ok]} {name}: {says}")
     report(f"{failures} of {len(CHECKS)} checks failed")
     return not failures
-
-
-def find_account(
-    settings: StackSettings, make_client: Callable[[str], Any], account_id: str, region: str
-) -> Account:
-    """The account, and whether it has the stage's stack. One whose first deployment was rolled
-    back, or only looked at, has nothing of it."""
-    try:
-        answer = make_client("cloudformation").describe_stacks(StackName=settings.stack_name)
-    except ClientError as error:
-        if _code(error) != "ValidationError":
-            raise
-        return Account(account_id, region, False, make_client)
-    exists = answer["Stacks"][0]["StackStatus"] not in _EMPTY
-    return Account(account_id, region, exists, make_client)
-
-
-def _code(error: ClientError) -> str:
-    response = cast("Mapping[str, Mapping[str, str]]", error.response)
-    return response["Error"].get("Code", "")
 
 
 def _read_context(pairs: Sequence[str]) -> Mapping[str, Any]:
@@ -335,7 +317,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         settings = load_stage_settings(_read_context(pairs))
         region, make_client = open_account_session()
         account_id = str(make_client("sts").get_caller_identity()["Account"])
-        account = find_account(settings, make_client, account_id, region)
+        account = find_account(settings.stack_name, make_client, account_id, region)
     except (ValueError, ClientError, BotoCoreError) as error:
         sys.stderr.write(f"strandline: {error}\n")
         return 2

@@ -85,6 +85,13 @@ def _camel(name: str) -> str:
     return "".join(words.get(word, word.capitalize()) for word in name.split("_"))
 
 
+def test_pipeline_stage_that_waits_for_review_holds_no_other() -> None:
+    """A run that waits is not complete, and would hold what is of the whole workflow."""
+    assert "concurrency" not in load("deploy.yml")
+    group = load("deploy-stage.yml")["jobs"]["deploy"]["concurrency"]
+    assert group == {"group": "deploy-${{ inputs.stage }}", "cancel-in-progress": False}
+
+
 def test_pipeline_prod_waits_for_smoke_of_dev() -> None:
     jobs = load("deploy.yml")["jobs"]
     assert (jobs["dev"]["needs"], jobs["prod"]["needs"]) == ("check", "dev")

@@ -51,6 +51,7 @@ def concurrency(quota: int, free: int | None = None) -> Mapping[str, Any]:
 
 READY: Mapping[str, Answer] = {
     "get_account_settings": concurrency(1000),
+    "get_function_concurrency": "ResourceNotFoundException",
     "describe_orderable_db_instance_options": {
         "OrderableDBInstanceOptions": [{"EngineVersion": "18.4"}]
     },
@@ -225,7 +226,9 @@ def test_preflight_counts_nothing_twice_for_stack_that_exists() -> None:
         "get_account_settings": concurrency(462, 100),
         "describe_vpcs": {"Vpcs": [{}] * 5},
     }
-    account = make_account({**full, "get_account": own}, stack_exists=True)
+    now: Answer = {"ReservedConcurrentExecutions": 28}  # 364 of 13 functions, 362 of which stay
+    mine = {**full, "get_account": own, "get_function_concurrency": now}
+    account = make_account(mine, stack_exists=True)
     assert failures(build_valid_settings({}), account) == []
     assert len(failures(build_valid_settings({}), make_account(full))) == 2
 
@@ -261,9 +264,7 @@ def test_preflight_knows_stack_that_has_something(answer: str, exists: bool) -> 
     stack = {"StackName": "s", "CreationTime": datetime.now(UTC), "StackStatus": answer}
     stacks: Answer = answer if answer == "ValidationError" else {"Stacks": [stack]}
     account = make_account({"describe_stacks": stacks})
-    found = preflight.find_account(
-        build_valid_settings({}), account.make_client, ACCOUNT_ID, REGION
-    )
+    found = preflight.find_account("strandline-dev", account.make_client, ACCOUNT_ID, REGION)
     assert (found.account_id, found.stack_exists) == (ACCOUNT_ID, exists)
 
 
@@ -272,6 +273,23 @@ def test_preflight_trial_fits_quota_of_new_account() -> None:
     assert failures(trial, make_account({"get_account_settings": concurrency(10)})) == []
     (line,) = failures(trial, make_account({"get_account_settings": concurrency(50)}))
     assert "account_concurrency is 10: set 50" in line
+
+
+def test_preflight_asks_what_stack_that_is_there_reserves_more() -> None:
+    """Lambda would refuse what a changed setting or a further function reserves."""
+    now: Answer = {"ReservedConcurrentExecutions": 27}  # 351 of 13 functions, of 362
+    lines = [
+        failures(
+            load_stage_settings(context()),
+            make_account(
+                {"get_account_settings": concurrency(500, free), "get_function_concurrency": now},
+                stack_exists=True,
+            ),
+        )
+        for free in (111, 110)
+    ]
+    assert lines[0] == []
+    assert "110 not reserved; the stage reserves 11 more and 100 must stay" in lines[1][0]
 
 
 def test_preflight_knows_every_name_of_stack() -> None:

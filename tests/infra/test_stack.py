@@ -392,7 +392,7 @@ def test_stack_insights_need_two_units() -> None:
         scaling = only(stack, "RDS::DBCluster")["ServerlessV2ScalingConfiguration"]
         assert scaling["MinCapacity"] == units
         for instance in properties(stack, "RDS::DBInstance").values():
-            assert instance.get("EnablePerformanceInsights", False) is on, units
+            assert instance["EnablePerformanceInsights"] is on, "what is left out stays as it was"
 
 
 def test_stack_restart_word_restarts_every_function() -> None:
