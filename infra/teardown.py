@@ -141,6 +141,8 @@ def _split_arn(arn: str) -> tuple[str, str]:
 
 
 def _is_ending(make_client: MakeClient, kind: str, name: str) -> bool:
+    if kind == "rds:cluster-snapshot":
+        return name.startswith("rds:")  # automated: it goes with its cluster
     if kind == "secretsmanager:secret":
         return "DeletedDate" in make_client("secretsmanager").describe_secret(SecretId=name)
     if kind != "kms:key":

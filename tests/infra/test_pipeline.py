@@ -132,25 +132,40 @@ def test_pipeline_keeps_way_back_of_each_stage_and_attempt() -> None:
     assert kept["path"] == "before.txt"
 
 
-def test_pipeline_records_versions_of_functions_that_there_are(tmp_path: Path) -> None:
-    """A function that this release brings has no alias yet, and no line for the way back."""
-    steps = load("deploy-stage.yml")["jobs"]["deploy"]["steps"]
-    (script,) = (s["run"] for s in steps if "get-alias" in s.get("run", ""))
-    for name in ("ingest", "query"):
-        (tmp_path / "functions" / name).mkdir(parents=True)
+@pytest.mark.parametrize("stack", ["", "memory"])
+def test_pipeline_records_versions_of_functions_that_there_are(tmp_path: Path, stack: str) -> None:
+    """A function that this release brings has no alias yet, and no line for the way back. What the
+    role may not ask stops the release."""
+    job = load("deploy-stage.yml")["jobs"]["deploy"]
+    assert job["env"]["STACK"] == "${{ vars.STACK }}", "empty where the environment has none"
+    (script,) = (s["run"] for s in job["steps"] if "get-alias" in s.get("run", ""))
     aws = tmp_path / "aws"
-    aws.write_text('#!/bin/sh\ncase "$*" in *strandline-dev-query*) echo 7;; *) exit 254;; esac\n')
-    aws.chmod(0o755)
-    process = subprocess.run(
-        ["bash", "-e", "-c", script],
-        cwd=tmp_path,
-        env={"PATH": f"{tmp_path}:/usr/bin:/bin", "STAGE": "dev"},
-        capture_output=True,
-        text=True,
-        check=True,
+    aws.write_text(
+        '#!/bin/sh\ncase "$*" in\n'
+        f"*{stack or 'strandline-dev'}-query*) echo 7;;\n"
+        "*-ingest*) echo ResourceNotFoundException >&2; exit 254;;\n"
+        "*) echo AccessDeniedException >&2; exit 254;;\nesac\n"
     )
+    aws.chmod(0o755)
+
+    def run_script(*functions: str) -> "subprocess.CompletedProcess[str]":
+        for name in functions:
+            (tmp_path / "functions" / name).mkdir(parents=True)
+        environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "STAGE": "dev", "STACK": stack}
+        return subprocess.run(
+            ["bash", "-e", "-c", script],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    process = run_script("ingest", "query")
+    assert (process.returncode, process.stdout) == (0, "ingest is new\n")
     assert (tmp_path / "before.txt").read_text() == "query 7\n"
-    assert process.stdout == "ingest is new\n"
+    refused = run_script("admin")
+    assert (refused.returncode, refused.stdout) == (1, "AccessDeniedException\n")
 
 
 def test_pipeline_calls_what_there_is() -> None:

@@ -22,6 +22,7 @@ ARNS = (
     "arn:aws:rds:eu-west-1:1:cluster-snapshot:strandline-dev-snapshot-1",
     "arn:aws:rds:eu-west-1:1:cluster:strandline-dev",
     "arn:aws:secretsmanager:eu-west-1:1:secret:Ending-c3d4",
+    "arn:aws:rds:eu-west-1:1:cluster-snapshot:rds:strandline-dev-2026-12-01",
 )
 LEFT = [
     ("rds:cluster", "strandline-dev", ARNS[7]),
