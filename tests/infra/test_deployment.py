@@ -4,6 +4,7 @@ that two stacks have, a restored database that nobody moves to, a topic that nob
 import copy
 import json
 import re
+from collections.abc import Mapping
 from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
@@ -97,17 +98,23 @@ def migrates(stack: Template) -> Any:
     return trigger["Properties"]["Version"]
 
 
+def find_statement(variant: str, role_name: str, action: str) -> Mapping[str, Any]:
+    """The one statement of a role that allows this action alone."""
+    roles = properties(template(**VARIANTS[variant]), "IAM::Role")
+    (role,) = (role for name, role in roles.items() if name.startswith(role_name))
+    (statement,) = (
+        one
+        for policy in role["Policies"]
+        for one in policy["PolicyDocument"]["Statement"]
+        if one["Action"] == action
+    )
+    return statement
+
+
 def test_deployment_with_proxy_keeps_way_into_cluster() -> None:
     """Roles are shared: until the aliases move, versions of before the proxy log in to the cluster,
     and after a rollback."""
-    roles = properties(template(**VARIANTS["proxy"]), "IAM::Role")
-    (ingest,) = (role for name, role in roles.items() if name.startswith("ComputeIngestRole"))
-    (statement,) = (
-        one
-        for policy in ingest["Policies"]
-        for one in policy["PolicyDocument"]["Statement"]
-        if one["Action"] == "rds-db:connect"
-    )
+    statement = find_statement("proxy", "ComputeIngestRole", "rds-db:connect")
     cluster, proxy = map(json.dumps, statement["Resource"])
     assert "DBClusterResourceId" in cluster
     assert "DBProxyArn" in proxy
@@ -241,14 +248,7 @@ def test_deployment_master_secret_and_insights_use_key() -> None:
 
 def test_deployment_state_machine_decrypts_through_s3_alone() -> None:
     """It reads the lists of runs; nothing else of the stack that the key encrypts."""
-    roles = properties(template(**VARIANTS["a key that is there"]), "IAM::Role")
-    (machine,) = (role for name, role in roles.items() if name.startswith("JobsRole"))
-    (statement,) = (
-        one
-        for policy in machine["Policies"]
-        for one in policy["PolicyDocument"]["Statement"]
-        if one["Action"] == "kms:Decrypt"
-    )
+    statement = find_statement("a key that is there", "JobsRole", "kms:Decrypt")
     service = {"Fn::Join": ["", ["s3.", {"Ref": "AWS::Region"}, ".amazonaws.com"]]}
     assert statement["Resource"] == KEY
     assert statement["Condition"] == {"StringEquals": {"kms:ViaService": service}}

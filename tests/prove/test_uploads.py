@@ -423,7 +423,7 @@ def test_upload_test_detects_missing_verification(
         store: BlobStore = reader._blobs
 
         class TrustingStore:
-            clear_upload = store.delete_uploaded_object
+            delete_uploaded_object = store.delete_uploaded_object
 
             def inspect_upload(
                 self, tenant: str, upload_id: Any, deadline: float
