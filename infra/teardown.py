@@ -1,7 +1,7 @@
 """`make teardown STACK=strandline-dev`: lists what a deleted stack left in the account, by the tag
 that every resource of a stack has. With DELETE=1 it deletes all of it, for good: payloads,
 settings, backups. Of a stack that is there it names the clusters that a restore left, which keep
-CloudFormation from deleting the stack."""
+CloudFormation from deleting the stack, and the snapshots, which no deployment deletes."""
 
 import argparse
 import sys
@@ -58,9 +58,16 @@ def _delete_log_group(make_client: MakeClient, name: str) -> None:
 
 
 _CLUSTER = "rds:cluster"
+_SNAPSHOT = "rds:cluster-snapshot"
+_LEFT_BESIDE: Mapping[str, str] = {
+    _CLUSTER: "by a restore; it keeps the stack's subnets, so remove it before "
+    "(docs/upgrade.md, step 8 of the drill)",
+    _SNAPSHOT: "a snapshot of this name's stack, by hand or by a deployment that was rolled back",
+}
+"""What may stand beside a stack that is there, and why."""
 _REMOVERS: Mapping[str, Callable[[MakeClient, str], None]] = {
     _CLUSTER: _delete_cluster,
-    "rds:cluster-snapshot": _delete_snapshot,
+    _SNAPSHOT: _delete_snapshot,
     "s3": _empty_and_delete_bucket,
     "secretsmanager:secret": _delete_secret,
     "logs:log-group": _delete_log_group,
@@ -71,8 +78,8 @@ _REMOVERS: Mapping[str, Callable[[MakeClient, str], None]] = {
 
 
 def find_left_behind(make_client: MakeClient, stack: str) -> Sequence[tuple[str, str, str]]:
-    """What has the stack's tag: kind, name as its service takes it, and ARN. A key or a
-    secret that is to be deleted already is left out."""
+    """What has the stack's tag: kind, name as its service takes it, and ARN. What goes by itself
+    is left out: automated snapshots, a key or a secret that is to be deleted already."""
     resources = _list_tagged_resources(make_client, stack)
     order = [*_REMOVERS]
     return sorted(
@@ -81,17 +88,21 @@ def find_left_behind(make_client: MakeClient, stack: str) -> Sequence[tuple[str,
     )
 
 
-def find_left_by_restore(make_client: MakeClient, stack: str) -> Sequence[str]:
-    """ARNs of clusters with the tag of a stack that is there, and that are not the stack's own: the
-    one before a restore, and the one from which its snapshot was taken."""
+def find_left_beside(make_client: MakeClient, stack: str) -> Sequence[tuple[str, str]]:
+    """Kind and ARN of clusters and snapshots with the tag of a stack that is there, and that are
+    not the stack's own: the cluster before a restore, the one from which its snapshot was taken,
+    and the snapshot that a first deployment left when it was rolled back."""
     pages = make_client("cloudformation").get_paginator("list_stack_resources")
     own = {
         str(one.get("PhysicalResourceId"))
         for page in pages.paginate(StackName=stack)
         for one in page["StackResourceSummaries"]
     }
-    resources = _list_tagged_resources(make_client, stack)
-    return [arn for kind, name, arn in resources if kind == _CLUSTER and name not in own]
+    return [
+        (kind, arn)
+        for kind, name, arn in find_left_behind(make_client, stack)
+        if kind in _LEFT_BESIDE and name not in own
+    ]
 
 
 def _list_tagged_resources(make_client: MakeClient, stack: str) -> list[tuple[str, str, str]]:
@@ -141,7 +152,7 @@ def _split_arn(arn: str) -> tuple[str, str]:
 
 
 def _is_ending(make_client: MakeClient, kind: str, name: str) -> bool:
-    if kind == "rds:cluster-snapshot":
+    if kind == _SNAPSHOT:
         return name.startswith("rds:")  # automated: it goes with its cluster
     if kind == "secretsmanager:secret":
         return "DeletedDate" in make_client("secretsmanager").describe_secret(SecretId=name)
@@ -162,11 +173,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _, make_client = open_account_session()
         if stack_exists(make_client, options.stack):
             sys.stderr.write(f"strandline: {options.stack} is there: npx cdk destroy it first\n")
-            for arn in find_left_by_restore(make_client, options.stack):
-                sys.stdout.write(
-                    f"left    {arn}: by a restore; it keeps the stack's subnets, so remove it "
-                    "before (docs/upgrade.md, step 8 of the drill)\n"
-                )
+            sys.stdout.writelines(
+                f"left    {arn}: {_LEFT_BESIDE[kind]}\n"
+                for kind, arn in find_left_beside(make_client, options.stack)
+            )
             return 2
         resources = find_left_behind(make_client, options.stack)
         if not options.delete:

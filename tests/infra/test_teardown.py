@@ -139,15 +139,16 @@ def test_teardown_does_not_take_refusal_for_absence() -> None:
 @pytest.mark.parametrize(
     ("cluster", "left"),
     [
-        ("strandline-dev-1a2b3c4d", [ARNS[7]]),  # the stack's, after a restore: the old one is left
-        ("strandline-dev", []),
+        # The stack's, after a restore: the old one is left.
+        ("strandline-dev-1a2b3c4d", [ARNS[7], ARNS[6]]),
+        ("strandline-dev", [ARNS[6]]),
     ],
 )
-def test_teardown_names_cluster_that_keeps_stack(
+def test_teardown_names_cluster_and_snapshot_beside_stack(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], cluster: str, left: object
 ) -> None:
-    """CloudFormation cannot delete the subnets of an old cluster. It is not deleted here: the stack
-    may be meant to stay."""
+    """CloudFormation cannot delete the subnets of an old cluster, and nothing deletes a snapshot.
+    Neither is deleted here: the stack may be meant to stay."""
     account = Account()
     account.cluster = cluster
     session = AccountSession("eu-west-1", account.make_client)
