@@ -47,6 +47,7 @@ FOREIGN = {
     ),
     *("AccountLimit", "AllRequests", "BytesDownloaded", "BytesUploaded", "FilterId", "Throttles"),
     *("CloudWatchLogsReadOnlyAccess", "CloudWatchReadOnlyAccess"),
+    *("AWSStepFunctionsReadOnlyAccess", "AmazonEventBridgeSchedulerReadOnlyAccess"),
     *("batchItemFailures", "MasterUserSecret", "AgentCore", "stringValue"),
     # Postgres, the kernel, macOS and Debian
     *("backend_xmin", "default_transaction_read_only", "initdb", "psql", "ts_rank_cd", "xip_list"),

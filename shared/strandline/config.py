@@ -134,7 +134,8 @@ class ServiceSettings(QuotaSettings):
     upload_max_bytes: int = Field(default=256 * 1024**2, ge=1, le=5 * 1024**3)
     """The largest upload, in bytes; S3 accepts 5 GiB in one PUT and in one copy."""
     upload_seconds: int = Field(default=900, ge=1, le=43_200)
-    """How long a presigned URL for an upload is valid, in seconds."""
+    """How long a presigned URL for an upload is valid, in seconds. On AWS it ends earlier where the
+    function's credentials do, after some hours."""
     upload_grace_seconds: int = Field(default=86_400, le=2_592_000)
     """How long an upload may wait to be cited, in seconds; then it is removed. At least twice
     `upload_seconds`, so that no URL outlives its upload."""

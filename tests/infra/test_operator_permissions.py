@@ -14,7 +14,10 @@ from tests.infra.stacks import ROOT
 PAGES = ("deploy.md", "upgrade.md", "runbook.md", "limits.md")
 ADMINISTRATOR = {"cloudformation deploy", "sts get_caller_identity"}
 """An administrator's, or permitted to everybody."""
-OF_SERVICES = {"sts:AssumeRole", "kms:Decrypt", "kms:GenerateDataKey"}
+OF_SERVICES = {
+    *("sts:AssumeRole", "kms:Decrypt", "kms:GenerateDataKey"),
+    *("kms:CreateGrant", "kms:DescribeKey"),
+}
 """What the CDK's command line does, and what services do for the caller with the stage's key."""
 PREFIXES = {"service-quotas": "servicequotas", "resourcegroupstaggingapi": "tag"}
 """Prefixes of IAM actions that differ from the service's name in AWS's CLI."""
@@ -23,6 +26,10 @@ OTHER: Mapping[str, tuple[str, ...]] = {
     "apigateway get_domain_name": ("apigateway:GET",),
     "apigateway get_rest_api": ("apigateway:GET",),
     "budgets describe_budgets": ("budgets:ViewBudget",),
+    "ec2 create_vpc_endpoint": (
+        "ec2:CreateVpcEndpoint",
+        "route53:AssociateVPCWithHostedZone",
+    ),
     "lambda invoke": ("lambda:InvokeFunction",),
     "rds create_db_cluster_snapshot": ("rds:CreateDBClusterSnapshot", "rds:AddTagsToResource"),
     "rds generate_db_auth_token": ("rds-db:connect",),

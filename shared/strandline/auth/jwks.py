@@ -3,12 +3,12 @@
 import json
 import socket
 import threading
-import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
+from strandline.clock import read_uptime
 from strandline.errors import Misconfigured, Unavailable
 from strandline.observability import logger
 
@@ -70,7 +70,7 @@ class JwkSet:
         source: str,
         algorithms: Sequence[str],
         fetch: Callable[[str], bytes] | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = read_uptime,
     ) -> None:
         is_inline = source.lstrip().startswith("{")
         self._algorithms = frozenset(algorithms)

@@ -1,8 +1,9 @@
 """A cache for lookups of credentials and tenants. Entries expire after less than a minute."""
 
 import threading
-import time
 from collections.abc import Callable, Hashable
+
+from strandline.clock import read_uptime
 
 _TTL_SECONDS = 50.0
 """Seconds. A revocation takes effect everywhere within a minute, with a margin."""
@@ -19,11 +20,11 @@ class TtlCache[Fact]:
     def get(self, key: Hashable) -> Fact | None:
         """The cached value of `key`, or None."""
         entry = self._entries.get(key)
-        return entry[0] if entry is not None and time.monotonic() < entry[1] else None
+        return entry[0] if entry is not None and read_uptime() < entry[1] else None
 
     def put(self, key: Hashable, value: Fact) -> Fact:
         """Cache `value`, and return it."""
-        expires_at = time.monotonic() + _TTL_SECONDS
+        expires_at = read_uptime() + _TTL_SECONDS
         with self._lock:
             if len(self._entries) >= _MAX_ENTRIES:
                 self._entries.clear()

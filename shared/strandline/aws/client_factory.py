@@ -6,6 +6,7 @@ when the first client is built.
 """
 
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def make_client(
 
 def make_best_effort_sqs_client() -> Any:
     """An SQS client for messages that may be lost: half a second to connect, half a second to
-    answer, no retry."""
+    answer, no retry of its own."""
     from botocore.config import Config
 
     no_retry = {"total_max_attempts": 1}
@@ -41,6 +42,22 @@ def make_retrying_client(service: Literal["sqs", "stepfunctions", "scheduler"]) 
 
     one_retry = {"total_max_attempts": 2}
     return make_client(service, Config(connect_timeout=2, read_timeout=5, retries=one_retry))
+
+
+def call_again_if_closed(
+    call: Callable[..., Any], *, or_late: bool = False, **parameters: Any
+) -> Any:
+    """A call of a client without retries, made once more if its connection was closed or, with
+    `or_late`, nothing came back in time. A connection that was kept while Lambda had frozen the
+    process may be dead, and the service is there."""
+    from botocore.exceptions import ConnectionClosedError, ReadTimeoutError
+
+    try:
+        return call(**parameters)
+    except (ConnectionClosedError, ReadTimeoutError) as error:
+        if isinstance(error, ReadTimeoutError) and not or_late:
+            raise
+    return call(**parameters)
 
 
 def client_error_class() -> type[Exception]:

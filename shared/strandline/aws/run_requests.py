@@ -81,5 +81,8 @@ class JobQueue:
         return (job, find_next_run_slot(now, now, self.spacing[job])) in self._requests_sent
 
     def _send_request(self, request: Mapping[str, str]) -> None:
+        """Send it, perhaps twice: what it asks for happens once in a slot or a run."""
         body = json.dumps({**request, "trace": make_trace_header()})
-        self._sqs.send_message(QueueUrl=self._url, MessageBody=body)
+        client_factory.call_again_if_closed(
+            self._sqs.send_message, or_late=True, QueueUrl=self._url, MessageBody=body
+        )

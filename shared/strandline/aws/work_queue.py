@@ -81,8 +81,12 @@ class WorkQueue:
             return
         seconds = _RETURN_SECONDS[receive_count - 1]
         try:
-            self._sqs.change_message_visibility(
-                QueueUrl=self._url, ReceiptHandle=receipt_handle, VisibilityTimeout=seconds
+            client_factory.call_again_if_closed(
+                self._sqs.change_message_visibility,
+                or_late=True,
+                QueueUrl=self._url,
+                ReceiptHandle=receipt_handle,
+                VisibilityTimeout=seconds,
             )
         except client_factory.all_error_classes() as error:
             logger.warning("message not returned", extra={"error": type(error).__name__})
@@ -123,7 +127,12 @@ class WorkQueue:
         if not self._url:
             return
         try:
-            self._sqs.get_queue_attributes(QueueUrl=self._url, AttributeNames=["QueueArn"])
+            client_factory.call_again_if_closed(
+                self._sqs.get_queue_attributes,
+                or_late=True,
+                QueueUrl=self._url,
+                AttributeNames=["QueueArn"],
+            )
         except client_factory.all_error_classes() as error:
             raise Unavailable("The work queue cannot be reached. Try again.") from error
 

@@ -21,6 +21,7 @@ from psycopg.types import TypeInfo
 from psycopg.types.array import ListBinaryDumper
 
 from strandline.aws.sigv4 import Signer
+from strandline.clock import read_uptime
 from strandline.db.packed_vectors import PackedVector, PackedVectors
 from strandline.errors import LoginRefused, Misconfigured, OutcomeUnknown, Unavailable
 
@@ -114,24 +115,24 @@ class RestrictedConnector:
         self._url = url
         self._auth: AuthMode = auth
         self._away_until: float | None = None
-        """When the database may be tried again; None: it is not known to be away."""
+        """The uptime from which the database may be tried again; None: it is not known to be
+        away."""
 
     def connect(self, deadline: float | None) -> Connection:
         """Open a connection. Raises Unavailable, at once where the database was away just now, or
         Misconfigured."""
         began_at, away_until = time.monotonic(), self._away_until
         if away_until is not None:
-            if began_at < away_until:
+            if read_uptime() < away_until:
                 raise Unavailable("The database was unreachable just now. Try again.")
             limit = began_at + _AWAY_SECONDS
             deadline = limit if deadline is None else min(deadline, limit)
         try:
             connection = _connect_and_check_role(self._url, self._auth, deadline)
         except Unavailable:
-            ended_at = time.monotonic()
-            seconds = ended_at - began_at
+            seconds = time.monotonic() - began_at
             if away_until is not None or seconds > _WAKING_SECONDS:
-                self._away_until = ended_at + min(seconds, _AWAY_SECONDS)
+                self._away_until = read_uptime() + min(seconds, _AWAY_SECONDS)
             raise
         self._away_until = None
         return connection
@@ -193,7 +194,7 @@ from pg_roles r where r.rolname = current_user
 
 @dataclass
 class CachedConnection:
-    """A connection that is kept between requests, and when it was last used."""
+    """A connection that is kept between requests, and at which uptime it was last used."""
 
     connection: Connection
     used_at: float = 0.0
@@ -204,7 +205,7 @@ class CachedConnection:
         pgconn = self.connection.pgconn  # checked at every request, so directly in libpq
         if pgconn.status != ConnStatus.OK or pgconn.transaction_status != TransactionStatus.IDLE:
             return False
-        if time.monotonic() - self.used_at < _LIVENESS_TTL_SECONDS:
+        if read_uptime() - self.used_at < _LIVENESS_TTL_SECONDS:
             return True
         try:
             self.connection.execute("select 1")

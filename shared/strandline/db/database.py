@@ -14,6 +14,7 @@ from typing import LiteralString, NamedTuple, cast
 import psycopg
 from psycopg.pq import TransactionStatus
 
+from strandline.clock import read_uptime
 from strandline.db.connection import (
     AuthMode,
     CachedConnection,
@@ -304,7 +305,7 @@ class Database:
                 live.connection.close()
             live = self._local.live = CachedConnection(self._connector.connect(deadline))
             self._add_connection(live.connection)
-        live.used_at = time.monotonic()
+        live.used_at = read_uptime()
         return live.connection
 
     def _add_connection(self, connection: Connection) -> None:

@@ -289,7 +289,7 @@ def _find_vectors(body: bytes) -> list[Any]:
 
 
 def _invoke_model(client: Any, **parameters: Any) -> dict[str, Any]:
-    return client.invoke_model(**parameters)
+    return client_factory.call_again_if_closed(client.invoke_model, **parameters)
 
 
 def _to_error(error: ClientError) -> EmbeddingUnavailable | EmbeddingRefused:

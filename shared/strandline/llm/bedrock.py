@@ -123,7 +123,7 @@ def _parse_converse_reply(answer: dict[str, Any]) -> ModelReply:
 
 
 def _converse(client: Any, request: dict[str, Any]) -> dict[str, Any]:
-    return client.converse(**request)
+    return client_factory.call_again_if_closed(client.converse, **request)
 
 
 def _to_model_error(code: str) -> ModelUnavailable | ModelRefused:

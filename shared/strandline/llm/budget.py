@@ -4,7 +4,6 @@ trip. While events of a tenant are being erased, each call costs a round trip, t
 text is among them."""
 
 import threading
-import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from uuid import UUID
 
 from uuid_utils.compat import uuid7
 
+from strandline.clock import read_uptime
 from strandline.config import ServiceSettings
 from strandline.db.database import Caller, Database, TenantDb
 from strandline.errors import Unavailable
@@ -53,7 +53,7 @@ class _CallRateLease:
 
     units: int
     expires_at: float
-    """In time.monotonic() seconds."""
+    """An uptime."""
     minute_exhausted: bool
     """The minute allows no more calls."""
 
@@ -64,14 +64,14 @@ class _TenantLimitState:
 
     lock: threading.RLock = field(default_factory=threading.RLock)
     refreshed_at: float = -CACHE_SECONDS
-    """In time.monotonic() seconds."""
+    """An uptime."""
     output_mode: str | None = None
     failures: int = 0
     failure: str | None = None
     """The kind of the last failure; None: the last answer was usable."""
     failure_text: str | None = None
     breaker_open_until: float = 0.0
-    """In time.monotonic() seconds."""
+    """An uptime."""
     spent_usd: float = 0.0
     """USD of all recorded calls of this month, of all processes."""
     budget_usd: float | None = None
@@ -100,7 +100,7 @@ class LlmBudget:
         self._accounts: dict[str, _TenantLimitState] = {}
         self._lock = threading.Lock()
         self._refusal: tuple[float, str] | None = None
-        """Until when, in time.monotonic() seconds, no tenant's call is made, because the provider
+        """Until when, in uptime, no tenant's call is made, because the provider
         refuses the deployment's settings; and what it was."""
 
     def _get_tenant_limits(self, tenant: str) -> _TenantLimitState:
@@ -111,7 +111,7 @@ class LlmBudget:
         """Call before a task. Returns the output mode that the model is known to accept, or None.
         Raises CallDenied while the breaker is open; when it has been open long enough, one caller
         may probe the model, and the others wait for the time of one answer."""
-        if self._refusal is not None and time.monotonic() < self._refusal[0]:
+        if self._refusal is not None and read_uptime() < self._refusal[0]:
             raise make_misconfigured_denial(self._refusal[1], self._refusal[0])
         account = self._get_tenant_limits(task.tenant)
         with account.lock:
@@ -128,7 +128,7 @@ class LlmBudget:
         if account.failure == "misconfigured":
             self._refusal = account.breaker_open_until, text
             return make_misconfigured_denial(text, account.breaker_open_until)
-        seconds = max(0.0, account.breaker_open_until - time.monotonic())
+        seconds = max(0.0, account.breaker_open_until - read_uptime())
         text = f"{account.failures} calls in a row failed, the last one so: {text}"
         return CallDenied(
             "breaker_open", None, f"{text} {describe_pause(seconds)}", tried_again_in=seconds
@@ -136,7 +136,7 @@ class LlmBudget:
 
     def _needs_refresh(self, account: _TenantLimitState) -> bool:
         """Whether the cached state is too old, or the breaker's pause is over."""
-        now = time.monotonic()
+        now = read_uptime()
         breaker_expired = (
             account.failures >= self._settings.llm_breaker_failures
             and now >= account.breaker_open_until
@@ -184,7 +184,7 @@ class LlmBudget:
     def _take_leased_call(self, account: _TenantLimitState, task: TaskContext) -> None:
         """Take one of the subject's calls of this minute. A denial is cached until the minute ends.
         Raises CallDenied."""
-        now = time.monotonic()
+        now = read_uptime()
         lease = account.leases.get(task.subject)
         if (
             lease is None
@@ -215,7 +215,7 @@ class LlmBudget:
         first."""
         self._write_unwritten_calls(account, self._connect(task))
         settings = self._settings
-        now = time.monotonic()
+        now = read_uptime()
         grant = store_calls.lease_calls_and_read_limits(
             self._connect(task),
             self._model_name,
@@ -259,7 +259,7 @@ class LlmBudget:
         provider refuses the settings, no tenant of this process asks it again for a while."""
         account, settings = self._get_tenant_limits(task.tenant), self._settings
         if failure.is_final:
-            self._refusal = time.monotonic() + settings.llm_breaker_seconds, failure.text
+            self._refusal = read_uptime() + settings.llm_breaker_seconds, failure.text
         logger.warning(
             "model failed",
             extra={"model": self._model_name, "reason": failure.kind, "failure": failure.text},
@@ -274,7 +274,7 @@ class LlmBudget:
             )
             account.failures = state.failures
             account.failure, account.failure_text = failure.kind, failure.text
-            account.breaker_open_until = time.monotonic() + state.breaker_seconds
+            account.breaker_open_until = read_uptime() + state.breaker_seconds
 
     def record_call(
         self,

@@ -1,8 +1,9 @@
 """Why a call of a language model may not be made, and what its caller is told."""
 
 import math
-import time
 from typing import Literal
+
+from strandline.clock import read_uptime
 
 type DenialReason = Literal[
     "budget_spent", "rate_limited", "breaker_open", "unavailable", "erasing", "misconfigured"
@@ -30,9 +31,9 @@ class CallDenied(Exception):
 
 
 def make_misconfigured_denial(text: str, until: float) -> CallDenied:
-    """The denial of a call to a model that refused the settings, until this time of
-    time.monotonic(); `text` says what it refused."""
-    seconds = max(0.0, until - time.monotonic())
+    """The denial of a call to a model that refused the settings, until this uptime; `text` says
+    what it refused."""
+    seconds = max(0.0, until - read_uptime())
     return CallDenied(
         "misconfigured", None, f"{text} {describe_pause(seconds)}", tried_again_in=seconds
     )

@@ -6,6 +6,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 
+from strandline.clock import read_uptime
 from strandline.config import ServiceSettings
 from strandline.config_quotas import QUOTA_BY_NAME, Quota
 from strandline.db.connection import Connection
@@ -29,20 +30,19 @@ class _LocalBalance:
     refused_units: int = 0
     """The number of units that was refused last,"""
     refused_until: float = 0.0
-    """and the time until which a request for as many is refused without a query. Both times are in
-    time.monotonic() seconds."""
+    """and the uptime until which a request for as many is refused without a query."""
     limit: int = 0
     at_once: int = 0
 
     def remaining_units(self) -> int:
         """Units that may still be spent."""
-        if time.monotonic() >= self.expires_at:
+        if read_uptime() >= self.expires_at:
             self.units = 0
         return self.units
 
     def is_refused(self, units: int) -> bool:
         """Whether a recent refusal also applies to this request."""
-        return units >= self.refused_units and time.monotonic() < self.refused_until
+        return units >= self.refused_units and read_uptime() < self.refused_until
 
 
 class QuotaManager:
@@ -92,7 +92,7 @@ class QuotaManager:
         lost, which is harmless: a rate refills, and a level is recounted."""
         balance = self._get_local_balance(tenant, quota)
         with balance.lock:
-            if time.monotonic() < balance.expires_at:
+            if read_uptime() < balance.expires_at:
                 balance.units += max(0, units)
 
     def _get_local_balance(self, tenant: str, quota: Quota) -> _LocalBalance:
@@ -106,7 +106,7 @@ class QuotaManager:
     def _lease_units(
         self, balance: _LocalBalance, tenant: str, quota: Quota, need: int, deadline: float | None
     ) -> int:
-        requested_at = time.monotonic()
+        requested_at = read_uptime()
         access = self._database.connect_as(Caller.background(tenant), deadline)
         try:
             grant = store_quotas.lease_quota_units(
@@ -120,7 +120,7 @@ class QuotaManager:
         else:
             balance.refused_units, balance.refused_until = (
                 need,
-                time.monotonic() + grant.retry_after,
+                read_uptime() + grant.retry_after,
             )
         return grant.granted
 
@@ -134,7 +134,7 @@ def _acquire_lock_until(lock: threading.Lock, deadline: float | None) -> None:
 
 
 def _make_quota_error(balance: _LocalBalance, quota: Quota, units: int) -> StrandlineError:
-    retry_after = max(1, math.ceil(balance.refused_until - time.monotonic()))
+    retry_after = max(1, math.ceil(balance.refused_until - read_uptime()))
     spec = QUOTA_BY_NAME[quota]
     limit_text = spec.refusal.format(limit=balance.limit, at_once=balance.at_once)
     summary = f"{quota}: the tenant's quota is {limit_text}"

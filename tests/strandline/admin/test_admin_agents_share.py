@@ -2,7 +2,6 @@
 credentials of every kind bear it."""
 
 from collections.abc import Iterator, Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -140,7 +139,7 @@ def test_agents_share_applies_in_one_minute_without_lookup(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = [1000.0]
-    monkeypatch.setattr(ttl_cache, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(ttl_cache, "read_uptime", lambda: now[0])
     request, checker = credentials(gateway)[kind], authenticator(database)
     assert asks_for(checker, request) == (HELPER, ALICE)
     lookups = database.count
@@ -160,7 +159,7 @@ def test_agents_share_must_hold_for_every_credential(
     """They differ for the minute in which a change reaches what each looked up: until then agents
     are listeners."""
     now = [1000.0]
-    monkeypatch.setattr(ttl_cache, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(ttl_cache, "read_uptime", lambda: now[0])
     by_kind = credentials(gateway)
     checker = authenticator(database, auth_require_all=True)
     other = AuthRequest({"x-api-key": gateway.key(user=ALICE)})

@@ -5,13 +5,12 @@ import importlib
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from strandline.admin.keys import make_key
-from strandline.auth import store_tenants_and_keys, ttl_cache
+from strandline.auth import store_tenants_and_keys
 from strandline.auth.authenticator import Authenticator
 from strandline.auth.credentials import AuthRequest
 from strandline.config import ServiceSettings
@@ -167,17 +166,18 @@ def test_api_key_expired_is_refused_despite_cache(database: Database) -> None:
 def test_api_key_revoked_is_refused_within_one_minute(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Also by a process that was frozen meanwhile."""
     access = database.connect_as(Caller("acme", ()))
     key = make_key(access, KEY_SECRET)
-    headers, now = {"x-api-key": key.token}, [1000.0]
-    monkeypatch.setattr(ttl_cache, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    headers, real, frozen = {"x-api-key": key.token}, time.time, [0.0]
+    monkeypatch.setattr(time, "time", lambda: real() + frozen[0])
     checker = checker_of(database)
     checker.authenticate(AuthRequest(headers))
     with access.transaction():
         assert store_tenants_and_keys.revoke_key(access, key.key_id)
-    now[0] += 49
+    frozen[0] += 49
     checker.authenticate(AuthRequest(headers))
-    now[0] += 1.1
+    frozen[0] += 1.1
     with pytest.raises(Unauthorized, match="revoked"):
         checker.authenticate(AuthRequest(headers))
     with pytest.raises(Unauthorized, match="revoked"):  # and is not remembered as good

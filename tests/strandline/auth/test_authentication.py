@@ -212,7 +212,7 @@ def test_authentication_jwt_makes_no_tenant(
 ) -> None:
     """Unknown is 403, and so for less than a minute after it was made; and the other way round."""
     now = [1000.0]
-    monkeypatch.setattr(ttl_cache, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(ttl_cache, "read_uptime", lambda: now[0])
     gateway = on(KEYS, JWT)
     before = scratch_db.rows("select tenant_id from tenants")
     for name in ("acme", "Acme", "acme' or true --", "../acme", "*", "a" * 64, "\u00e4"):
@@ -416,7 +416,7 @@ def test_authentication_revocation_applies_in_one_minute(
 ) -> None:
     """Of a key and of a certificate; `here` is the process that revoked it."""
     now = [1000.0]
-    monkeypatch.setattr(ttl_cache, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(ttl_cache, "read_uptime", lambda: now[0])
     gateway = on(KEYS, BY_CERTIFICATE)
     operator = gateway.key("ops", rights=["operator"])
     rights = ["read", "write", "operator"]

@@ -63,6 +63,17 @@ class Issuer:
         return JwkSet(address, ("RS256",), self.fetch, lambda: self.now)
 
 
+def test_jwks_withdrawn_key_is_refused_after_freeze(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that Lambda has frozen for as long as keys are used asks again."""
+    issuer, real = Issuer(), time.time
+    keys = JwkSet("https://issuer.example/keys", ("RS256",), issuer.fetch)
+    assert keys.find_key({"kid": "rsa"})
+    issuer.keys = [jwk(rsa_key("rsa"), kid="another")]
+    assert keys.find_key({"kid": "rsa"})
+    monkeypatch.setattr(time, "time", lambda: real() + 301)
+    assert keys.find_key({"kid": "rsa"}) is None
+
+
 @pytest.mark.parametrize("seconds", [120.0, 400.0], ids=["unknown kid", "refresh"])
 def test_jwks_known_key_does_not_wait_for_slow_issuer(seconds: float) -> None:
     """While another caller asks the issuer: for a key that nobody knows, or because it is time."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from botocore.exceptions import ConnectionClosedError, ReadTimeoutError
 
 from strandline.aws.run_requests import MIN_SPACING, JobQueue, find_next_run_slot
 from strandline.aws.scheduler import RunStarter
@@ -235,6 +236,31 @@ def test_scheduler_process_requests_slot_once(aws: LocalAws) -> None:
         ("archiver", "21:00"),
         ("sweeper", "20:15"),
     ]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ConnectionClosedError(endpoint_url="https://sqs"),
+        ReadTimeoutError(endpoint_url="https://sqs"),
+    ],
+)
+def test_scheduler_request_survives_dead_connection(
+    aws: LocalAws, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """One that was kept while the process was frozen. Nobody else sends a run request."""
+    runs, errors = JobQueue(aws.job_queue_url), [error]
+    sqs = vars(runs)["_sqs"]
+    send = sqs.send_message
+
+    def send_after_error(**parameters: Any) -> Any:
+        if errors:
+            raise errors.pop()
+        return send(**parameters)
+
+    monkeypatch.setattr(sqs, "send_message", send_after_error)
+    assert runs.request_run("eraser", NOW, NOW)
+    assert [one["job"] for one in sent_messages(aws, aws.job_queue_url)] == ["eraser"]
 
 
 def test_scheduler_queue_outage_fails_only_admin_run(aws: LocalAws) -> None:

@@ -175,7 +175,7 @@ def test_connection_to_absent_database_holds_half_of_time(
 ) -> None:
     """Once it took longer than one needs to wake up: the requests of a stage whose database is away
     would hold all instances of its functions."""
-    now, waits, is_away = [1000.0], list[float](), [True]
+    now, frozen, waits, is_away = [1000.0], [0.0], list[float](), [True]
 
     def wait(url: str, auth: str, deadline: float | None) -> Any:
         del url, auth
@@ -188,6 +188,7 @@ def test_connection_to_absent_database_holds_half_of_time(
 
     monkeypatch.setattr(db_connection, "_connect_and_check_role", wait)
     monkeypatch.setattr(db_connection.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(db_connection, "read_uptime", lambda: now[0] + frozen[0])
     connector = db_connection.RestrictedConnector("url", "iam")
 
     def ask(seconds: float) -> float:
@@ -202,7 +203,7 @@ def test_connection_to_absent_database_holds_half_of_time(
         assert ask(25) == 0
         now[0] += 5
         assert ask(25) == 5
-    now[0] += 5
+    frozen[0] += 5
     is_away.clear()
     assert connector.connect(None) == "connection"
     is_away.append(True)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from botocore.config import Config
-from botocore.exceptions import NoRegionError
+from botocore.exceptions import ConnectionClosedError, NoRegionError
 from botocore.response import StreamingBody
 from botocore.stub import ANY, Stubber
 
@@ -483,6 +483,24 @@ def test_bedrock_http_error_is_not_retried(
     server.answer = lambda request: {"message": f"{request['texts']}"}
     assert code in failure(kind, configured(), timeout=30)
     assert len(server.requests) == 1
+
+
+def test_bedrock_dead_connection_is_replaced_once(stub: Stub) -> None:
+    """One that was kept while Lambda had frozen the process."""
+    closed = ConnectionClosedError(endpoint_url="https://bedrock")
+    errors: list[Exception] = [closed]
+
+    def answer(body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        if errors:
+            raise errors.pop()
+        return 200, titan(body)
+
+    stub.answer_with(answer)
+    embedder = make(stub, TITAN, 256)
+    assert len(embedder.embed(["The ebb began."], timeout=10)) == 1
+    errors += [closed, closed]
+    assert "cannot be reached" in failure(EmbeddingUnavailable, embedder)
+    assert len(stub.bodies) == 4
 
 
 def test_bedrock_silence_ends_with_callers_time(server: ModelServer) -> None:

@@ -119,9 +119,10 @@ def llm_tasks(make: Callable[..., LlmTasks]) -> LlmTasks:
 
 
 def later(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
-    """This process's clock goes on; the database's does not."""
-    real = time.monotonic
-    monkeypatch.setattr(time, "monotonic", lambda: real() + seconds)
+    """This process was frozen: its monotonic clock stood still, the time of day went on. The
+    database's clock is what it is."""
+    real = time.time
+    monkeypatch.setattr(time, "time", lambda: real() + seconds)
 
 
 def write(base: ScratchDatabase) -> list[Any]:

@@ -16,7 +16,7 @@ from strandline.config import ServiceSettings
 from strandline.config_quotas import QUOTAS, Quota
 from strandline.db.database import Caller, Database
 from strandline.errors import QuotaExceeded, Unavailable
-from strandline.tenants import store_quotas
+from strandline.tenants import quotas, store_quotas
 from strandline.tenants.quotas import QuotaManager
 from strandline.tenants.store_quotas import NO_LIMITS
 from tests.support import KEY_SECRET, ScratchDatabase
@@ -64,9 +64,10 @@ def tokens_left(instance: QuotaManager) -> int:
 
 
 def later(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
-    """This process's clock goes on; the database's does not."""
-    real = time.monotonic
-    monkeypatch.setattr(time, "monotonic", lambda: real() + seconds)
+    """This process was frozen: its monotonic clock stood still, the time of day went on. The
+    database's clock is what it is."""
+    real = time.time
+    monkeypatch.setattr(time, "time", lambda: real() + seconds)
 
 
 def set_back(base: ScratchDatabase, seconds: float) -> None:
@@ -226,8 +227,8 @@ def test_quota_lapsing_slice_refuses_nobody(
 ) -> None:
     """Its units were there when it was looked at: no refusal by earlier numbers."""
     instance.spend("acme", "appends", 1)
-    real, looks = time.monotonic, iter([0])
-    monkeypatch.setattr(time, "monotonic", lambda: real() + next(looks, 61))
+    real, looks = quotas.read_uptime, iter([0])
+    monkeypatch.setattr(quotas, "read_uptime", lambda: real() + next(looks, 61))
     instance.spend("acme", "appends", 1)
 
 
