@@ -38,7 +38,8 @@ _UNACKNOWLEDGED_MS = 5000
 """How long a connected peer may leave what was sent without acknowledgement, in ms."""
 _TOKEN_SECONDS = 600
 """How long an IAM token serves new connections; it is valid for 15 minutes."""
-_LOGIN_REFUSED = re.compile("(password|PAM) authentication failed")
+_LOGIN_REFUSED = re.compile("(password|PAM|IAM) authentication failed")
+"""As Postgres, Aurora and RDS Proxy say it."""
 _LIVENESS_TTL_SECONDS = 1.0
 """A connection used within this time is not checked for being alive."""
 

@@ -144,7 +144,11 @@ def test_connection_to_resuming_database_is_unavailable(scratch_db: ScratchDatab
 
 
 def test_connection_refused_login_raises_login_refused(scratch_db: ScratchDatabase) -> None:
-    for words in ('password authentication failed for user "a"', "PAM authentication failed"):
+    for words in (
+        'password authentication failed for user "a"',
+        "PAM authentication failed",
+        "The IAM authentication failed for the role a.",
+    ):
         with resuming_server(words, 1, scratch_db.server.port) as port:
             url = make_conninfo(scratch_db.url, host="127.0.0.1", port=port, sslmode="disable")
             with pytest.raises(LoginRefused, match="password"):
