@@ -75,16 +75,22 @@ _REMOVERS: Mapping[str, Callable[[MakeClient, str], None]] = {
     "kms:key": _delete_key,
 }
 """What may stay, by the kind in its ARN, in the order in which it is deleted."""
+_GONE = {
+    *("DBClusterNotFoundFault", "DBClusterSnapshotNotFoundFault", "NoSuchBucket"),
+    *("NotFoundException", "ResourceNotFoundException"),
+}
+"""How services say that there is no such resource."""
 
 
-def find_left_behind(make_client: MakeClient, stack: str) -> Sequence[tuple[str, str, str]]:
+def find_left_behind(
+    make_client: MakeClient, stack: str, kinds: Sequence[str] = (*_REMOVERS,)
+) -> Sequence[tuple[str, str, str]]:
     """What has the stack's tag: kind, name as its service takes it, and ARN. What goes by itself
     is left out: automated snapshots, a key or a secret that is to be deleted already."""
     resources = _list_tagged_resources(make_client, stack)
-    order = [*_REMOVERS]
     return sorted(
-        (one for one in resources if one[0] in order and not _is_ending(make_client, *one[:2])),
-        key=lambda one: (order.index(one[0]), one[2]),
+        (one for one in resources if one[0] in kinds and not _is_ending(make_client, *one[:2])),
+        key=lambda one: (kinds.index(one[0]), one[2]),
     )
 
 
@@ -100,8 +106,8 @@ def find_left_beside(make_client: MakeClient, stack: str) -> Sequence[tuple[str,
     }
     return [
         (kind, arn)
-        for kind, name, arn in find_left_behind(make_client, stack)
-        if kind in _LEFT_BESIDE and name not in own
+        for kind, name, arn in find_left_behind(make_client, stack, (*_LEFT_BESIDE,))
+        if name not in own
     ]
 
 
@@ -124,9 +130,10 @@ def delete_left_behind(
         try:
             _REMOVERS[kind](make_client, name)
         except (ClientError, RuntimeError) as error:
-            yield f"FAILED  {arn}: {error}"
-        else:
-            yield f"gone    {arn}"
+            if not isinstance(error, ClientError) or not _says_gone(error):
+                yield f"FAILED  {arn}: {error}"
+                continue
+        yield f"gone    {arn}"
 
 
 def stack_exists(make_client: MakeClient, stack: str) -> bool:
@@ -152,14 +159,29 @@ def _split_arn(arn: str) -> tuple[str, str]:
 
 
 def _is_ending(make_client: MakeClient, kind: str, name: str) -> bool:
-    if kind == _SNAPSHOT:
-        return name.startswith("rds:")  # automated: it goes with its cluster
-    if kind == "secretsmanager:secret":
-        return "DeletedDate" in make_client("secretsmanager").describe_secret(SecretId=name)
-    if kind != "kms:key":
-        return False
-    state = make_client("kms").describe_key(KeyId=name)["KeyMetadata"]["KeyState"]
-    return state == "PendingDeletion"
+    """Whether it goes by itself, or is gone: for hours the tags still name what was deleted."""
+    try:
+        if kind == _CLUSTER:
+            make_client("rds").describe_db_clusters(DBClusterIdentifier=name)
+        elif kind == _SNAPSHOT:
+            if name.startswith("rds:"):
+                return True  # automated: it goes with its cluster
+            make_client("rds").describe_db_cluster_snapshots(DBClusterSnapshotIdentifier=name)
+        elif kind == "secretsmanager:secret":
+            return "DeletedDate" in make_client("secretsmanager").describe_secret(SecretId=name)
+        elif kind == "kms:key":
+            state = make_client("kms").describe_key(KeyId=name)["KeyMetadata"]["KeyState"]
+            return state == "PendingDeletion"
+    except ClientError as error:
+        if not _says_gone(error):
+            raise
+        return True
+    return False
+
+
+def _says_gone(error: ClientError) -> bool:
+    response = cast("Mapping[str, Mapping[str, str]]", error.response)
+    return response["Error"].get("Code") in _GONE
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

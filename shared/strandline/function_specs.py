@@ -62,6 +62,9 @@ class FunctionSpec:
     in infra/permissions.py."""
     stack_settings: tuple[StackSetting, ...] = ()
     """Fields of infra/settings.py that are settings of this function too, under the same name."""
+    connections_per_instance: int = 1
+    """The most database connections of one instance. One that folds, or names topics, asks the
+    language model from three threads besides its own (llm/parallel.py)."""
 
     @property
     def feeds_itself(self) -> bool:
@@ -69,13 +72,6 @@ class FunctionSpec:
         such a message after about 16 rounds, unless the function's configuration allows recursive
         loops."""
         return self.queue in self.needs
-
-    @property
-    def connections_per_instance(self) -> int:
-        """The most database connections of one instance. A function that folds asks the language
-        model from three threads besides its own (chains/parallel_model_calls.py)."""
-        folds = self.needs >= {"model", "work_queue", "job_queue"} and not self.routes
-        return 4 if folds else 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,6 +133,7 @@ JOBS = (
         needs=frozenset({"database", "blobs", "job_queue", "model"}),
         actions=RUN_ACTIONS,
         reserved_concurrency=20,
+        connections_per_instance=4,
         min_spacing=timedelta(minutes=5),
         next_due="next_build(%(builder_spacing)s, %(now)s)",
     ),
@@ -192,6 +189,7 @@ JOBS = (
             "sqs:SendMessage": ("work_queue",),
         },
         reserved_concurrency=20,
+        connections_per_instance=4,
         layers=MODEL_LAYERS,
         schedule=DAILY_SWEEP_SCHEDULE,
         min_spacing=timedelta(minutes=5),
@@ -265,6 +263,7 @@ FUNCTIONS: tuple[FunctionSpec, ...] = (
             "sqs:ChangeMessageVisibility": ("work_queue",),  # messages that return early
         },
         reserved_concurrency=20,
+        connections_per_instance=4,
         layers=MODEL_LAYERS,
         queue="work_queue",
     ),

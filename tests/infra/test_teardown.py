@@ -23,6 +23,11 @@ ARNS = (
     "arn:aws:rds:eu-west-1:1:cluster:strandline-dev",
     "arn:aws:secretsmanager:eu-west-1:1:secret:Ending-c3d4",
     "arn:aws:rds:eu-west-1:1:cluster-snapshot:rds:strandline-dev-2026-12-01",
+    # Gone, though the tags still name them.
+    "arn:aws:kms:eu-west-1:1:key/former",
+    "arn:aws:secretsmanager:eu-west-1:1:secret:Former-e5f6",
+    "arn:aws:rds:eu-west-1:1:cluster-snapshot:former-snapshot",
+    "arn:aws:rds:eu-west-1:1:cluster:former",
 )
 LEFT = [
     ("rds:cluster", "strandline-dev", ARNS[7]),
@@ -71,13 +76,24 @@ class Account:
         return Pages()
 
     def describe_key(self, **key: str) -> Mapping[str, Any]:
+        self.find("NotFoundException", key["KeyId"])
         state = "PendingDeletion" if key["KeyId"] == "gone" else "Enabled"
         return {"KeyMetadata": {"KeyState": state}}
 
+    def find(self, code: str, name: str) -> None:
+        if "former" in name.lower():
+            raise ClientError({"Error": {"Code": code, "Message": "gone"}}, "describe")
+
+    def describe_db_cluster_snapshots(self, **snapshot: str) -> Mapping[str, Any]:
+        self.find("DBClusterSnapshotNotFoundFault", snapshot["DBClusterSnapshotIdentifier"])
+        return {}
+
     def describe_secret(self, **secret: str) -> Mapping[str, Any]:
+        self.find("ResourceNotFoundException", secret["SecretId"])
         return {"DeletedDate": "2026-12-01"} if "Ending" in secret["SecretId"] else {}
 
     def describe_db_clusters(self, **cluster: str) -> Mapping[str, Any]:
+        self.find("DBClusterNotFoundFault", cluster["DBClusterIdentifier"])
         assert cluster == {"DBClusterIdentifier": "strandline-dev"}
         return {"DBClusters": [{"DBClusterMembers": [{"DBInstanceIdentifier": "old-look"}]}]}
 
@@ -93,7 +109,7 @@ class Account:
 
 
 def test_teardown_lists_what_stays_by_tag() -> None:
-    """Neither what goes by itself, nor a key or secret that is ending already."""
+    """Neither what goes by itself or is gone, nor a key or secret that is ending already."""
     account = Account()
     assert find_left_behind(account.make_client, "strandline-dev") == LEFT
     assert account.calls == []
@@ -114,7 +130,10 @@ def test_teardown_deletes_every_version_and_key_last() -> None:
 
 
 def test_teardown_says_what_stays_and_goes_on() -> None:
-    account = Account(delete_bucket="AccessDenied: no")
+    """What is gone by now does not count as a failure."""
+    account = Account(
+        delete_bucket="AccessDenied: no", delete_log_group="ResourceNotFoundException: gone"
+    )
     lines = list(delete_left_behind(account.make_client, LEFT))
     assert [line[:6] for line in lines] == ["gone  "] * 2 + ["FAILED"] + ["gone  "] * 3
 

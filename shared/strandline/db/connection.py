@@ -42,6 +42,8 @@ _LOGIN_REFUSED = re.compile("(password|PAM|IAM) authentication failed")
 """As Postgres, Aurora and RDS Proxy say it."""
 _LIVENESS_TTL_SECONDS = 1.0
 """A connection used within this time is not checked for being alive."""
+_IDLE_SESSION_SECONDS = 60.0
+"""The server has ended a session that was idle for so long (`roles.sql`)."""
 
 
 def connect(
@@ -206,8 +208,11 @@ class CachedConnection:
         pgconn = self.connection.pgconn  # checked at every request, so directly in libpq
         if pgconn.status != ConnStatus.OK or pgconn.transaction_status != TransactionStatus.IDLE:
             return False
-        if read_uptime() - self.used_at < _LIVENESS_TTL_SECONDS:
+        idle_seconds = read_uptime() - self.used_at
+        if idle_seconds < _LIVENESS_TTL_SECONDS:
             return True
+        if idle_seconds > _IDLE_SESSION_SECONDS:
+            return False  # to ask costs seconds where the network has forgotten the connection
         try:
             self.connection.execute("select 1")
         except psycopg.OperationalError:
