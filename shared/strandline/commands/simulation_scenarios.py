@@ -114,7 +114,7 @@ def expect(condition: bool, sentence: str) -> None:
         raise UnmetExpectation(sentence)
 
 
-def begin_session(world: ScenarioEnvironment) -> str:
+def begin_session_twice(world: ScenarioEnvironment) -> str:
     """A session begins, is found, and beginning it again joins it."""
     members = world.make_participants("session")
     with world.make_session("session") as session:
@@ -311,7 +311,7 @@ def _require_formed_chains(world: ScenarioEnvironment) -> None:
 
 
 SCENARIOS: Sequence[Scenario] = (
-    Scenario("a session begins", begin_session),
+    Scenario("a session begins", begin_session_twice),
     Scenario("an interaction is stored", store_message_with_answer),
     Scenario("events of every kind", store_each_event_type),
     Scenario("short-term memory", read_short_term_memory),

@@ -127,7 +127,7 @@ def _find_chains_and_knowledge(
         request.query,
         now=request.choose_now(now),
         vector_timeout=vector_timeout,
-        filters=request.to_as_of_filter(),
+        filters=request.to_filter_until_as_of(),
         min_known=tuning.min_known,
         exclude=answering.exclude if answering else (),
         needs_breadth=request.needs_breadth,
@@ -282,7 +282,7 @@ def _insert_cited_events_after_first(
 ) -> Sequence[UUID]:
     """The best events with those that they cite, which stand after the first, so that a budget that
     does not hold all has room for them."""
-    period = QuestionTime(as_of=request.as_of).to_as_of_filter()
+    period = QuestionTime(as_of=request.as_of).to_filter_until_as_of()
     cited_ids = find_cited_events(access, relevant, period, request.expand, best[:1])
     return list(dict.fromkeys([*best[:1], *cited_ids, *best[1:]]))
 

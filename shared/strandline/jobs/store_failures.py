@@ -9,7 +9,7 @@ from uuid import UUID
 from uuid_utils.compat import uuid7
 
 from strandline.db.database import TenantDb
-from strandline.jobs.store_runs import JobId
+from strandline.jobs.store_runs import JobIdRow
 
 CONTINUES_KIND = "continues"
 """A failure that cannot be retried: where topics end is decided once."""
@@ -46,7 +46,7 @@ def record_retryable_failure(
     in the transaction that stores the substitute for what failed, or on its own.
     """
     return access.fetch(
-        JobId,
+        JobIdRow,
         """
         insert into jobs (tenant_id, job_id, kind, state, scope_id, participants, ref, reason,
             advice, started_at, finished_at)
@@ -153,7 +153,7 @@ def list_failures_queued_for_retry(access: TenantDb, limit: int) -> Sequence[Fai
 def resolve_retried_failure(access: TenantDb, job_id: UUID, now: datetime) -> None:
     """Mark a failure as resolved by its retry."""
     access.fetch(
-        JobId,
+        JobIdRow,
         "update jobs set state = 'done', finished_at = %(now)s, reason = '', advice = ''"
         " where job_id = %(job_id)s and state = 'queued' returning job_id",
         {"job_id": job_id, "now": now},
@@ -184,7 +184,7 @@ def resolve_failures(access: TenantDb, kind: str, refs: Sequence[object], now: d
 def record_failed_retry(access: TenantDb, job_id: UUID, reason: str, now: datetime) -> None:
     """Mark a retry as failed, for now."""
     access.fetch(
-        JobId,
+        JobIdRow,
         "update jobs set state = 'failed', finished_at = %(now)s, reason = %(reason)s,"
         " advice = 'Try it again later.'"
         " where job_id = %(job_id)s and state = 'queued' returning job_id",

@@ -45,7 +45,7 @@ def queue_job_for_run(access: TenantDb, kind: str, run: str, now: datetime) -> U
     """Queue a job for the run of this name. Returns its id; None where one of this kind is queued
     or running already. In a transaction, after `fail_expired_jobs`."""
     rows = access.fetch(
-        JobId,
+        JobIdRow,
         "select job_id from enqueue_job(%(kind)s, %(run)s, %(job_id)s,"
         " make_interval(secs => %(seconds)s), %(now)s) job_id where job_id is not null",
         {
@@ -62,7 +62,7 @@ def queue_job_for_run(access: TenantDb, kind: str, run: str, now: datetime) -> U
 def find_active_job_id(access: TenantDb, kind: str) -> UUID | None:
     """The id of the tenant's queued or running job of this kind, or None."""
     rows = access.fetch(
-        JobId,
+        JobIdRow,
         "select job_id from jobs where kind = %(kind)s and ref is null"
         " and state in ('queued', 'running')",
         {"kind": kind},
@@ -124,7 +124,7 @@ def renew_shard_lease(access: TenantDb, lease: ShardLease, now: datetime) -> boo
     transaction that has a shard locked: everywhere, a job is locked before its shards."""
     return bool(
         access.fetch(
-            JobId,
+            JobIdRow,
             """
             update jobs j
             set leased_until = %(now)s::timestamptz + make_interval(secs => %(seconds)s)
@@ -143,7 +143,7 @@ def lock_leased_shard(access: TenantDb, lease: ShardLease) -> bool:
     whether it is. It does not lock the job."""
     return bool(
         access.fetch(
-            JobId,
+            JobIdRow,
             """
             select s.job_id from job_shards s join jobs j using (tenant_id, job_id)
             where s.job_id = %(job_id)s and s.shard = %(shard)s and s.lease_no = %(lease_no)s
@@ -237,7 +237,7 @@ type JobState = Literal["queued", "running", "done", "failed"]
 
 
 @dataclass(frozen=True)
-class JobId:
+class JobIdRow:
     """The id of a job."""
 
     job_id: UUID

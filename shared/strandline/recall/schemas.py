@@ -56,7 +56,7 @@ class QuestionTime(RequestModel):
         """The time at which the question is asked; by default `as_of`, else `clock`."""
         return self.now or self.as_of or clock
 
-    def to_as_of_filter(self) -> Mapping[str, object]:
+    def to_filter_until_as_of(self) -> Mapping[str, object]:
         """The filter that leaves out what happened after `as_of`."""
         if self.as_of is None or self.as_of == LAST_MOMENT:
             return {}
@@ -130,7 +130,7 @@ class RecallRequest(QuestionTime, EventFilters):
 
     def to_json_filter(self) -> Mapping[str, object]:
         """The filters that are set, and what `as_of` leaves out, as one filter."""
-        period = self.to_as_of_filter()
+        period = self.to_filter_until_as_of()
         is_narrower = self.until and self.as_of and self.until <= self.as_of
         return {**super().to_json_filter(), **({} if is_narrower else period)}
 
