@@ -87,7 +87,7 @@ def _queue_alarms(settings: StackSettings, resources: MonitoredResources) -> Ite
 
 
 def _backlog_alarms(settings: StackSettings, resources: MonitoredResources) -> Iterable[AlarmSpec]:
-    """Alarms of what each plan of a sweep measures in the whole stage."""
+    """Alarms of what each sweep measures in the whole stage."""
     limits, says = settings.alarms, "Sweeps find events that are not"
     rows = (
         (

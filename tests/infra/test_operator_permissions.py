@@ -19,7 +19,11 @@ OF_SERVICES = {
     *("kms:CreateGrant", "kms:DescribeKey"),
 }
 """What the CDK's command line does, and what services do for the caller with the stage's key."""
-PREFIXES = {"service-quotas": "servicequotas", "resourcegroupstaggingapi": "tag"}
+PREFIXES = {
+    "service-quotas": "servicequotas",
+    "resourcegroupstaggingapi": "tag",
+    "stepfunctions": "states",
+}
 """Prefixes of IAM actions that differ from the service's name in AWS's CLI."""
 OTHER: Mapping[str, tuple[str, ...]] = {
     "apigateway get_account": ("apigateway:GET",),

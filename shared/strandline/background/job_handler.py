@@ -29,10 +29,11 @@ def run_step(
     resources: Resources,
     event: Mapping[str, Any],
     context: LambdaContext,
-    before_plan: Callable[[JobResources, str, str, datetime], None] | None = None,
+    log_gauges: Callable[[JobResources, str, str, datetime], None] | None = None,
 ) -> dict[str, Any]:
     """One step of a run. `event` is {"verb": "plan" | "shard" | "finish", "run": its id, "input":
-    {...}}. Each plan first calls `before_plan` with the names of job and function, and the time.
+    {...}}. Each plan first calls `log_gauges` with the names of job and function, and the time, and
+    each finish does so at its end.
 
     A plan returns its list's key and length, a shard nothing, the finish the run's counts. Raises
     Malformed for another verb, and whatever the step raises.
@@ -52,8 +53,8 @@ def run_step(
     with trace_context(ensure_trace_id(None)):
         if verb == "plan":
             with request_next_runs_on_exit(resources, deadline) as outcome:
-                if before_plan is not None:
-                    before_plan(tools, job.name, context.function_name, now)
+                if log_gauges is not None:
+                    log_gauges(tools, job.name, context.function_name, now)
                 plan = runner.plan_run(tools, job, run, now, run_input.get("tenant"))
                 outcome.run_continues = plan.shards > 0
             return plan._asdict()
@@ -61,6 +62,8 @@ def run_step(
             with request_next_runs_on_exit(resources, deadline) as outcome:
                 totals = runner.finish_run(tools, job, run, now)
                 outcome.found_work = any(totals.get(name) for name in _SCAN_TOTALS)
+                if log_gauges is not None:
+                    log_gauges(tools, job.name, context.function_name, now)
             return totals
     raise Malformed("verb: must be plan, shard or finish")
 

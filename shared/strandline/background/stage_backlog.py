@@ -1,5 +1,5 @@
-"""How late the background work of the whole stage is. Each plan of a sweep measures it, because
-alarms look at it: a sweep itself sees only the tenants whose work is due just then."""
+"""How late the background work of the whole stage is. Each sweep measures it as it begins and ends,
+because alarms look at it: a sweep itself sees only the tenants whose work is due just then."""
 
 from datetime import datetime
 

@@ -125,7 +125,9 @@ def _grow_tree_of_scope(
         raise
     except Exception as error:  # the other scopes are still grown
         reason = error_code(error)
-        logger.warning("tree not grown", extra={"scopes": [scope_id], "reason": reason})
+        tenant = lease.access.caller.tenant
+        extra = {"tenant": tenant, "scopes": [scope_id], "reason": reason}
+        logger.warning("tree not grown", extra=extra)
         with lease.transaction():
             store_builds.record_scope_result(
                 lease.access, job_id, scope_id, "failed", reason=reason
