@@ -87,7 +87,8 @@ def _queue_alarms(settings: StackSettings, resources: MonitoredResources) -> Ite
 
 
 def _backlog_alarms(settings: StackSettings, resources: MonitoredResources) -> Iterable[AlarmSpec]:
-    """Alarms of what each sweep measures in the whole stage."""
+    """Alarms of what each sweep measures in the whole stage, as it begins and as it ends: the less
+    of the two, so that an alarm ends with the sweep that does the work."""
     limits, says = settings.alarms, "Sweeps find events that are not"
     rows = (
         (
@@ -116,7 +117,7 @@ def _backlog_alarms(settings: StackSettings, resources: MonitoredResources) -> I
         ),
     )
     for name, description, metric, threshold in rows:
-        gauge = job_metric(resources, metric, "sweeper", "Maximum")
+        gauge = job_metric(resources, metric, "sweeper", "Minimum")
         yield AlarmSpec(name, description, gauge, threshold, is_measured_by_sweeps=True)
 
 

@@ -75,7 +75,7 @@ _REMOVERS: Mapping[str, Callable[[MakeClient, str], None]] = {
     "kms:key": _delete_key,
 }
 """What may stay, by the kind in its ARN, in the order in which it is deleted."""
-_GONE = {
+_ABSENCE_CODES = {
     *("DBClusterNotFoundFault", "DBClusterSnapshotNotFoundFault", "NoSuchBucket"),
     *("NotFoundException", "ResourceNotFoundException"),
 }
@@ -181,7 +181,7 @@ def _is_ending(make_client: MakeClient, kind: str, name: str) -> bool:
 
 def _says_gone(error: ClientError) -> bool:
     response = cast("Mapping[str, Mapping[str, str]]", error.response)
-    return response["Error"].get("Code") in _GONE
+    return response["Error"].get("Code") in _ABSENCE_CODES
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

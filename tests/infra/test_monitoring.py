@@ -198,6 +198,7 @@ def test_monitoring_alarms_are_silent_at_rest() -> None:
         assert alarm["ComparisonOperator"] == "GreaterThanOrEqualToThreshold"
         if name in BY_SWEEPS:
             assert stats(alarm) == [alarm], "one metric: another's zero would end the alarm"
+            assert alarm["Statistic"] == "Minimum", "as a sweep begins and ends, in one period"
 
 
 def test_monitoring_alarm_reports_missing_sweep() -> None:

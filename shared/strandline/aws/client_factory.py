@@ -81,3 +81,10 @@ def error_code(error: "ClientError") -> str:
     response = cast("dict[str, dict[str, str]]", error.response)
     code = str(response.get("Error", {}).get("Code", ""))
     return code if _CODE.fullmatch(code) else "an error without a code"
+
+
+def describe_error(error: Exception) -> str:
+    """For the log: the code of an answer that is an error, else the kind of error."""
+    if isinstance(error, client_error_class()):
+        return error_code(cast("ClientError", error))
+    return type(error).__name__

@@ -70,7 +70,8 @@ class JobQueue:
             self._send_request({"job": job, "at": slot.isoformat()})
         except client_factory.all_error_classes() as error:
             logger.warning(
-                "run request not sent", extra={"job": job, "error": type(error).__name__}
+                "run request not sent",
+                extra={"job": job, "error": client_factory.describe_error(error)},
             )
             return False
         self._requests_sent.add((job, slot))

@@ -89,7 +89,9 @@ class WorkQueue:
                 VisibilityTimeout=seconds,
             )
         except client_factory.all_error_classes() as error:
-            logger.warning("message not returned", extra={"error": type(error).__name__})
+            logger.warning(
+                "message not returned", extra={"error": client_factory.describe_error(error)}
+            )
 
     def _send_entries(self, entries: Sequence[Mapping[str, object]]) -> None:
         """Send these messages, and those that were kept. After a batch that failed, no further one
@@ -108,7 +110,7 @@ class WorkQueue:
             try:
                 response = self._sqs.send_message_batch(QueueUrl=self._url, Entries=remaining)
             except client_factory.all_error_classes() as error:
-                reason = type(error).__name__
+                reason = client_factory.describe_error(error)
                 continue
             failed = {
                 str(failure["Id"]): str(failure["Code"]) for failure in response.get("Failed", ())

@@ -94,7 +94,7 @@ def _handle_run_request(scheduler: SchedulerResources, record: Mapping[str, Any]
         try:
             _start_or_schedule_run(scheduler, request)
         except client_factory.all_error_classes() as error:
-            return _log_failed_message(record, type(error).__name__)
+            return _log_failed_message(record, client_factory.describe_error(error))
         logger.info(
             "run requested", extra={"job": request.job, "at": request.at, "run": request.run}
         )

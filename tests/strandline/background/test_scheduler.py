@@ -177,14 +177,16 @@ def test_scheduler_returns_malformed_message_alone(idle_job: IdleJob, body: str)
 
 
 def test_scheduler_returns_message_refused_by_aws_alone(
-    idle_job: IdleJob, monkeypatch: pytest.MonkeyPatch
+    idle_job: IdleJob, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """The log has AWS's code, which says what to mend."""
     handler: Any = importlib.import_module("functions.scheduler.handler")
     handler.scheduler.__dict__["run_starter"] = RunStarter(
         "arn:aws:states:us-east-1:1:no", GROUP, ROLE
     )
     run = json.dumps({"job": "archiver", "run": "r"})
     assert wake(run, run_request(NOW + 5 * MINUTE)) == ["m0"]
+    assert [vars(one).get("reason") for one in caplog.records][0] == "InvalidArn"
 
 
 def test_scheduler_names_missing_settings(
