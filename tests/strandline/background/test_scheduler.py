@@ -186,7 +186,7 @@ def test_scheduler_returns_message_refused_by_aws_alone(
     )
     run = json.dumps({"job": "archiver", "run": "r"})
     assert wake(run, run_request(NOW + 5 * MINUTE)) == ["m0"]
-    assert [vars(one).get("reason") for one in caplog.records][0] == "InvalidArn"
+    assert vars(caplog.records[0])["reason"] == "InvalidArn"
 
 
 def test_scheduler_names_missing_settings(
