@@ -17,7 +17,7 @@ import psycopg
 from psycopg import errors, generators
 from psycopg.abc import AdaptContext
 from psycopg.adapt import PyFormat, Transformer
-from psycopg.pq import ExecStatus, TransactionStatus
+from psycopg.pq import DiagnosticField, ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGconn, PGresult
 
 from strandline.db.nearest_moments import NearestMomentContext
@@ -63,12 +63,19 @@ def call_by_libpq(
         else:
             result = connection.pgconn.exec_params(statement, values)
         if result.status != ExecStatus.TUPLES_OK:
-            if connection.closed:
-                raise psycopg.OperationalError("the connection was lost")
-            raise errors.error_from_result(result)
+            raise _make_error(connection, result)
         return result
 
     return _retry_after_migration(connection, call_once) if is_prepared else call_once()
+
+
+def _make_error(connection: psycopg.Connection[Any], result: PGresult) -> psycopg.Error:
+    """The driver's error for a result. One without an SQLSTATE is libpq's own: it could not send or
+    receive, and may take the connection for open; then that is closed."""
+    if connection.closed or result.error_field(DiagnosticField.SQLSTATE) is None:
+        connection.close()
+        return psycopg.OperationalError("the connection was lost")
+    return errors.error_from_result(result)
 
 
 def _retry_after_migration[Result](
@@ -110,7 +117,7 @@ def _run_pipeline_once(
     statement_results = prepared.take_results(sent, results)
     for result in results:
         if result.status == ExecStatus.FATAL_ERROR:
-            raise errors.error_from_result(result)
+            raise _make_error(connection, result)
     if not is_complete:
         raise psycopg.OperationalError("the connection was lost")
     return statement_results

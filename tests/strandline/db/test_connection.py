@@ -9,12 +9,14 @@ from collections.abc import Generator
 from contextlib import ExitStack, closing, contextmanager
 from typing import Any
 
+import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
 from strandline.admin import prepare_release
 from strandline.db import connection as db_connection
 from strandline.db.connection import connect
+from strandline.db.pipeline import call_by_libpq
 from strandline.errors import LoginRefused, Unavailable
 from tests.support import ScratchDatabase
 
@@ -97,12 +99,17 @@ def refuse(near: socket.socket, words: str) -> None:
     while near.recv(8)[4:] == b"\x04\xd2\x16\x2f":  # a request for TLS
         near.sendall(b"N")
     near.recv(65536)
+    near.sendall(make_message(b"E", "FATAL", "28000", words))
+    near.close()
+
+
+def make_message(kind: bytes, severity: str, sqlstate: str, words: str) -> bytes:
+    """An error or a notice, as the server sends it."""
     fields = b"".join(
         kind + text.encode() + b"\0"
-        for kind, text in ((b"S", "FATAL"), (b"V", "FATAL"), (b"C", "28000"), (b"M", words))
+        for kind, text in ((b"S", severity), (b"V", severity), (b"C", sqlstate), (b"M", words))
     )
-    near.sendall(b"E" + struct.pack("!i", len(fields) + 5) + fields + b"\0")
-    near.close()
+    return kind + struct.pack("!i", len(fields) + 5) + fields + b"\0"
 
 
 @contextmanager
@@ -153,6 +160,36 @@ def test_connection_refused_login_raises_login_refused(scratch_db: ScratchDataba
             url = make_conninfo(scratch_db.url, host="127.0.0.1", port=port, sslmode="disable")
             with pytest.raises(LoginRefused, match="password"):
                 connect(url)
+
+
+def test_connection_lost_while_sending_is_closed(scratch_db: ScratchDatabase) -> None:
+    """The server says that another session crashed, and goes: libpq's error has no SQLSTATE, and
+    libpq takes the connection for open."""
+    with ExitStack() as stack:
+        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        ends: list[socket.socket] = []
+
+        def serve() -> None:
+            near = stack.enter_context(listener.accept()[0])
+            far = stack.enter_context(
+                socket.create_connection(("127.0.0.1", scratch_db.server.port))
+            )
+            ends.append(near)
+            for pair in ((near, far), (far, near)):
+                threading.Thread(target=copy, args=pair, daemon=True).start()
+
+        threading.Thread(target=serve, daemon=True).start()
+        port = listener.getsockname()[1]
+        url = make_conninfo(scratch_db.url, host="127.0.0.1", port=port, sslmode="disable")
+        connection = connect(url)
+        ends[0].sendall(make_message(b"N", "WARNING", "57P02", "crash of another process"))
+        ends[0].setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        ends[0].shutdown(socket.SHUT_RDWR)
+        ends[0].close()
+        time.sleep(0.1)
+        with pytest.raises(psycopg.OperationalError, match="lost"):
+            call_by_libpq(connection, b"select $1::text", [b"x"], is_prepared=True)
+        assert connection.closed
 
 
 def test_connection_of_release_waits_until_deadline(
