@@ -51,7 +51,7 @@ FOREIGN = {
     *("batchItemFailures", "MasterUserSecret", "AgentCore", "stringValue"),
     # Postgres, the kernel, macOS and Debian
     *("backend_xmin", "default_transaction_read_only", "initdb", "psql", "ts_rank_cd", "xip_list"),
-    *("sun_path", "tcp_user_timeout", "mmdebstrap"),
+    *("sun_path", "tcp_user_timeout", "mmdebstrap", "index_cleanup"),
     # other products, papers, formats and libraries
     *("LangGraph", "MemTree", "LoCoMo", "im_start", "lc_messages", "BaseRouter", "current_event"),
     *("nbf", "jku", "x5c", "x5u", "mem0/memory/main.py", "telemetry.py", "thread/client.py"),
