@@ -36,6 +36,8 @@ _TOUCHING = re.compile(
 _LATIN = re.compile(r"[a-zA-Z0-9\u00c0-\u024f]+(?:[._+#-]+[a-zA-Z0-9\u00c0-\u024f]+)*")
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _JOINED = re.compile(r"\w+_\w+")
+_NUMBERED = re.compile(r"(?<![^\W\d_])([A-Za-z]{1,10})-(\d{1,9})(?![.\w]*\w|-\d)")
+"""A name and its number, as in LED-412, also in a path: the parser reads the number as negative."""
 _SIGNED = re.compile(
     r"(?<!\w)(?:(?P<plus>[A-Za-z]\w{0,9})\+\+|(?P<sharp>[A-Za-z]\w{0,9})#(?!\w)"
     r"|\.(?P<dot>[A-Za-z]\w{1,9})(?![\w.]))"
@@ -123,8 +125,8 @@ def _list_unmarked_words(text: str, language: str) -> Iterator[str]:
 
 
 def _split_identifier_words(chunk: str) -> Iterator[str]:
-    """Of an identifier each part, and what is joined by underscores as one word; `C++`, `C#`
-    and `.NET` as they are spoken."""
+    """Of an identifier each part, and what is joined by underscores, or its name and number, as one
+    word; `C++`, `C#` and `.NET` as they are spoken."""
     if (chunk.istitle() and chunk.isalpha()) or not any(map(str.isalpha, chunk)):
         return
     for match in _SIGNED.finditer(chunk):
@@ -132,6 +134,8 @@ def _split_identifier_words(chunk: str) -> Iterator[str]:
     parts = [match[0] for match in _PART.finditer(chunk)]
     if len(parts) > 1:
         yield from (part for part in parts if len(part) > 1)
+    for match in _NUMBERED.finditer(chunk):
+        yield from (match[2], match[1] + match[2])
     for match in _JOINED.finditer(chunk):
         yield match[0].replace("_", "")
 

@@ -9,7 +9,6 @@ from datetime import date, datetime
 from typing import Literal, NamedTuple
 from uuid import UUID
 
-from strandline.participants import display_name
 from strandline.recall.cosine_scale import CosineDistribution
 from strandline.recall.question_mentions import QuestionNamesAndDates
 
@@ -139,9 +138,8 @@ def compute_score_features(
     Long neighbours count less: an agent's long answer holds words and meanings of everything that
     it is about, and so would lift whatever was said around it."""
     speakers = {candidate.speaker for candidate in candidates}
-    names = {speaker: display_name(speaker).lower() if speaker else "" for speaker in speakers}
-    named = question.select_mentioned_names(set(names.values()))
-    others = {speaker: float(bool(named) and name not in named) for speaker, name in names.items()}
+    mentioned = {speaker for speaker in speakers if speaker and question.mentions_speaker(speaker)}
+    others = {speaker: float(bool(mentioned) and speaker not in mentioned) for speaker in speakers}
     share_of_bits = _WeightShareByWordBits(
         [word.certainty * word.compute_inverse_frequency(events_in_view) for word in words],
         _sum_weights_of_own_words(words, events_in_view),

@@ -13,6 +13,7 @@ from statistics import fmean, pstdev
 
 from strandline.log.passage_spans import (
     MAX_SPLIT_CHARS,
+    PASSAGE_CHARS,
     split_into_passages,
     split_into_segments,
 )
@@ -28,6 +29,10 @@ _MEANING_SHARE = 0.25
 """How much a passage counts for each deviation that it is nearer to the question than the others of
 its text, beside the segment with the most words."""
 _GAP = " … "
+_LEADING_ON = re.compile(
+    r"(?:[:;]|\b(?:Dr|Mr|Mrs|Ms|Prof|St|Nr|No|vs|ca|bzw|e\.g|i\.e|z\.B|d\.h)\.)$"
+)
+"""The end of what means nothing, or something else, without what follows on its line."""
 
 
 class WordMatcher:
@@ -70,8 +75,21 @@ class Passages:
 
     @cached_property
     def _segments(self) -> list[tuple[int, int]]:
-        """The sentences and lines, as ranges of characters."""
-        return split_into_segments(self.text)
+        """The sentences and lines, as ranges of characters; what leads on to a sentence, as "None
+        of these was approved:", stands with it."""
+        segments: list[tuple[int, int]] = []
+        for start, end in split_into_segments(self.text):
+            before = segments[-1] if segments else (0, 0)
+            leads_on = (
+                end - before[0] <= PASSAGE_CHARS
+                and "\n" not in self.text[before[1] : start]
+                and _LEADING_ON.search(self.text, before[0], before[1])
+            )
+            if leads_on:
+                segments[-1] = before[0], end
+            else:
+                segments.append((start, end))
+        return segments
 
     @cached_property
     def _words(self) -> list[dict[int, float]]:
@@ -103,7 +121,7 @@ class Passages:
         starts = [start for start, _ in self._segments]
         for (start, end), cosine in zip(split_into_passages(self.text), self.cosines, strict=False):
             if cosine > mean:
-                first, last = bisect_left(starts, start), bisect_left(starts, end)
+                first, last = bisect_right(starts, start) - 1, bisect_left(starts, end)
                 yield first, last, (cosine - mean) / deviation
 
     @cached_property

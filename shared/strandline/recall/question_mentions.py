@@ -1,73 +1,17 @@
 """The information in a question besides its meaning: the speakers that it names, the dates and
-periods, in common English forms, and whether it is about now."""
+periods, and whether it is about now."""
 
-import calendar
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import date
+
+from strandline.participants import display_name
+from strandline.recall.question_dates import DateRange, PartialDate, parse_dates_and_periods
 
 _WORD = re.compile(r"(?P<gap>\W*)(?P<word>\w+)(?=(?P<genitive>['’]s\b)?)")  # noqa: RUF001
-_PARTICIPANT = re.compile(r"\b[a-z]+:(\w+)")
+_PARTICIPANT = re.compile(r"\b[a-z]+:[\w.@+-]*\w")
 _SENTENCE_END = re.compile(r"[.!?…\n]")
-_MONTHS = "january february march april may june july august september october november december"
-_MONTH_NAMES: list[str] = [*_MONTHS.split()]
-_MONTH = "|".join(_MONTH_NAMES)
-_DAY = r"(?P<day>\d{1,2})(?P<ordinal>st|nd|rd|th)?"
-_YEAR = r"(?:,?\s+(?P<year>(?:19|20)\d\d))?\b"
-_NOT_GENITIVE = r"(?!['’]s\b)"  # noqa: RUF001
-_PART = r"(?:end|beginning|start|middle|half|rest|days?|weeks?|weekends?|month)\s+of"
-_READ = "\ue000"
-"""Replaces the part of a text that is already read."""
-_NEXT_MONTH = (
-    rf"{_READ}\s*(?:,|-|/|and|or|to|until|till|through)\s*(?P<name>{_MONTH})\b{_NOT_GENITIVE}"
-)
-# "May", "march" and "April" are also words and names. On their own, they are read as months only
-# after these words.
-_FORMS = tuple(
-    re.compile(form, re.IGNORECASE)
-    for form in (
-        r"\b(?P<year>(?:19|20)\d\d)-(?P<month>\d\d)(?:-(?P<day>\d\d))?\b",
-        rf"\b{_DAY}\s+(?P<of>of\s+)?(?P<name>{_MONTH})\b{_YEAR}",
-        rf"\b(?P<name>{_MONTH})\s+{_DAY}\b{_YEAR}",
-        rf"\b(?P<name>{_MONTH}),?\s+(?P<year>(?:19|20)\d\d)\b",
-        rf"\b(?:last|this|next)\s+(?P<name>{_MONTH})\b",
-        rf"\b(?:in|during|since|until|till|before|after|throughout|early|late|mid|{_PART})[\s-]+"
-        rf"(?P<name>{_MONTH})\b{_NOT_GENITIVE}",
-        rf"\b(?:between|from)\s+(?P<name>{_MONTH})\s+(?:and|to|until|till|through)\s+"
-        rf"(?=(?:{_MONTH})\b)",
-        _NEXT_MONTH,
-        _NEXT_MONTH,
-        r"\b(?:in|of|during|since|until|before|after)\s+(?P<year>(?:19|20)\d\d)\b",
-    )
-)
-_WORDS = {"may", "march"}
-"""Months that are common words in lower case."""
-_BEFORE_MONTH = re.compile(
-    r"\b(?:in|during|since|until|till|before|after|throughout|last|of|between|from)\s+$"
-    rf"|{_READ}\s*(?:-|to|until|till|through)\s*$",
-    re.IGNORECASE,
-)
-_BEFORE_DAY = re.compile(
-    r"\b(?:on|in|by|since|until|till|before|after|from|last)\s+$", re.IGNORECASE
-)
-_SEASONS = {"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12}
-"""The first month of each season."""
-_COUNT = r"(?P<count>\d{1,3}|a|an|one|two|three|four|five|six)"
-_UNIT = r"(?P<unit>day|week|month|year)s?"
-_RELATIVE = re.compile(
-    r"\b(?:(?P<day>today|yesterday)"
-    rf"|{_COUNT}\s+{_UNIT}\s+ago"
-    rf"|last\s+(?P<period>week|month|year|{'|'.join(_SEASONS)}))\b",
-    re.IGNORECASE,
-)
-_RELATION = re.compile(
-    rf"(?:\b(?:{_COUNT}|the)\s+{_UNIT}\s+)?\b(?P<relation>before|after)\s+(?:the\s+)?$",
-    re.IGNORECASE,
-)
-_RELATION_CHARS = 60
-_NUMBERS = {"a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6}
-_UNIT_DAYS = {"day": 1, "week": 7, "month": 30, "year": 365}
 _EARLIER = re.compile(
     r"\b(?:did|was|were|had|ago|before|used to|originally|initially|first|earlier|previous(?:ly)?"
     r"|yesterday|formerly|until|since|history|over time|so far|changed?"
@@ -80,188 +24,11 @@ _EARLIER = re.compile(
 
 
 @dataclass(frozen=True)
-class PartialDate:
-    """A date as a question names it. Parts that it omits match any value."""
-
-    year: int | None
-    month: int | None
-    day: int | None
-
-    def score_match(self, moment: date) -> float:
-        """1 if the moment's month, or year, matches the date, and 2 if its day matches, too."""
-        for part, actual in ((self.year, moment.year), (self.month, moment.month)):
-            if part is not None and part != actual:
-                return 0.0
-        if self.day is None:
-            return 1.0
-        return 2.0 if self.day == moment.day else 0.0 if self.year and not self.month else 1.0
-
-    def resolve_to_latest_range(self, today: date) -> "DateRange":
-        """Its days; without a year, the latest ones that have begun. Raises ValueError if no such
-        day exists."""
-        if self.year is not None:
-            return self._to_range_in_year(self.year)
-        for year in range(today.year, max(0, today.year - 9), -1):
-            try:
-                period = self._to_range_in_year(year)
-            except ValueError:  # 29 February
-                continue
-            if period.first <= today:
-                return period
-        raise ValueError("no such day")
-
-    def _to_range_in_year(self, year: int) -> "DateRange":
-        first = date(year, self.month or 1, self.day or 1)
-        if self.day:
-            return DateRange(first, first)
-        month = self.month or 12
-        return DateRange(first, date(year, month, calendar.monthrange(year, month)[1]))
-
-
-@dataclass(frozen=True)
-class DateRange:
-    """A period between two days, both inclusive."""
-
-    first: date
-    last: date
-
-    def score_match(self, moment: date) -> float:
-        """1 if the moment is inside, else 0."""
-        return float(self.first <= moment <= self.last)
-
-
-def parse_dates_and_periods(text: str, today: date) -> list[PartialDate | DateRange]:
-    """The times that a question names, relative to the day on which it is asked."""
-    times: list[PartialDate | DateRange] = []
-    for form in _FORMS:
-        for match in form.finditer(text):
-            parts = match.groupdict()
-            start, end = _find_date_span(match)
-            if not _is_month_rather_than_word(match, text, start):
-                continue
-            name = parts.get("name")
-            month = (
-                _MONTH_NAMES.index(name.lower()) + 1
-                if name
-                else _parse_optional_int(parts.get("month"))
-            )
-            time = PartialDate(
-                _parse_optional_int(parts.get("year")), month, _parse_optional_int(parts.get("day"))
-            )
-            times += _apply_before_or_after(time, text[:start], today)
-            # a day's month is not once more a whole month
-            text = text[:start] + _READ * (end - start) + text[end:]
-    for match in _RELATIVE.finditer(text):
-        try:
-            period = _parse_relative_date_range(match, today)
-        except (OverflowError, ValueError):  # before the first year, or after the last
-            continue
-        times += _apply_before_or_after(period, text[: match.start()], today)
-    return times
-
-
-def _find_date_span(match: re.Match[str]) -> tuple[int, int]:
-    """The start and end of the date itself, without the words that identify it as a date."""
-    names = ("year", "month", "day", "name", "ordinal")
-    groups = [name for name in names if match.groupdict().get(name)]
-    return min(map(match.start, groups)), max(map(match.end, groups))
-
-
-def _is_month_rather_than_word(match: re.Match[str], text: str, start: int) -> bool:
-    """Whether a month that is also a common word is a month here: because of a capital inside a
-    sentence, the words before it, other parts of a date, or, with a day, its place at the end of a
-    phrase."""
-    parts = match.groupdict()
-    name = parts.get("name") or ""
-    if name.lower() not in _WORDS or parts.get("year") or parts.get("ordinal") or parts.get("of"):
-        return True
-    if name[0].isupper() and match.start("name") > 0:
-        return True
-    if not parts.get("day"):
-        return bool(_BEFORE_MONTH.search(text[:start]))
-    ends_phrase = re.match(r"\s*\w", text[match.end() :]) is None
-    return ends_phrase or bool(_BEFORE_DAY.search(text[:start]))
-
-
-def _parse_optional_int(text: str | None) -> int | None:
-    return int(text) if text else None
-
-
-def _apply_before_or_after(
-    time: PartialDate | DateRange, before: str, today: date
-) -> Iterator[PartialDate | DateRange]:
-    """The time that is meant, with words before it like "before" or "two weeks after" applied, if
-    there are any. Empty if the calendar does not have that time."""
-    relation = _RELATION.search(before[-_RELATION_CHARS:])
-    if relation is None:
-        yield time
-        return
-    try:
-        period = time if isinstance(time, DateRange) else time.resolve_to_latest_range(today)
-        yield _to_range_before_or_after(relation, period)
-    except (OverflowError, ValueError):
-        return
-
-
-def _to_range_before_or_after(relation: re.Match[str], period: DateRange) -> DateRange:
-    is_before = relation["relation"].lower() == "before"
-    if not relation["unit"]:
-        one = timedelta(days=1)
-        if is_before:
-            return DateRange(date.min, period.first - one)
-        return DateRange(period.last + one, date.max)
-    days = _UNIT_DAYS[relation["unit"].lower()]
-    sign, start = (-1, period.first) if is_before else (1, period.last)
-    if relation["count"]:
-        day = start + timedelta(days=sign * days * _parse_count_word(relation["count"]))
-        return _make_range_around_day(day, days)
-    ends = sorted((start + timedelta(days=sign), start + timedelta(days=sign * days)))
-    return DateRange(*ends)
-
-
-def _parse_count_word(text: str) -> int:
-    return _NUMBERS.get(text.lower()) or int(text)
-
-
-def _make_range_around_day(day: date, unit_days: int) -> DateRange:
-    slack = timedelta(days=unit_days // 2)
-    return DateRange(day - slack, day + slack)
-
-
-def _parse_relative_date_range(match: re.Match[str], today: date) -> DateRange:
-    if match["day"]:
-        day = today - timedelta(days=match["day"].lower() == "yesterday")
-        return DateRange(day, day)
-    if match["unit"]:
-        days = _UNIT_DAYS[match["unit"].lower()]
-        return _make_range_around_day(
-            today - timedelta(days=_parse_count_word(match["count"]) * days), days
-        )
-    return _compute_range_of_last_period(match["period"].lower(), today)
-
-
-def _compute_range_of_last_period(period: str, today: date) -> DateRange:
-    """The latest such period that is over, or, for a season, that has begun."""
-    if period == "week":
-        monday = today - timedelta(days=today.weekday())
-        return DateRange(monday - timedelta(days=7), monday - timedelta(days=1))
-    if period == "month":
-        end = today.replace(day=1) - timedelta(days=1)
-        return DateRange(end.replace(day=1), end)
-    if period == "year":
-        return DateRange(date(today.year - 1, 1, 1), date(today.year - 1, 12, 31))
-    month = _SEASONS[period]
-    year = today.year if today.month >= month else today.year - 1
-    start = date(year, month, 1)
-    return DateRange(start, start + timedelta(days=91))
-
-
-@dataclass(frozen=True)
 class QuestionNamesAndDates:
     """A question, parsed once for all candidates."""
 
     names: frozenset[str]
-    """The words written as names, in lower case."""
+    """The words written as names, or as `user:name`, in lower case."""
     times: Sequence[PartialDate | DateRange]
     is_about_now: bool = False
     """Whether it names no time, nor asks for what was."""
@@ -270,9 +37,9 @@ class QuestionNamesAndDates:
         """How well a day fits the times that the question names: 0 to 2."""
         return max((time.score_match(day) for time in self.times), default=0.0)
 
-    def select_mentioned_names(self, names: Collection[str]) -> frozenset[str]:
-        """Those of the names (in lower case) that the question contains."""
-        return self.names.intersection(names)
+    def mentions_speaker(self, speaker: str) -> bool:
+        """Whether the question contains the name of a participant, or all of `kind:name`."""
+        return not self.names.isdisjoint({speaker.lower(), display_name(speaker).lower()})
 
 
 def parse_names_and_dates(text: str, today: date) -> QuestionNamesAndDates:
@@ -288,8 +55,9 @@ def parse_names_and_dates(text: str, today: date) -> QuestionNamesAndDates:
 def _extract_names(text: str) -> frozenset[str]:
     """The words written as names: with a capital that does not merely begin a sentence, as
     `user:name`, or in a script without letter case. Text all in capitals contains no recognisable
-    names."""
-    names = {match[1].lower() for match in _PARTICIPANT.finditer(text)}
+    names. With its kind a name is of one participant: `user:sam` is not `agent:sam`."""
+    names = {match[0].lower() for match in _PARTICIPANT.finditer(text)}
+    text = _PARTICIPANT.sub(" ", text)
     has_case = text != text.upper()
     for match in _WORD.finditer(text):
         word = match["word"]

@@ -28,6 +28,9 @@ def added(text: str) -> set[str]:
         ("call parseHTTPHeader first", {"parse", "http", "header"}),
         ("see src/billing/invoice_total.py", {"src", "billing", "invoice", "total", "py"}),
         ("C++, C# and .NET", {"cplusplus", "csharp", "dotnet"}),
+        ("JIRA-1043: the avatar", {"1043", "jira1043"}),
+        ("merge bugfix/led-412-csv-rows", {"412", "led412"}),
+        ("of 2026-01-02, Q-2026-0338, v-1.2", set[str]()),
         ("a C compiler for the net", set[str]()),
         ("工房の家賃", {"工房", "家賃"}),
         ("カフェ", {"カフ", "フェ"}),
@@ -51,6 +54,16 @@ def added(text: str) -> set[str]:
 def test_fulltext_words_of_identifiers_and_languages(text: str, words: set[str]) -> None:
     assert added(text) >= words
     assert words or not added(text)
+
+
+def test_fulltext_words_find_identifier_by_its_number(gateway: Gateway) -> None:
+    key = gateway.key()
+    for text in ("JIRA-1042: rows of the CSV.", "JIRA-1043: the avatar.", "JIRA-1402: the log."):
+        gateway.call("POST", "/api/v1/events", user_message(text), key=key)
+    for question in ("jira 1043", "1043", "JIRA-1043", "what of jira1043?"):
+        body = {"query": question, "participants": ["user:alice", "agent:helper"]}
+        hits = gateway.call("POST", "/api/v1/recall", body, key=key).body["hits"]
+        assert hits[0]["text"] == "JIRA-1043: the avatar.", question
 
 
 def test_fulltext_words_of_question_leave_out_frequent_ones() -> None:

@@ -55,6 +55,29 @@ def test_passages_excerpt_joins_several_matches_in_order() -> None:
     assert " … " in excerpt[first:second]
 
 
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "None of the following was approved: a jetty for 120,000 kroner, a sauna on the raft.",
+        "Status page: outage in Dublin from 21:40; Frankfurt was not affected.",
+        "What Dr. Berg wrote of the jetty is withdrawn.",
+    ],
+)
+def test_passages_excerpt_keeps_what_leads_on_to_the_match(sentence: str) -> None:
+    """Without it the text says the opposite, or nothing."""
+    text = f"{WEATHER} {sentence} {WEATHER}"
+    for stem in ("jetti", "frankfurt"):
+        excerpt = find(text, stem).excerpt(150)
+        assert sentence in excerpt or not find(text, stem).has_match
+
+
+def test_passages_excerpt_does_not_join_lines_or_long_sentences() -> None:
+    text = f"{WEATHER}\nPumps:\nThe jetty is closed. {WEATHER}"
+    assert "Pumps" not in find(text, "jetti").excerpt(40)
+    text = f"{WEATHER} {'All of this is true ' * 12}of it: {'the jetty is closed ' * 6}. {WEATHER}"
+    assert find(text, "jetti").excerpt(140).startswith("… the jetty is closed")
+
+
 def test_passages_without_match_show_nothing() -> None:
     passages = find(WEATHER)
     assert (passages.excerpt(400), passages.find_best(400)) == ("", None)
