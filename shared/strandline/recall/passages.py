@@ -13,7 +13,6 @@ from statistics import fmean, pstdev
 
 from strandline.log.passage_spans import (
     MAX_SPLIT_CHARS,
-    PASSAGE_CHARS,
     split_into_passages,
     split_into_segments,
 )
@@ -33,6 +32,8 @@ _LEADING_ON = re.compile(
     r"(?:[:;]|\b(?:Dr|Mr|Mrs|Ms|Prof|St|Nr|No|vs|ca|bzw|e\.g|i\.e|z\.B|d\.h)\.)$"
 )
 """The end of what means nothing, or something else, without what follows on its line."""
+_LEAD_CHARS = 100
+"""What is longer says something by itself."""
 
 
 class WordMatcher:
@@ -75,21 +76,19 @@ class Passages:
 
     @cached_property
     def _segments(self) -> list[tuple[int, int]]:
-        """The sentences and lines, as ranges of characters; what leads on to a sentence, as "None
-        of these was approved:", stands with it."""
-        segments: list[tuple[int, int]] = []
-        for start, end in split_into_segments(self.text):
-            before = segments[-1] if segments else (0, 0)
-            leads_on = (
-                end - before[0] <= PASSAGE_CHARS
-                and "\n" not in self.text[before[1] : start]
-                and _LEADING_ON.search(self.text, before[0], before[1])
-            )
-            if leads_on:
-                segments[-1] = before[0], end
-            else:
-                segments.append((start, end))
-        return segments
+        """The sentences and lines, as ranges of characters."""
+        return split_into_segments(self.text)
+
+    def _find_lead(self, n: int) -> int:
+        """The first of the segments that lead on to this one, as "None of these was approved:" does
+        on its line; the segment itself where none does."""
+        while n > 0:
+            (start, end), (following, _) = self._segments[n - 1 : n + 1]
+            is_lead = end - start <= _LEAD_CHARS and "\n" not in self.text[end:following]
+            if not is_lead or not _LEADING_ON.search(self.text, start, end):
+                break
+            n -= 1
+        return n
 
     @cached_property
     def _words(self) -> list[dict[int, float]]:
@@ -121,7 +120,7 @@ class Passages:
         starts = [start for start, _ in self._segments]
         for (start, end), cosine in zip(split_into_passages(self.text), self.cosines, strict=False):
             if cosine > mean:
-                first, last = bisect_right(starts, start) - 1, bisect_left(starts, end)
+                first, last = bisect_left(starts, start), bisect_left(starts, end)
                 yield first, last, (cosine - mean) / deviation
 
     @cached_property
@@ -140,12 +139,14 @@ class Passages:
         return any(self._words)
 
     def _choose(self, max_bytes: int) -> list[tuple[int, int]]:
-        """The segments that match best, each with its neighbours, as many as fit the size, as
-        ranges of characters in the order of the text. What room is left shows its beginning."""
+        """The segments that match best, each with what leads on to it and its neighbours, as many
+        as fit the size, as ranges of characters in the order of the text. What room is left shows
+        its beginning."""
         chosen_segments: set[int] = set()
         room = max_bytes
         for best in self._order:
-            for n in (best, best + 1, best - 1):
+            lead = self._find_lead(best)
+            for n in (best, *range(lead, best), best + 1, lead - 1):
                 if 0 <= n < len(self._segments) and n not in chosen_segments:
                     start, end = self._segments[n]
                     size = len(self.text[start:end].encode()) + len(_GAP.encode())
@@ -191,7 +192,10 @@ class Passages:
                 score = sum(word_weights.values())
                 if score > best_score + 1e-9:
                     best, best_score = (first, last), score
-        return self._grow(*best, max_chars)
+        first, last = best
+        lead = self._find_lead(first)
+        fits = self._segments[last][1] - self._segments[lead][0] <= max_chars
+        return self._grow(lead if fits else first, last, max_chars)
 
     def _grow(self, first: int, last: int, max_chars: int) -> tuple[int, int]:
         """The range of these segments, with as many after and before them as fit."""

@@ -71,11 +71,17 @@ def test_passages_excerpt_keeps_what_leads_on_to_the_match(sentence: str) -> Non
         assert sentence in excerpt or not find(text, stem).has_match
 
 
-def test_passages_excerpt_does_not_join_lines_or_long_sentences() -> None:
-    text = f"{WEATHER}\nPumps:\nThe jetty is closed. {WEATHER}"
-    assert "Pumps" not in find(text, "jetti").excerpt(40)
+def test_passages_best_range_keeps_what_leads_on_to_the_match() -> None:
+    text = f"{WEATHER} None of the following was approved: a jetty for 120,000 kroner. {WEATHER}"
+    start, end = find(text, "jetti").find_best(80) or (0, 0)
+    assert text[start:end].startswith("None of the following was approved: a jetty")
+
+
+def test_passages_excerpt_shows_match_whose_lead_has_no_room() -> None:
     text = f"{WEATHER} {'All of this is true ' * 12}of it: {'the jetty is closed ' * 6}. {WEATHER}"
     assert find(text, "jetti").excerpt(140).startswith("… the jetty is closed")
+    text = f"{WEATHER}\nPumps:\nThe jetty is closed. {WEATHER}"
+    assert "Pumps" not in find(text, "jetti").excerpt(40)
 
 
 def test_passages_without_match_show_nothing() -> None:
