@@ -99,6 +99,8 @@ EDGE: Sequence[str] = ("edge",)
 """The reason given for an event that was not found but is cited by one that was."""
 _LATER = "later"
 """The reason given for an event that may have changed what the next hit states."""
+_RELEVANT_SHARE = 0.25
+"""What changed a hit of less than this share of the best relevance takes no other hit's place."""
 
 
 def make_hit_near_duplicates(event_ids: Sequence[UUID]) -> HitNearDuplicates | None:
@@ -145,9 +147,10 @@ def make_hits_of_cited_events(
 def put_superseding_events_before_hits(
     access: TenantDb, found_hits: Sequence[Hit], edge_hits: Sequence[Hit], request: RecallRequest
 ) -> list[Hit]:
-    """The found hits, at most `limit`, each directly after the event, found or not, that may have
-    changed what it states; then the hits of edges. Each names that event. With a filter, which such
-    an event may not pass, all stay as they are but for that name."""
+    """The found hits, at most `limit`, each directly after the event that may have changed what it
+    states, which was found too, or not, where the hit is relevant; then the hits of edges. Each
+    names that event. With a filter, which such an event may not pass, all stay as they are but for
+    that name."""
     texts = [
         EarlierText(hit.event_id, hit.speaker, hit.occurred_at, hit.text)
         for hit in (*found_hits, *edge_hits)
@@ -161,8 +164,14 @@ def put_superseding_events_before_hits(
     )
     if request.has_filters:
         return [*hits, *cited_hits]
-    later = {hit.event_id: hit.superseded_by for hit in hits if hit.superseded_by}
     places = {hit.event_id: place for place, hit in enumerate(hits)}
+    floor = _RELEVANT_SHARE * max((hit.relevance or 0.0 for hit in hits), default=0.0)
+    later = {
+        hit.event_id: hit.superseded_by
+        for hit in hits
+        if hit.superseded_by
+        and (hit.superseded_by in places or hit.relevance is None or hit.relevance >= floor)
+    }
     hit_by_id = {hit.event_id: hit for hit in hits}
     if missing := set(later.values()) - places.keys():
         for event in store.read_visible_events(access, sorted(missing)).values():

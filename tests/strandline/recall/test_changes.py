@@ -230,6 +230,17 @@ def test_change_is_named_under_a_filter_but_not_added(
     assert hit["superseded_by"] == move
 
 
+def test_change_of_a_far_hit_takes_no_place(gateway: Gateway, tell: Tell, key: str) -> None:
+    coffee = "My coffee is a flat white, and I prefer aisle seats on flights when I leave Utrecht."
+    for text in ("I live in Utrecht, close to the canal.", coffee, "I prefer window seats now."):
+        tell(key, text, ANN)
+    hits = recall(gateway, key, "Which canal does Ann live close to?", limit=2)
+    assert ["canal" in hits[0]["text"], hits[1]["text"]] == [True, coffee]
+    assert hits[1]["superseded_by"], "it is named all the same"
+    hits = recall(gateway, key, "Which seats on flights does Ann prefer?", limit=2)
+    assert ["window" in hit["text"] for hit in hits] == [True, False]
+
+
 def test_changes_as_of_asks_for_what_held_then(gateway: Gateway, tell: Tell, key: str) -> None:
     home, move = tell_moves(tell, key)
     then = "2026-02-01T00:00:00Z"
