@@ -146,7 +146,7 @@ def test_spelling_in_view_counts_for_known() -> None:
     "question",
     [
         "hetzner-box-4",  # an identifier with other digits is another one
-        "box3 attix9",
+        "box4 attix9",
         "attix-9",
         "bets",  # bees, but an everyday word
         "Tose",  # the first letter of a short word
