@@ -23,6 +23,7 @@ from strandline.adapters.session_records import post_unerased_events
 from strandline.client import answers
 from strandline.client.clients import AsyncStrandline
 from strandline.client.errors import NotFoundError
+from strandline.moments import parse_moment
 
 _USER = "user"
 _MAX_SESSION_CHARS = 128
@@ -111,7 +112,8 @@ class StrandlineMemoryService(BaseMemoryService):
         custom_metadata: Mapping[str, object] | None = None,
     ) -> None:
         """Add memories as they are; those with an `id` once. They are of the user where their
-        author is `user`, else of the agent."""
+        author is `user`, else of the agent. A timestamp without a zone is local time, as ADK
+        writes it; one that is no date is left out."""
         await self._store(
             [app_name, user_id],
             None,
@@ -120,7 +122,7 @@ class StrandlineMemoryService(BaseMemoryService):
                     "user" if entry.author == _USER else "agent",
                     text := _read_text(entry.content),
                     _make_key(app_name, user_id, None, entry.id, text) if entry.id else None,
-                    datetime.fromisoformat(entry.timestamp) if entry.timestamp else None,
+                    _read_time(entry.timestamp),
                     _make_metadata(
                         entry.author, {**entry.custom_metadata, **(custom_metadata or {})}
                     ),
@@ -206,6 +208,18 @@ def _make_key(*parts: str | None) -> str:
 def _make_metadata(author: str | None, custom: Mapping[str, object] | None) -> dict[str, object]:
     note = {"author": author, "custom_metadata": dict(custom or {})}
     return {"google_adk": {name: value for name, value in note.items() if value}}
+
+
+def _read_time(text: str | None) -> datetime | None:
+    """When a timestamp is, by local time where it has no zone; None where it is no date."""
+    try:
+        return parse_moment(text)
+    except ValueError:
+        pass
+    try:
+        return datetime.fromisoformat(text or "").astimezone(timezone.utc)
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 def _read_text(content: Content | None) -> str:

@@ -3,6 +3,7 @@ are published: its tools and callbacks are tried with this one, and its tests of
 were (docs/adapters/google-adk.md)."""
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
 from typing import Any
@@ -145,6 +146,35 @@ def test_google_adk_memory_service_adds_memories_as_they_are(
     assert events[1].metadata == {
         "google_adk": {"custom_metadata": {"source": "form", "by": "import"}}
     }
+
+
+def test_google_adk_memory_service_reads_timestamps(
+    users: Users, client: Strandline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ADK itself writes local times without a zone; any text is allowed."""
+    at = datetime(2025, 6, 15, 15, 6, 40, tzinfo=UTC)
+    expected_times = {
+        "2025-06-15T17:06:40": at,
+        "2025-06-15T15:06:40Z": at,
+        "2025-06-15T15:06:40+00:00": at,
+        "yesterday": None,
+        "0001-01-01T00:00:00": None,
+    }
+    memories = [
+        MemoryEntry(content=Content(parts=[Part(text=text)]), timestamp=text)
+        for text in expected_times
+    ]
+
+    async def talk(memory: StrandlineMemoryService) -> None:
+        await memory.add_memory(app_name="helper", user_id=users.alice, memories=memories)
+
+    with monkeypatch.context() as context:
+        context.setenv("TZ", "Europe/Berlin")
+        time.tzset()
+        use(talk)
+    time.tzset()
+    events = client.get_all(user=users.alice, agent="helper")
+    assert {event.content: event.occurred_at for event in events} == expected_times
 
 
 def test_google_adk_memory_service_deletes(service: Service, users: Users) -> None:
