@@ -19,6 +19,7 @@ from strandline.adapters.session_records import (
 from strandline.adapters.step_runners import ask, run_steps, run_steps_async
 from strandline.client import answers
 from strandline.client.clients import AsyncStrandline, Strandline
+from strandline.client.errors import KeyConflictError, make_error
 from strandline.client.memory import MemoryVerbs
 from strandline.client.request_building import VerbGroup
 from strandline.client.verb_declarations import Steps
@@ -31,6 +32,8 @@ DEFAULT_BUDGET = 1000
 _NOBODY = VerbGroup()
 _MAX_QUESTION_CHARS = 8000
 _PAGE = 500
+_MAX_BATCH = 500
+_ERASED = 410
 
 
 class AsyncMemoryOptions(TypedDict, total=False):
@@ -162,6 +165,27 @@ class AgentMemory:
     async def run_async(self, steps: Steps[T]) -> T:
         """The result of a procedure, by the asynchronous client."""
         return await run_steps_async(self.clients.asynchronous, steps)
+
+
+def post_unerased_events(events: Sequence[Mapping[str, Any]]) -> Steps[None]:
+    """Store events in order, each on its own; one that was stored and erased stays so, and one that
+    was stored with other metadata or at another time stays as it was. Raises the first other error
+    of an event."""
+    for start in range(0, len(events), _MAX_BATCH):
+        batch = events[start : start + _MAX_BATCH]
+        answer = yield from ask(MemoryVerbs.post_batch.call(_NOBODY, batch, atomic=False))
+        for item in answer.results:
+            if item.error is None or item.status == _ERASED:
+                continue
+            error = make_error(item.status, item.error.model_dump(), None)
+            if not (isinstance(error, KeyConflictError) and _is_said_before(error)):
+                raise error
+
+
+def _is_said_before(conflict: KeyConflictError) -> bool:
+    """Whether an event differs from the one under its key only in what stands beside its text."""
+    fields = conflict.details.get("fields")
+    return bool(fields) and {"metadata", "occurred_at"}.issuperset(fields)
 
 
 def _list_given(**fields: object) -> dict[str, object]:

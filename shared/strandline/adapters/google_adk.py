@@ -18,8 +18,7 @@ from google.adk.memory.memory_entry import MemoryEntry
 from google.adk.sessions.session import Session
 from google.genai.types import Content, Part
 
-from strandline.adapters.agent_memory import AgentMemory, SaidText
-from strandline.adapters.session_records import post_unerased_events
+from strandline.adapters.agent_memory import AgentMemory, SaidText, post_unerased_events
 from strandline.client import answers
 from strandline.client.clients import AsyncStrandline
 from strandline.client.errors import NotFoundError

@@ -33,7 +33,6 @@ _NOBODY = VerbGroup()
 _MAX_BATCH = 500
 _NOT_TRIED = 424
 """The status of an event of a batch that was not stored for another one's sake."""
-_ERASED = 410
 _MAX_ERASED = 1000
 _PAGE = 500
 _MAX_METADATA_BYTES = 12 * 1024
@@ -294,17 +293,6 @@ def post_events(events: Sequence[Mapping[str, Any]]) -> Steps[None]:
             yield from ask(call)
         except ServiceError as error:
             raise _find_cause(error) from error
-
-
-def post_unerased_events(events: Sequence[Mapping[str, Any]]) -> Steps[None]:
-    """Store events in order, each on its own; one that was stored and erased stays so. Raises the
-    first other error of an event."""
-    for start in range(0, len(events), _MAX_BATCH):
-        batch = events[start : start + _MAX_BATCH]
-        answer = yield from ask(MemoryVerbs.post_batch.call(_NOBODY, batch, atomic=False))
-        for item in answer.results:
-            if item.error is not None and item.status != _ERASED:
-                raise make_error(item.status, item.error.model_dump(), None)
 
 
 def _find_cause(error: ServiceError) -> ServiceError:

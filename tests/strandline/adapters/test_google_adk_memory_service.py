@@ -16,7 +16,7 @@ from google.genai.types import Content, FunctionCall, Part
 
 from strandline import Strandline
 from strandline.adapters.google_adk import StrandlineMemoryService
-from strandline.client.errors import ForbiddenError
+from strandline.client.errors import ForbiddenError, KeyConflictError
 from tests.strandline.adapters.conftest import Service, Users, list_texts, lose_first_answer
 
 
@@ -146,6 +146,32 @@ def test_google_adk_memory_service_adds_memories_as_they_are(
     assert events[1].metadata == {
         "google_adk": {"custom_metadata": {"source": "form", "by": "import"}}
     }
+
+
+def test_google_adk_memory_service_keeps_first_metadata(users: Users, client: Strandline) -> None:
+    """What is added again under its id stays as it was; it is not added to another memory."""
+    whose: Any = {"app_name": "helper", "user_id": users.alice}
+    event = make_event("user", "The tide turns at noon.")
+    entry = MemoryEntry(id="m1", content=Content(parts=[Part(text="She likes tea.")]))
+
+    async def talk(memory: StrandlineMemoryService) -> None:
+        for form in ("first", "second"):
+            added: Any = {"custom_metadata": {"form": form}, **whose}
+            entry.timestamp = "2025-06-15T15:06:40Z" if form == "first" else None
+            await memory.add_events_to_memory(events=[event], session_id="s1", **added)
+            await memory.add_memory(memories=[entry], **added)
+
+    use(talk)
+    events = [*client.get_all(user=users.alice, agent="helper")]
+    assert [one.metadata["google_adk"]["custom_metadata"]["form"] for one in events] == [
+        "first", "first",
+    ]  # fmt: skip
+
+    async def talk_of_another(memory: StrandlineMemoryService) -> None:
+        with pytest.raises(KeyConflictError):
+            await memory.add_memory(memories=[entry], **whose)
+
+    use(talk_of_another, agent="pilot")
 
 
 def test_google_adk_memory_service_reads_timestamps(
