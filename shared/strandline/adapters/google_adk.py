@@ -9,6 +9,7 @@ import hashlib
 import json
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timezone
 from uuid import UUID
 
@@ -21,7 +22,7 @@ from google.genai.types import Content, Part
 from strandline.adapters.agent_memory import AgentMemory, SaidText, post_unerased_events
 from strandline.client import answers
 from strandline.client.clients import AsyncStrandline
-from strandline.client.errors import NotFoundError
+from strandline.client.errors import GoneError, NotFoundError
 from strandline.moments import parse_moment
 
 _USER = "user"
@@ -150,18 +151,19 @@ class StrandlineMemoryService(BaseMemoryService):
     async def delete_memory(
         self, *, app_name: str, user_id: str, memory_id: str | None = None
     ) -> None:
-        """Erase a memory by the id that a search gave; nothing where the user has none of it. The
-        key needs the right `erase`."""
+        """Erase a memory by the id that a search gave; nothing where the user has none of it, or
+        has it no more. The key needs the right `erase`."""
         if not memory_id:
             raise ValueError("memory_id: name the memory, by the id that a search gave")
-        client = self._memory.clients.asynchronous
+        participants = self._memory.list_participants(app_name, user_id)
         try:
-            event = await client.get(
-                UUID(memory_id), participants=self._memory.list_participants(app_name, user_id)
-            )
-        except (ValueError, NotFoundError):
+            event_id = UUID(memory_id)
+        except ValueError:
             return
-        await client.erase(event_ids=[event.event_id])
+        client = self._memory.clients.asynchronous
+        with suppress(NotFoundError, GoneError):
+            event = await client.get(event_id, participants=participants)
+            await client.erase(event_ids=[event.event_id])
 
     async def aclose(self) -> None:
         """Close the connections of the client that this service made."""

@@ -214,7 +214,8 @@ def test_google_adk_memory_service_deletes(service: Service, users: Users) -> No
         (entry, *_) = await search(memory, users.alice, "my number")
         await memory.delete_memory(app_name="helper", user_id=users.bob, memory_id=entry.id)
         assert await search(memory, users.alice, "my number")
-        await memory.delete_memory(memory_id=entry.id, **whose)
+        for _ in range(2):
+            await memory.delete_memory(memory_id=entry.id, **whose)
         await memory.delete_memory(memory_id="of another service", **whose)
         session.events.append(make_event("user", "And milk."))
         await memory.add_session_to_memory(session)
@@ -223,6 +224,8 @@ def test_google_adk_memory_service_deletes(service: Service, users: Users) -> No
         assert await search(memory, users.alice, "milk")
         with pytest.raises(ValueError, match="memory_id: name the memory"):
             await memory.delete_memory(**whose)
+        with pytest.raises(ValueError, match="user_id: "):
+            await memory.delete_memory(app_name="helper", user_id="", memory_id=entry.id)
 
     use(talk, key=service.erasing_key)
 
