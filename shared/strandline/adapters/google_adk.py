@@ -11,6 +11,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timezone
+from typing import Any
 from uuid import UUID
 
 from google.adk.events.event import Event
@@ -26,6 +27,7 @@ from strandline.client.errors import GoneError, NotFoundError
 from strandline.moments import parse_moment
 
 _USER = "user"
+_KIND = "google_adk"
 _MAX_SESSION_CHARS = 128
 _MIN_RELEVANCE = 0.1
 """Below it a hit does not speak of the query, unless it has a word of it."""
@@ -135,14 +137,16 @@ class StrandlineMemoryService(BaseMemoryService):
     async def search_memory(
         self, *, app_name: str, user_id: str, query: str
     ) -> SearchMemoryResponse:
-        """What answers a query, best first; nothing where nothing relevant is known. An entry's
-        `custom_metadata` says how relevant it is, and which event has replaced it."""
+        """What answers a query, best first; nothing where nothing relevant is known. An entry has
+        the author and the `custom_metadata` that it was added with; the latter also says how
+        relevant it is, and which event has replaced it."""
         if not query.strip():
             return SearchMemoryResponse()
         answer = await self._memory.clients.asynchronous.recall(
             query[:8000],
             participants=self._memory.list_participants(app_name, user_id),
             limit=self._limit,
+            include="full",
         )
         return SearchMemoryResponse(
             memories=[_make_entry(hit) for hit in answer.hits if _is_relevant(hit)]
@@ -203,12 +207,12 @@ def _name_session(*names: str) -> str:
 
 
 def _make_key(*parts: str | None) -> str:
-    return f"google_adk/{hashlib.sha256(json.dumps(parts).encode()).hexdigest()}"
+    return f"{_KIND}/{hashlib.sha256(json.dumps(parts).encode()).hexdigest()}"
 
 
 def _make_metadata(author: str | None, custom: Mapping[str, object] | None) -> dict[str, object]:
     note = {"author": author, "custom_metadata": dict(custom or {})}
-    return {"google_adk": {name: value for name, value in note.items() if value}}
+    return {_KIND: {name: value for name, value in note.items() if value}}
 
 
 def _read_time(text: str | None) -> datetime | None:
@@ -235,18 +239,25 @@ def _is_relevant(hit: answers.Hit) -> bool:
 
 
 def _make_entry(hit: answers.Hit) -> MemoryEntry:
-    speaker = hit.speaker or ""
-    is_user = speaker.startswith("user:")
+    metadata: Mapping[str, Any] = hit.event.metadata if hit.event else {}
+    note: Mapping[str, Any] = metadata.get(_KIND, {})
+    custom: Mapping[str, Any] = note.get("custom_metadata", {})
+    kind, _, name = (hit.speaker or "").partition(":")
+    author = note.get("author") or (_USER if kind == "user" else name or None)
     details = {
         "relevance": hit.relevance,
         "superseded_by": hit.superseded_by and str(hit.superseded_by),
     }
     return MemoryEntry(
         content=Content(
-            role=_USER if is_user else "model", parts=[Part(text=hit.text or hit.name or "")]
+            role=_USER if author == _USER else "model",
+            parts=[Part(text=hit.text or hit.name or "")],
         ),
-        custom_metadata={name: value for name, value in details.items() if value is not None},
+        custom_metadata={
+            **{name: value for name, value in custom.items() if name not in details},
+            **{name: value for name, value in details.items() if value is not None},
+        },
         id=str(hit.event_id),
-        author=_USER if is_user else speaker.partition(":")[2] or None,
+        author=author,
         timestamp=hit.occurred_at.isoformat(),
     )

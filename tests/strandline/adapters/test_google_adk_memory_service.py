@@ -174,6 +174,29 @@ def test_google_adk_memory_service_keeps_first_metadata(users: Users, client: St
     use(talk_of_another, agent="pilot")
 
 
+def test_google_adk_memory_service_finds_authors_and_metadata(
+    users: Users, client: Strandline
+) -> None:
+    """Agents of one app stay apart; what another program says has its speaker as the author."""
+    client.add("The ferry is late.", user=users.alice, agent="helper", role="agent")
+
+    async def talk(memory: StrandlineMemoryService) -> None:
+        await memory.add_events_to_memory(
+            app_name="helper",
+            user_id=users.alice,
+            events=[make_event("pilot", "The lighthouse is lit.")],
+            custom_metadata={"source": "log", "superseded_by": "found before"},
+        )
+        (entry, *_) = await search(memory, users.alice, "lighthouse")
+        assert (entry.author, entry.content.role) == ("pilot", "model")
+        assert entry.custom_metadata["relevance"] > 0.5
+        assert entry.custom_metadata.keys() == {"source", "relevance"}
+        (other, *_) = await search(memory, users.alice, "ferry")
+        assert (other.author, other.custom_metadata.keys()) == ("helper", {"relevance"})
+
+    use(talk)
+
+
 def test_google_adk_memory_service_reads_timestamps(
     users: Users, client: Strandline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
