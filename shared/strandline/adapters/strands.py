@@ -28,6 +28,8 @@ from strandline.adapters.step_runners import run_steps_async
 from strandline.client.clients import AsyncStrandline
 
 _DEFAULT_RESULTS = 10
+_MOST_RESULTS = 100
+_MAX_QUERY_CHARS = 8000
 
 
 class StrandlineMemoryStore(MemoryStore):
@@ -72,9 +74,17 @@ class StrandlineMemoryStore(MemoryStore):
     async def search(self, query: str, options: SearchOptions | None = None) -> list[MemoryEntry]:
         """The events that answer a query, best first; none where nothing relevant is known. Their
         metadata says which they are, who said them when, and how relevant they are."""
-        limit = (options or {}).get("max_search_results") or self.max_search_results
+        limit = (options or {}).get("max_search_results")
+        if limit is None:
+            limit = self.max_search_results
+        if limit is None:
+            limit = _DEFAULT_RESULTS
+        if limit < 1 or not query.strip():
+            return []
         answer = await self._clients.asynchronous.recall(
-            query, participants=self._participants, limit=limit or _DEFAULT_RESULTS
+            query[:_MAX_QUERY_CHARS],
+            participants=self._participants,
+            limit=min(limit, _MOST_RESULTS),
         )
         return [
             MemoryEntry(

@@ -55,6 +55,21 @@ def test_strands_store_adds_and_searches(users: Users, client: Strandline) -> No
     assert not client.recall("pier", user=users.bob, agent="helper", min_relevance=0).hits
 
 
+def test_strands_store_searches_within_limits(users: Users) -> None:
+    """Whatever the manager asks for: a long message is a query, and any number a limit."""
+
+    async def use(store: StrandlineMemoryStore) -> None:
+        await store.add("She moors at pier B.")
+        assert await store.search("pier " * 2000, {"max_search_results": 500})
+        assert await store.search(" \n") == []
+        assert await store.search("pier", {"max_search_results": 0}) == []
+        store.max_search_results = 0
+        assert await store.search("pier") == []
+        assert await store.search("pier", {"max_search_results": 1})
+
+    run(use, users.alice)
+
+
 def test_strands_store_stores_retried_messages_once(users: Users, client: Strandline) -> None:
     """The manager delivers a batch again under the same sequence numbers."""
 
