@@ -197,13 +197,21 @@ def join_participants(
     if isinstance(participants, str):
         raise TypeError('participants: give a list, as in ["user:alice", "agent:helper"]')
     names = [
-        qualify_participant(name, kind) for name, kind in ((user, "user"), (agent, "agent")) if name
+        qualify_participant(name, kind)
+        for name, kind in ((user, "user"), (agent, "agent"))
+        if name not in (None, "")
     ]
     return [*dict.fromkeys([*names, *(participants or ())])] or None
 
 
-def qualify_participant(name: str, kind: str) -> str:
-    """A participant: `alice` is short for `user:alice`; a name with a colon is taken as it is."""
+def qualify_participant(name: Any, kind: str) -> str:
+    """A participant: `alice` is short for `user:alice`; a name with a colon is taken as it is.
+    Raises TypeError for what is no text."""
+    if not isinstance(name, str):
+        raise TypeError(
+            f'{kind}: give one name, as in {kind}="alice"; several go into '
+            'participants=["user:alice", "user:bob"]'
+        )
     return name if ":" in name else f"{kind}:{name}"
 
 

@@ -141,6 +141,19 @@ def test_client_refuses_invalid_time_before_sending(
     assert script.requests == []
 
 
+@pytest.mark.parametrize("name", [["dora", "bob"], {"dora"}, {"dora": 1}, b"dora", True, 5, [], 0])
+@pytest.mark.parametrize("kind", ["user", "agent"])
+def test_client_refuses_several_names_as_one(kind: str, name: Any) -> None:
+    script = Script(stored_response())
+    client: Any = script.client()
+    message = rf'^{kind}: give one name, as in {kind}="alice"; several go into participants='
+    with pytest.raises(TypeError, match=message):
+        client.add("x", **{kind: name})
+    with pytest.raises(TypeError, match=message):
+        client.session(**{kind: name})
+    assert script.requests == []
+
+
 def test_client_encodes_participants_and_json_values() -> None:
     assert join_participants("alice", None, ["user:alice"]) == ["user:alice"]
     assert join_participants("person:al", "helper", None) == ["person:al", "agent:helper"]
