@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 from strandline.auth import store_certificates, x509_names
 from strandline.auth.api_keys import ApiKeyAuth
-from strandline.auth.credentials import AuthMethod, AuthRequest
+from strandline.auth.credentials import KEY_PREFIX, AuthMethod, AuthRequest
 from strandline.auth.principals import Principal
 from strandline.auth.ttl_cache import TtlCache
 from strandline.auth.x509_names import CertificateInfo
@@ -123,6 +123,8 @@ class Authenticator:
         if not methods:
             raise Misconfigured("No authentication method is enabled.")
         self._methods, self._require_all = methods, settings.auth_require_all
+        self._tells_keys_by_prefix = bool(self._keys) and not settings.jwt_enabled
+        """Whether a token in Authorization can be nothing but a key."""
 
     @property
     def challenge(self) -> str:
@@ -204,11 +206,23 @@ class Authenticator:
                     return [(method, credential)]
                 credentials.append((method, credential))
         if len(credentials) < len(self._methods):
+            if self._tells_keys_by_prefix and _has_other_authorization(request):
+                raise Unauthorized(
+                    "What the Authorization header holds is no credential of this deployment: an "
+                    f"API key begins with {KEY_PREFIX}, after the word Bearer."
+                )
             requirement = (" and " if self._require_all else " or ").join(
                 method.credential_hint for method in self._methods
             )
             raise Unauthorized(f"Send {requirement}.")
         return credentials
+
+
+def _has_other_authorization(request: AuthRequest) -> bool:
+    """Whether there is an Authorization header, without an API key in it, and no X-API-Key."""
+    authorization = request.headers.get("authorization", "").strip()
+    has_key = request.headers.get("x-api-key") or request.bearer_token.startswith(KEY_PREFIX)
+    return bool(authorization) and not has_key
 
 
 def _hash_credentials(credentials: list[tuple[AuthMethod, str]]) -> bytes:

@@ -134,6 +134,34 @@ def test_authentication_401_names_enabled_methods(
     assert reply.error["message"] == message
 
 
+@pytest.mark.parametrize("value", ["Bearer wrong", "Bearer", "wrong", "Basic eDp5", "{key}"])
+def test_authentication_401_of_other_authorization_says_what_key_is(
+    on: TurnOn, gateway: Gateway, value: str
+) -> None:
+    other = {"Authorization": value.format(key=gateway.key())}
+    message = (
+        "What the Authorization header holds is no credential of this deployment: an API key "
+        "begins with strandline_, after the word Bearer."
+    )
+    for ways in ([KEYS], [KEYS, BY_CERTIFICATE]):
+        reply = append(on(*ways), headers=other)
+        assert (reply.status, reply.error["message"]) == (401, message)
+    reply = append(on(KEYS, JWT), headers=other)
+    assert reply.status == 401
+    assert reply.error["message"] != message
+
+
+def test_authentication_401_of_missing_certificate_does_not_blame_key(
+    on: TurnOn, gateway: Gateway
+) -> None:
+    reply = append(
+        on(KEYS, BY_CERTIFICATE, AUTH_REQUIRE_ALL="true"),
+        headers={"Authorization": f"Bearer {gateway.key()}"},
+    )
+    assert reply.status == 401
+    assert reply.error["message"].startswith("Send an API key")
+
+
 @pytest.mark.parametrize(
     ("ways", "schemes"),
     [
