@@ -32,6 +32,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 
+def add_hint(message: str, hint: str) -> str:
+    """A message, and a hint as a sentence of its own."""
+    stop = "." if message and hint and not message.endswith((".", "!", "?")) else ""
+    return f"{message}{stop} {hint}".strip()
+
+
 class ServiceError(Exception):
     """The service refused a request, or did not answer it."""
 
@@ -74,7 +80,7 @@ class ServiceError(Exception):
 
     def __str__(self) -> str:
         quote = f" (request {self.request_id})" if self.request_id else ""
-        return " ".join(filter(None, [self.message, self.hint])) + quote
+        return add_hint(self.message, self.hint) + quote
 
 
 class MalformedRequestError(ServiceError):

@@ -13,7 +13,7 @@ from rich.progress import Progress, ProgressColumn
 from rich.table import Table
 from rich.text import Text
 
-from strandline.client.errors import ServiceError
+from strandline.client.errors import ServiceError, add_hint
 
 _MAX_FOLDED = 5
 """A table with more columns is not folded."""
@@ -44,8 +44,8 @@ def explain_error_for_cli(error: ServiceError) -> str:
             may_be_all = "everybody" in message
             message = "participants: nobody is named."
             return f"{message} {_WHO}{' Or --everybody.' if may_be_all else ''}{quote}"
-        return f"{message} {_WHO}{quote}"
-    return f"{message} {_HINTS.get(error.code, error.hint)}".strip() + quote
+        return add_hint(message, _WHO) + quote
+    return add_hint(message, _HINTS.get(error.code, error.hint)) + quote
 
 
 def strip_controls(text: str) -> str:

@@ -334,6 +334,22 @@ def test_client_refuses_unexpected_answer() -> None:
     assert Script(newer).client().recall("x", user="alice").known == 0.1, "a field more is no harm"
 
 
+@pytest.mark.parametrize(
+    ("message", "sentence"),
+    [
+        ("It is not here", "It is not here. Check the id"),
+        ("It is not here.", "It is not here. Check the id"),
+        ("Did you mean x?", "Did you mean x? Check the id"),
+        ("", "Check the id"),
+    ],
+)
+def test_client_error_and_hint_are_two_sentences(message: str, sentence: str) -> None:
+    assert str(errors.NotFoundError(message)).startswith(sentence)
+    assert str(errors.ServiceError("It is not here", request_id="r")) == (
+        "It is not here (request r)"
+    )
+
+
 def test_client_upload_sends_credential_to_service_only(tmp_path: Any) -> None:
     file = tmp_path / "log.txt"
     file.write_bytes(b"x" * 3_000_000)

@@ -570,7 +570,7 @@ def test_cli_error_names_options() -> None:
     )
     wrong = make_error(422, refusal | {"message": "participants: has a control character"}, None)
     assert explain_error_for_cli(wrong).startswith(
-        "participants: has a control character Say for whom"
+        "participants: has a control character. Say for whom"
     )
     late = (
         "The message is stored; send the request again with the Idempotency-Key of `details` for an"
@@ -578,6 +578,8 @@ def test_cli_error_names_options() -> None:
     )
     failed = make_error(503, {"code": "model_unavailable", "message": late}, None)
     assert "`strandline ask` answers it" in explain_error_for_cli(failed)
+    absent = make_error(404, {"code": "not_found", "message": "There is nothing here"}, None)
+    assert explain_error_for_cli(absent).startswith("There is nothing here. Check the id")
 
 
 def test_cli_bash_completion_completes_commands(repository: Path, tmp_path: Path) -> None:
