@@ -10,6 +10,7 @@ from uuid import UUID
 
 import click
 
+from strandline.client.request_building import qualify_participant
 from strandline.commands.invocation import (
     RenamedCommandsGroup,
     import_service_module,
@@ -37,6 +38,13 @@ _days = click.option("--days", type=int, help="How long it is valid; for ever if
 _file = click.Path(path_type=Path)
 
 
+def _qualify_user(
+    context: click.Context, parameter: click.Parameter, value: str | None
+) -> str | None:
+    del context, parameter
+    return None if value is None else qualify_participant(value, "user")
+
+
 def _add_new_credential_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Adds the options that describe the key or the certificate to be made."""
     for option in (
@@ -48,7 +56,11 @@ def _add_new_credential_options(command: Callable[..., Any]) -> Callable[..., An
             multiple=True,
             help="read, write, admin, operator or erase; repeated for several [read and write].",
         ),
-        click.option("--user", help="Bind it to user:NAME: it reads and writes as that user only."),
+        click.option(
+            "--user",
+            callback=_qualify_user,
+            help="Bind it to this user, NAME or user:NAME: it reads and writes as that user only.",
+        ),
         _tenant,
     ):
         command = option(command)

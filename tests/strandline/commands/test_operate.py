@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -68,6 +69,21 @@ def test_operate_certificate_needs_subject_or_pem(
 ) -> None:
     assert main([*CERTIFICATES, "create", *ACME, *names]) == 2
     assert "either --subject or --pem" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "user"),
+    [((), None), (("--user", "alice"), "user:alice"), (("--user", "user:alice"), "user:alice")],
+)
+def test_operate_takes_user_with_and_without_kind(
+    arguments: tuple[str, ...], user: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    actions = Mock(create_key=Mock(return_value=""), create_certificate=Mock(return_value={}))
+    monkeypatch.setattr("strandline.commands.operating._import_operator_actions", lambda: actions)
+    assert main([*KEYS, "create", *ACME, *arguments]) == 0
+    assert main([*CERTIFICATES, "create", *ACME, "--subject", "CN=x", *arguments]) == 0
+    for action in (actions.create_key, actions.create_certificate):
+        assert action.call_args.kwargs["user"] == user
 
 
 def test_operate_help_does_not_import_service(repository: Path) -> None:
