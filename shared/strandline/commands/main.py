@@ -42,6 +42,8 @@ from strandline.commands.invocation import (
 from strandline.commands.output import explain_error_for_cli, print_text
 from strandline.errors import StrandlineError
 
+_VALUES = {"--json": "", "--url": " URL", "--key": " KEY"}
+"""The options that stand before the command, and what follows each."""
 EXIT_REFUSED, EXIT_UNREACHABLE, EXIT_INTERRUPTED = 1, 3, 130
 
 
@@ -125,6 +127,18 @@ for _command in (
     cli.add_command(_command)
 
 
+def _explain_misplaced_option(error: click.ClickException) -> click.ClickException:
+    """The error, or for an option of `strandline` after the command one that says its place."""
+    value = _VALUES.get(error.option_name) if isinstance(error, click.NoSuchOption) else None
+    if not isinstance(error, click.NoSuchOption) or error.ctx is None or value is None:
+        return error
+    program, _, command = error.ctx.command_path.partition(" ")
+    option = f"{error.option_name}{value}"
+    return click.UsageError(
+        f"{error.option_name} stands before the command: {program} {option} {command} ….", error.ctx
+    )
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit code. No traceback for a user's mistake."""
     args = list(sys.argv[1:] if arguments is None else arguments)
@@ -133,7 +147,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return result if isinstance(result, int) else 0
     except click.ClickException as error:
         message = io.StringIO()
-        error.show(message)
+        _explain_misplaced_option(error).show(message)
         print_text(message.getvalue().rstrip("\n"), err=True)
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):

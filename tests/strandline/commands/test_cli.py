@@ -153,6 +153,22 @@ def test_cli_mistakes_give_sentence_and_exit_code(
         assert (code, out.startswith("Usage: ")) == (0, True)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("recall", "x", "--json"), "--json stands before the command: strandline --json recall …"),
+        (("status", "--url=http://h"), "the command: strandline --url URL status …"),
+        (("keys", "list", "--key", "k"), "the command: strandline --key KEY keys list …"),
+        (("recall", "x", "--users", "alice"), "No such option"),
+    ],
+)
+def test_cli_option_after_command_is_told_its_place(
+    run: Run, arguments: tuple[str, ...], sentence: str
+) -> None:
+    code, _, err = run(*arguments)
+    assert (code, sentence in err) == (2, True), err
+
+
 def test_cli_finds_local_service(
     run: Run, service: HttpService, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
