@@ -26,6 +26,11 @@ _OTHER_NAMES = frozenset(
 )
 """What else is read from the environment, after the prefix: by the client and its hooks, by
 `make run`, by the scheduler and by a release."""
+_WAY_OUT = (
+    " There is no default secret, and no mode without authentication; `make run` creates all "
+    "settings for one machine."
+)
+"""What to do about a setting that is missing."""
 _ORIGIN = re.compile(r"https?://[a-z0-9.-]+(:[0-9]+)?")
 
 
@@ -204,9 +209,9 @@ class ServiceSettings(QuotaSettings):
             return cls.model_validate(values)
         except ValidationError as error:
             problems = [f"{_name_invalid_variable(e['loc'])}: {e['msg']}" for e in error.errors()]
+            has_missing = any(e["loc"][0] not in values for e in error.errors())
         raise Misconfigured(
-            f"Strandline does not start. {'; '.join(problems)}. There is no default secret, and no "
-            "mode without authentication; `make run` creates all settings for one machine.",
+            f"Strandline does not start. {'; '.join(problems)}.{_WAY_OUT if has_missing else ''}",
             variables=problems,
         )
 

@@ -48,6 +48,7 @@ def test_config_names_only_missing_variable(missing: str, rest: str) -> None:
     env = {name: value for name, value in GOOD.items() if name != missing}
     message = refusal(env if rest == "absent" else {**env, missing: ""}).message
     assert [name for name in GOOD if name in message] == [missing]
+    assert "`make run` creates all settings" in message
 
 
 def test_config_refuses_short_secret_unquoted() -> None:
@@ -73,7 +74,9 @@ def test_config_refuses_short_secret_unquoted() -> None:
     ],
 )
 def test_config_refuses_unusable_value_by_name(name: str, value: str) -> None:
-    assert name in refusal({**GOOD, name: value}).message
+    message = refusal({**GOOD, name: value}).message
+    assert name in message
+    assert "no default secret" not in message, "nothing is missing"
 
 
 JWT = {
