@@ -25,7 +25,7 @@ from strandline.admin.schemas import (
 )
 from strandline.config import get_settings
 from strandline.db.database import Caller, TenantDb
-from strandline.errors import NotFound, StateConflict
+from strandline.errors import StateConflict
 from strandline.http.request import Request
 from strandline.http.routes_and_responses import Response, Route, json_response
 from strandline.schemas import PagingQuery
@@ -150,7 +150,7 @@ def connect_path_tenant(request: Request) -> TenantDb:
     """Open the database for the tenant that the path names. Raises NotFound."""
     name = request.path_parameter("tenant")
     if not tenants.is_tenant_name(name):
-        raise NotFound
+        raise tenants.explain_missing_tenant(name)
     access = request.connect_operator(name)
     tenants.require_existing_tenant(access)
     return access

@@ -191,7 +191,18 @@ def _require_consistent_tuning(
 def require_existing_tenant(access: TenantDb) -> None:
     """Raise NotFound unless the tenant of `access` exists."""
     if store_tenants_and_keys.get_tenant(access) is None:
-        raise NotFound
+        raise explain_missing_tenant(access.caller.tenant)
+
+
+def explain_missing_tenant(name: str) -> NotFound:
+    """The error of an operator's call on a tenant that does not exist. It quotes only what could be
+    a tenant's name: in the name's place may stand a key."""
+    what = f"no tenant {name!r}" if is_tenant_name(name) else "no tenant of this name"
+    return NotFound(
+        f"There is {what}: create it first (POST /api/v1/admin/tenants, strandline "
+        "tenants create NAME), or check the name (strandline tenants list).",
+        field="tenant",
+    )
 
 
 def get_tenant(

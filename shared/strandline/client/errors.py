@@ -120,6 +120,11 @@ class NotFoundError(ServiceError):
     code = "not_found"
     hint = "Check the id, and on whose behalf the call reads: user= or participants=."
 
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        if self.field == "tenant":  # which no participant reads; the message says the way out
+            self.hint = ""
+
 
 class RouteNotFoundError(ServiceError):
     """The service has no such call."""

@@ -45,7 +45,8 @@ def explain_error_for_cli(error: ServiceError) -> str:
             message = "participants: nobody is named."
             return f"{message} {_WHO}{' Or --everybody.' if may_be_all else ''}{quote}"
         return add_hint(message, _WHO) + quote
-    return add_hint(message, _HINTS.get(error.code, error.hint)) + quote
+    hint = error.hint and _HINTS.get(error.code, error.hint)
+    return add_hint(message, hint) + quote
 
 
 def strip_controls(text: str) -> str:

@@ -240,6 +240,31 @@ def test_admin_key_create_refuses_unknown_tenant(
     assert scratch_db.rows("select count(*) from tenants") == [(3,)]
 
 
+@pytest.mark.parametrize(
+    ("method", "tail"),
+    [
+        ("GET", ""),
+        ("POST", "/keys"),
+        ("GET", "/keys"),
+        ("POST", "/certificates"),
+        ("GET", "/certificates"),
+    ],
+)
+def test_admin_unknown_tenant_is_told_way_out(
+    gateway: Gateway, operator: str, method: str, tail: str
+) -> None:
+    body = {"subject": "CN=x"} if tail == "/certificates" else {}
+    for name, what in (("nope", "no tenant 'nope'"), ("NOPE", "no tenant of this name")):
+        reply = gateway.call(
+            method, f"{TENANTS}/{name}{tail}", body if method == "POST" else None, key=operator
+        )
+        assert (reply.status, reply.error["details"]) == (404, {"field": "tenant"})
+        assert reply.error["message"] == (
+            f"There is {what}: create it first (POST /api/v1/admin/tenants, strandline "
+            "tenants create NAME), or check the name (strandline tenants list)."
+        )
+
+
 def test_admin_key_list_pages_each_once(gateway: Gateway, operator: str) -> None:
     key_ids = {make(gateway, operator)["key_id"] for _ in range(7)}
     ids: list[str] = []
@@ -276,14 +301,11 @@ def test_admin_key_of_other_tenant_equals_unknown_key(
     ]
     for verb, tail, body in requests:
         never = audit_entry("acme", uuid.uuid4().hex, verb, tail, body)
-        for tenant, key_id in (
-            ("acme", theirs["key_id"]),
-            ("nobody", theirs["key_id"]),
-            ("acme", "not-an-id"),
-            ("acme", "%00"),
-            ("GLOBEX", theirs["key_id"]),
-        ):
-            assert audit_entry(tenant, key_id, verb, tail, body) == never
+        for key_id in (theirs["key_id"], "not-an-id", "%00"):
+            assert audit_entry("acme", key_id, verb, tail, body) == never
+        for tenant in ("nobody", "GLOBEX"):
+            missing = audit_entry(tenant, theirs["key_id"], verb, tail, body)
+            assert missing == audit_entry(tenant, uuid.uuid4().hex, verb, tail, body)
     assert scratch_db.rows("select k::text from api_keys k order by 1") == before
     assert appends(gateway, theirs["token"]) == 201
 

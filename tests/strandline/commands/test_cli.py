@@ -205,6 +205,10 @@ def test_cli_manages_tenants_keys_and_jobs(run: Run, service: HttpService) -> No
     assert run(*rotate, "--grace", "9999")[0] == 2
     assert run("--key", operator, "keys", "revoke", document["key_id"], "--tenant", "brill")[0] == 0
     assert "brill" in run("--key", operator, "tenants", "list")[1]
+    err = run("--key", operator, "keys", "create", "--tenant", "nope")[2]
+    assert err.startswith("strandline: There is no tenant 'nope': create it first (")
+    assert "strandline tenants create NAME" in err
+    assert "--user" not in err, "no reader is at fault"
     assert run("jobs", "list")[1] == "There are no jobs.\n"
     assert run("tenants", "list")[0] == 1, "no operator's key"
     assert "_STRANDLINE_COMPLETE" in run("completion", "bash")[1]
