@@ -199,7 +199,10 @@ class OpenAiChatModel:
         except (openai.APITimeoutError, httpx2.TimeoutException):
             raise ModelTimeout("The language model did not answer in time.") from None
         except (openai.OpenAIError, httpx2.HTTPError):
-            raise ModelUnavailable("The language model cannot be reached.") from None
+            raise ModelUnavailable(
+                "The language model cannot be reached: check the address in "
+                "STRANDLINE_LLM_BASE_URL, and that the model's server runs."
+            ) from None
         return _parse_chat_completion(body)
 
 

@@ -332,7 +332,10 @@ def test_chat_model_unreachable_is_outage() -> None:
         port = closed.getsockname()[1]
     url = f"http://127.0.0.1:{port}/v1"
     with closing(OpenAiChatModel(base_url=url, model="tiny", api_key=KEY)) as model:
-        assert "cannot be reached" in tell_usage(model, ModelUnavailable)
+        assert tell_usage(model, ModelUnavailable) == (
+            "The language model cannot be reached: check the address in STRANDLINE_LLM_BASE_URL, "
+            "and that the model's server runs."
+        )
 
 
 def test_chat_model_answer_may_lack_token_counts(
