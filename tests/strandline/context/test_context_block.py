@@ -290,8 +290,11 @@ def test_context_text_without_model_uses_words_and_says_so(
         assert "alice: The buoy is red." in lines(body, ABOUT)
 
 
-def test_context_text_shows_reply_without_text(gateway: Gateway, tell: Tell, key: str) -> None:
-    tell(gateway.key(), "", role="agent")
+@pytest.mark.parametrize("text", ["", "  \n\t "])
+def test_context_text_shows_reply_without_text(
+    gateway: Gateway, tell: Tell, key: str, text: str
+) -> None:
+    tell(gateway.key(), text, role="agent")
     assert lines(ask(gateway, key), LATEST) == ["helper (agent): (no text)"]
 
 
