@@ -115,8 +115,7 @@ _UNKNOWN, _REQUIRED = (
     _PLAIN_MESSAGES["Field required"],
 )
 _MESSAGE_HINTS: Mapping[tuple[str, str], str] = {
-    ("user_id", _UNKNOWN): f": {_PARTICIPANTS}",
-    ("agent_id", _UNKNOWN): f": {_PARTICIPANTS}",
+    **{(name, _UNKNOWN): f": {_PARTICIPANTS}" for name in ("user_id", "agent_id", "user", "agent")},
     ("participants", _REQUIRED): f": {_PARTICIPANTS}",
     ("role", "Input should be 'user', 'agent' or 'system'"): (
         " (`assistant` is taken as `agent`); what a tool returned is an agent's event of the type "

@@ -210,6 +210,16 @@ def test_schema_field_over_limit_is_refused_by_name(change: dict[str, object], f
     assert error.message.startswith(f"{field}: ")
 
 
+@pytest.mark.parametrize("name", ["user", "agent", "agent_id"])
+def test_schema_other_name_of_participants_is_told_theirs(name: str) -> None:
+    with pytest.raises(Invalid) as error:
+        validate(APPEND, event(**{name: "alice"}))
+    assert error.value.message == (
+        f"{name}: is not a known field: say who takes part as `participants`, as in "
+        '["user:alice", "agent:helper"]'
+    )
+
+
 @pytest.mark.parametrize("value", [None, 1, "x", True, [], [event()]])
 def test_schema_event_is_object(value: object) -> None:
     assert refusal(APPEND, value).details["field"] == "body"

@@ -41,9 +41,7 @@ def to_event_line_source(
         place=(event.recorded_at, event.scope_id, event.seq),
         speaker=event.speaker,
         origin=event.origin,
-        text=event.content
-        if event.content and event.content.strip()
-        else _describe_payload(event),
+        text=event.content if event.content and event.content.strip() else _describe_payload(event),
         stands_for=stands_for,
         session_id=event.session_id,
         is_ended=event.event_id in ended,
