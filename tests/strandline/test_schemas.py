@@ -220,6 +220,16 @@ def test_schema_other_name_of_participants_is_told_theirs(name: str) -> None:
     )
 
 
+def test_schema_unknown_type_is_offered_no_statement() -> None:
+    with pytest.raises(Invalid) as error:
+        validate(APPEND, event(type="chat"))
+    assert error.value.message == (
+        "type: must be one of message, thought, action, observation, upload"
+    )
+    with pytest.raises(Invalid, match=r"^type: a statement is made by the routes under"):
+        validate(APPEND, event(type="statement"))
+
+
 @pytest.mark.parametrize("value", [None, 1, "x", True, [], [event()]])
 def test_schema_event_is_object(value: object) -> None:
     assert refusal(APPEND, value).details["field"] == "body"

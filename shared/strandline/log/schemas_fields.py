@@ -41,12 +41,17 @@ RoleIn = TypeAliasType(
 _ROLES: Mapping[str, str] = {"assistant": "agent"}
 
 
-def _refuse_statement_type(value: EventType) -> EventType:
+_APPENDABLE = ("message", "thought", "action", "observation", "upload")
+
+
+def _require_appendable_type(value: object) -> object:
     if value == "statement":
         raise ValueError(
             "a statement is made by the routes under /api/v1/graph; send it there, or append a "
             "message"
         )
+    if value not in _APPENDABLE:
+        raise ValueError(f"must be one of {', '.join(_APPENDABLE)}")
     return value
 
 
@@ -54,10 +59,8 @@ EventTypeIn = TypeAliasType(
     "EventTypeIn",
     Annotated[
         EventType,
-        AfterValidator(_refuse_statement_type),
-        WithJsonSchema(
-            {"type": "string", "enum": ["message", "thought", "action", "observation", "upload"]}
-        ),
+        BeforeValidator(_require_appendable_type),
+        WithJsonSchema({"type": "string", "enum": [*_APPENDABLE]}),
     ],
 )
 """The type of an event in an append: any but `statement`."""
