@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 
 from strandline.client import answers
 from strandline.client.errors import UnexpectedAnswerError, make_error
-from strandline.client.request_building import VerbGroup, join_participants
+from strandline.client.request_building import VerbGroup, join_participants, require_events
 from strandline.client.verb_declarations import (
     MultiRequestVerb,
     Steps,
@@ -119,6 +119,7 @@ class MemoryVerbs(VerbGroup):
         """Append up to 500 events in one transaction: mappings with `participants`, `role`,
         `content` and so on. Each succeeds or fails on its own, unless `atomic`. An event without
         a `source_event_key` gets one: `key`, by default a new one, and its position."""
+        require_events(events)
         base = key or str(uuid4())
         items = [{"source_event_key": f"{base}#{n}", **event} for n, event in enumerate(events)]
         answer = yield from yield_step(MemoryVerbs.post_batch.call(self, items, atomic=atomic))

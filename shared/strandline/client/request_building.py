@@ -215,6 +215,17 @@ def qualify_participant(name: Any, kind: str) -> str:
     return name if ":" in name else f"{kind}:{name}"
 
 
+def require_events(events: Sequence[Any]) -> None:
+    """Raise TypeError, naming its place, for an item that is no event."""
+    for n, event in enumerate(events):
+        if not isinstance(event, Mapping):
+            raise TypeError(
+                f"events[{n}]: give a mapping, as in "
+                '{"participants": ["user:alice"], "role": "user", "content": "..."}; '
+                f"this one is {type(event).__name__}"
+            )
+
+
 class VerbSignature:
     """The signature of a verb, and how arguments become values of its request."""
 

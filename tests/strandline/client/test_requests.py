@@ -141,6 +141,15 @@ def test_client_refuses_invalid_time_before_sending(
     assert script.requests == []
 
 
+def test_client_batch_names_place_of_what_is_no_event() -> None:
+    script = Script(stored_response())
+    client: Any = script.client()
+    for events, place in ((["a"], "0"), ("a", "0"), ([{"content": "x"}, None], "1")):
+        with pytest.raises(TypeError, match=rf"^events\[{place}\]: give a mapping, as in"):
+            client.add_batch(events)
+    assert script.requests == []
+
+
 @pytest.mark.parametrize("name", [["dora", "bob"], {"dora"}, {"dora": 1}, b"dora", True, 5, [], 0])
 @pytest.mark.parametrize("kind", ["user", "agent"])
 def test_client_refuses_several_names_as_one(kind: str, name: Any) -> None:
