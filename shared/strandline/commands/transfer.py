@@ -64,15 +64,17 @@ def import_paths(
     except (ServiceError, KeyboardInterrupt):
         print_text(f"so far {tally.describe_counts()}; import it again to go on", err=True)
         raise
-    _print_import_tally(run, tally)
+    _print_import_tally(run, tally, options)
     return 1 if tally.refused_count or not tally.read_count else 0
 
 
-def _print_import_tally(run: Invocation, tally: ImportTally) -> None:
+def _print_import_tally(run: Invocation, tally: ImportTally, options: ImportOptions) -> None:
     if run.as_json:
         print_json(tally.to_json_object())
         return
     print_text(tally.describe_counts())
+    if sides := [name for name in options.participants if name in tally.participants]:
+        print_text(f"as {' and '.join(sides)}")
     if tally.left_out:
         kinds = ", ".join(f"{kind} ({count})" for kind, count in sorted(tally.left_out.items()))
         print_text(f"left out: {kinds}")

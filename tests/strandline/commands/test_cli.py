@@ -433,6 +433,7 @@ def test_cli_import_reports_left_out_and_changed_items(run: Run, tmp_path: Path)
     assert code == 0
     assert out == (
         "14 read: 9 stored, 0 known, 0 refused, 5 left out\n"
+        "as user:user and agent:assistant\n"
         "left out: hidden prompts (2), pictures without text (1), thoughts (2)\n"
     )
     code, out, err = run("import", str(EXPORTS / "nul.jsonl"))
@@ -450,6 +451,16 @@ def test_cli_import_reports_left_out_and_changed_items(run: Run, tmp_path: Path)
     code, out, err = run("import", str(lines))
     assert (code, out) == (1, "3 read: 2 stored, 0 known, 1 refused, 0 left out\n")
     assert "refused: bad.jsonl, line 2: it is not JSON" in err
+
+
+def test_cli_import_says_as_whom_it_stores(run: Run, tmp_path: Path) -> None:
+    file = str(EXPORTS / "chatgpt_tools_hidden.json")
+    out = run("import", file, "--user", "ann", "--agent", "helper")[1]
+    assert out.splitlines()[1] == "as user:ann and agent:helper"
+    lines = tmp_path / "lines.jsonl"
+    lines.write_text(json.dumps({"participants": ["user:a"], "role": "user", "content": "x"}))
+    out = run("import", str(lines))[1]
+    assert len(out.splitlines()) == 1, "the lines themselves say who takes part"
 
 
 def test_cli_import_by_other_user_is_refused(run: Run) -> None:

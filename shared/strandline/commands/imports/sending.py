@@ -55,6 +55,8 @@ class ImportTally:
         self.refusals: list[str] = []
         self.notes: list[str] = []
         self.skipped_files: list[str] = []
+        self.participants: set[str] = set()
+        """Everybody who takes part in an event that was read."""
 
     @property
     def read_count(self) -> int:
@@ -66,6 +68,7 @@ class ImportTally:
         """The events among the items; all others are counted."""
         for item in items:
             if isinstance(item, NewEvent):
+                self.participants.update(map(str, list_or_empty(item.event.get("participants"))))
                 yield item
             elif isinstance(item, LeftOutItem):
                 self.left_out[item.kind] += item.count
