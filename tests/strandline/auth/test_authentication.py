@@ -135,7 +135,7 @@ def test_authentication_401_names_enabled_methods(
 
 
 @pytest.mark.parametrize("value", ["Bearer wrong", "Bearer", "wrong", "Basic eDp5", "{key}"])
-def test_authentication_401_of_other_authorization_says_what_key_is(
+def test_authentication_401_of_wrong_bearer_says_what_key_is(
     on: TurnOn, gateway: Gateway, value: str
 ) -> None:
     other = {"Authorization": value.format(key=gateway.key())}
@@ -151,9 +151,7 @@ def test_authentication_401_of_other_authorization_says_what_key_is(
     assert reply.error["message"] != message
 
 
-def test_authentication_401_of_missing_certificate_does_not_blame_key(
-    on: TurnOn, gateway: Gateway
-) -> None:
+def test_authentication_401_of_missing_certificate_spares_key(on: TurnOn, gateway: Gateway) -> None:
     reply = append(
         on(KEYS, BY_CERTIFICATE, AUTH_REQUIRE_ALL="true"),
         headers={"Authorization": f"Bearer {gateway.key()}"},
