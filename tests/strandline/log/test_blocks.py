@@ -290,3 +290,4 @@ def test_block_head_has_length_and_unchanged_is_304(
     for method in ("GET", "HEAD"):
         assert ask(method, "/ipfs/bafkqaaa", story.key).status == 200
         assert ask(method, "/ipfs/bafkqaaa", "none").status == 401
+        assert ask(method, "/ipfs/bafkqaaa", gateway.key()).status == 422, "nobody reads"
