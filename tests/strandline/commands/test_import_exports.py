@@ -120,6 +120,11 @@ def test_import_reads_several_files_and_folder(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize(("user", "agent"), [("ann", "kai"), ("user:ann", "agent:kai")])
+def test_import_takes_names_with_and_without_kind(user: str, agent: str) -> None:
+    assert ImportOptions(user, agent).participants == ["user:ann", "agent:kai"]
+
+
 def test_import_claude_attachment_becomes_user_text() -> None:
     items = read("claude_attachments.json")
     assert said(items) == [

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any, cast
 from uuid import UUID
 
+from strandline.client.request_building import qualify_participant
 from strandline.moments import parse_moment
 
 CHANNEL = "import"
@@ -37,7 +38,7 @@ class ImportOptions:
     @property
     def participants(self) -> list[str]:
         """Both."""
-        return [f"user:{self.user}", f"agent:{self.agent}"]
+        return [qualify_participant(self.user, "user"), qualify_participant(self.agent, "agent")]
 
 
 @dataclass(frozen=True)

@@ -140,7 +140,7 @@ def _make_note(memory: Json, memory_id: str, options: ImportOptions) -> dict[str
             raise _InvalidMember(f"{name}: it is no text")
         if value not in (None, ""):
             note[name] = str(value)
-    note.setdefault("user_id", options.user)
+    note.setdefault("user_id", options.user.removeprefix("user:"))
     for name in ENTITIES:
         if any(char.isspace() for char in note.get(name, "")):
             raise _InvalidMember(f"{name}: it has white space: {note[name]!r}")
