@@ -332,7 +332,7 @@ def test_local_service_keys_are_made_listed_and_revoked(
             [*create, "--tenant", "acme", "--days", "0"],
             [*create, "--tenant", "acme", "--days", "99999999"],
             [*create, "--tenant", "acme", "--right", "all"],
-            [*create, "--tenant", "acme", "--user", "alice"],
+            [*create, "--tenant", "acme", "--user", "user:"],
             [*revoke, "--tenant", "acme", "none"],
             [*rotate, "--tenant", "acme", "none"],
             [*rotate, "--tenant", "acme", document["key_id"]],
