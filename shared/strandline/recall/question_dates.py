@@ -285,8 +285,8 @@ def _to_range_before_or_after(relation: re.Match[str], period: DateRange) -> Dat
     if relation["count"]:
         day = start + timedelta(days=sign * days * _parse_count_word(relation["count"]))
         return _make_range_around_day(day, days)
-    ends = sorted((start + timedelta(days=sign), start + timedelta(days=sign * days)))
-    return DateRange(*ends)
+    first, last = sorted((start + timedelta(days=sign), start + timedelta(days=sign * days)))
+    return DateRange(first, last)
 
 
 def _parse_count_word(text: str) -> int:
