@@ -213,7 +213,7 @@ def _make_period(first: PartialDate, last: PartialDate, today: date) -> DateRang
         begin = replace(first, year=first.year or _choose_year(first, last, today))
         start = begin.resolve_to_latest_range(today).first
         end = replace(last, year=last.year or start.year).resolve_to_latest_range(today).last
-        if end < start and last.year is None:  # over the turn of a year
+        if end < start and last.year is None and first.month != last.month:  # into the next year
             end = replace(last, year=start.year + 1).resolve_to_latest_range(today).last
     except ValueError:
         return None

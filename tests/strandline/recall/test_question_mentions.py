@@ -116,6 +116,12 @@ def test_question_mentions_period_between_days(words: str, inside: str, outside:
     assert fit(f"What happened {words}?", inside, outside) == [2, 0]
 
 
+def test_question_mentions_no_period_that_ends_before_it_begins() -> None:
+    days = "2026-05-05", "2026-05-12", "2026-08-01"
+    assert fit("What did we do in room 12 - 5 May?", *days) == [2, 1, 0]
+    assert fit("What did we do from 12 to 5 May?", *days) == [2, 1, 0]
+
+
 @pytest.mark.parametrize(
     ("words", "inside", "outside"),
     [
