@@ -6,11 +6,11 @@ CloudFormation from deleting the stack, and the snapshots, which no deployment d
 import argparse
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from infra.account_session import open_account_session
+from infra.account_session import open_account_session, read_error_code
 
 type MakeClient = Callable[[str], Any]
 KEY_DAYS = 30
@@ -130,7 +130,8 @@ def delete_left_behind(
         try:
             _REMOVERS[kind](make_client, name)
         except (ClientError, RuntimeError) as error:
-            if not isinstance(error, ClientError) or not _says_gone(error):
+            is_gone = isinstance(error, ClientError) and read_error_code(error) in _ABSENCE_CODES
+            if not is_gone:
                 yield f"FAILED  {arn}: {error}"
                 continue
         yield f"gone    {arn}"
@@ -141,8 +142,7 @@ def stack_exists(make_client: MakeClient, stack: str) -> bool:
     try:
         make_client("cloudformation").describe_stacks(StackName=stack)
     except ClientError as error:
-        response = cast("Mapping[str, Mapping[str, str]]", error.response)
-        if response["Error"].get("Code") != "ValidationError":
+        if read_error_code(error) != "ValidationError":
             raise
         return False
     return True
@@ -173,15 +173,10 @@ def _is_ending(make_client: MakeClient, kind: str, name: str) -> bool:
             state = make_client("kms").describe_key(KeyId=name)["KeyMetadata"]["KeyState"]
             return state == "PendingDeletion"
     except ClientError as error:
-        if not _says_gone(error):
+        if read_error_code(error) not in _ABSENCE_CODES:
             raise
         return True
     return False
-
-
-def _says_gone(error: ClientError) -> bool:
-    response = cast("Mapping[str, Mapping[str, str]]", error.response)
-    return response["Error"].get("Code") in _ABSENCE_CODES
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

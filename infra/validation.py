@@ -193,7 +193,7 @@ _EGRESS_ALTERNATIVES = {
 """Settings that may name an external service, and the alternative to each."""
 
 
-_MAX_CONNECTION_SHARE = 2 / 3
+_MAX_CONNECTION_SHARE = 0.6
 """Share of the database's connections that functions may hold. The rest is for migrations, people,
 and instances that are being replaced."""
 

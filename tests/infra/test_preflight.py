@@ -128,12 +128,12 @@ LACKS: list[tuple[Mapping[str, Any], Mapping[str, Answer], str]] = [
     (
         {},
         {"get_account_settings": concurrency(10)},
-        "10 at once, 10 not .* reserves 362 .* --desired-value 1000, .* account_concurrency=10",
+        "10 at once, 10 not .* reserves 342 .* --desired-value 1000, .* account_concurrency=10",
     ),
     (
         {},
-        {"get_account_settings": concurrency(1000, 461)},
-        "461 not .* reserves 362 .* --desired-value 1001, .* lower what other functions reserve",
+        {"get_account_settings": concurrency(1000, 441)},
+        "441 not .* reserves 342 .* --desired-value 1001, .* lower what other functions reserve",
     ),
     (
         {},
@@ -223,10 +223,10 @@ def test_preflight_counts_nothing_twice_for_stack_that_exists() -> None:
     """Its reservations, its VPC and its log role are there."""
     own = {"cloudwatchRoleArn": f"{ROLE}strandline-dev-ApiServiceCloudWatchRole1A2B-x"}
     full: Mapping[str, Answer] = {
-        "get_account_settings": concurrency(462, 100),
+        "get_account_settings": concurrency(442, 100),
         "describe_vpcs": {"Vpcs": [{}] * 5},
     }
-    now: Answer = {"ReservedConcurrentExecutions": 28}  # 364 of 13 functions, 362 of which stay
+    now: Answer = {"ReservedConcurrentExecutions": 28}  # 364 of 13 functions, 342 of which stay
     mine = {**full, "get_account": own, "get_function_concurrency": now}
     account = make_account(mine, stack_exists=True)
     assert failures(build_valid_settings({}), account) == []
@@ -277,7 +277,7 @@ def test_preflight_trial_fits_quota_of_new_account() -> None:
 
 def test_preflight_asks_what_stack_that_is_there_reserves_more() -> None:
     """Lambda would refuse what a changed setting or a further function reserves."""
-    now: Answer = {"ReservedConcurrentExecutions": 27}  # 351 of 13 functions, of 362
+    now: Answer = {"ReservedConcurrentExecutions": 26}  # 338 of 13 functions, of 342
     lines = [
         failures(
             load_stage_settings(context()),
@@ -286,10 +286,10 @@ def test_preflight_asks_what_stack_that_is_there_reserves_more() -> None:
                 stack_exists=True,
             ),
         )
-        for free in (111, 110)
+        for free in (104, 103)
     ]
     assert lines[0] == []
-    assert "110 not reserved; the stage reserves 11 more and 100 must stay" in lines[1][0]
+    assert "103 not reserved; the stage reserves 4 more and 100 must stay" in lines[1][0]
 
 
 def test_preflight_knows_every_name_of_stack() -> None:

@@ -299,7 +299,8 @@ def test_bedrock_outage_goes_before_refusal(stub: Stub) -> None:
 
     stub.answer_with(answer)
     for _ in range(4):  # whichever is first
-        failure(EmbeddingUnavailable, make(stub, TITAN, 256), ["Ebb.", "Flow."])
+        message = failure(EmbeddingUnavailable, make(stub, TITAN, 256), ["Ebb.", "Flow."])
+        assert "ThrottlingException" in message
 
 
 # --- long texts

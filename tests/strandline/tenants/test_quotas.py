@@ -230,6 +230,7 @@ def test_quota_lapsing_slice_refuses_nobody(
     real, looks = quotas.read_uptime, iter([0])
     monkeypatch.setattr(quotas, "read_uptime", lambda: real() + next(looks, 61))
     instance.spend("acme", "appends", 1)
+    assert next(looks, None) is None, "the slice was looked at before its time"
 
 
 def level(database: Database) -> int:
