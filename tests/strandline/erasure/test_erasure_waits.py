@@ -64,7 +64,8 @@ def test_erasure_waits_age_is_measured_by_every_sweep(
     log_output: io.StringIO,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of another tenant too; and not by the eraser, which sees its own tenant alone."""
+    """As it begins and as it ends, of another tenant too; and not by the eraser, which sees its own
+    tenant alone."""
     old, metric = forget(gateway, tell, eraser), "OldestErasureSeconds"
     forget(gateway, tell, eraser)
     gateway.key("globex")
@@ -72,16 +73,16 @@ def test_erasure_waits_age_is_measured_by_every_sweep(
         "update erasures set asked_at = asked_at - interval '7 hours' where erasure_id = %s", old
     )
     gateway.run_job("sweeper", "globex")
-    assert {age // 60 for age in values_of(log_output, "sweeper", metric)} == {420}
+    assert [age // 60 for age in values_of(log_output, "sweeper", metric)] == [420, 420]
     with monkeypatch.context() as patch:
         patch.setattr(eraser_job, "_complete_or_postpone_erasure", None)
         gateway.run_job("eraser", "acme")
     gateway.run_job("sweeper", "acme")
-    assert {age // 60 for age in values_of(log_output, "sweeper", metric)} == {420}
+    assert [age // 60 for age in values_of(log_output, "sweeper", metric)] == [420, 420]
     gateway.run_job("eraser", "acme")
     assert values_of(log_output, "eraser", metric) == []
     gateway.run_job("sweeper", "globex")
-    assert {*values_of(log_output, "sweeper", metric)} == {0}
+    assert values_of(log_output, "sweeper", metric) == [0, 0]
 
 
 def test_erasure_waits_metric_counts_abandoned_vacuum(
