@@ -204,9 +204,9 @@ def _explain_refusal_with_advice(refusal: Refusal, tool: Tool | None = None) -> 
     message = refusal.message.replace(
         "; send the request again with the Idempotency-Key of `details` for an answer", ""
     )
-    argument = tool.field_names.get(str(field)) if tool else None
-    if argument and message.startswith(f"{field}:"):
-        message = argument + message.removeprefix(str(field))
+    if tool and field and message.startswith(f"{field}:"):
+        rest = message.removeprefix(f"{field}:").strip()
+        message = ": ".join(filter(None, (tool.name_argument(str(field)), rest)))
     # A message may name participants, which are stored text.
     return f"{sanitize_to_one_line(message)} ({refusal.code}) {advice}".strip()
 

@@ -98,6 +98,7 @@ TOOLS = (
         },
         ("type",),
         is_read_only=False,
+        field_names={"nodes.0": ""},
     ),
     Tool(
         "mie_bulk_store",
@@ -148,7 +149,7 @@ TOOLS = (
         {
             "node_type": choice_schema("Which.", *NODE_TYPES),
             "category": text_schema("Only facts or topics of this category."),
-            "kind": text_schema("Only entities of this kind."),
+            "kind": choice_schema("Only entities of this kind.", *_KINDS),
             "status": _STATUS,
             "valid_only": boolean_schema("false: also facts that do not hold any more."),
             "sort_by": choice_schema(
@@ -230,6 +231,7 @@ TOOLS = (
         },
         ("from_id", "to_id"),
         is_read_only=False,
+        field_names={"edges.0": ""},
     ),
     Tool(
         "memory_topic_fields",

@@ -9,9 +9,10 @@ from typing import Any
 from strandline.aws.blobs import is_utf8_text_type
 from strandline.config import McpToolset
 from strandline.mcp.answer_size import MAX_TOKENS, count_fitting_chars, shorten_json_to_fit
+from strandline.mcp.event_texts import read_payload_text
 from strandline.mcp.rendering import dump_escaped_json
 from strandline.mcp.tool_types import ToolContext
-from strandline.mcp.tools_memory import get_context_text, read_payload_text
+from strandline.mcp.tools_memory import get_context_text
 
 _RECENT = "mie://context/recent"
 _NOTE_TOKENS = 400

@@ -123,6 +123,8 @@ def node_line(node: Item) -> str:
     """A node of the graph."""
     properties: Item = node["properties"]
     notes = [sanitize_name(str(properties[n])) for n in _NODE_NOTES if properties.get(n)]
+    if properties.get("event_date"):
+        notes.append(f"on {format_minute(properties['event_date'])}")
     notes.append(f"confidence {node['confidence']:.2f}")
     if node["valid_to"] is not None:
         notes.append(f"ended {format_minute(node['valid_to'])}")

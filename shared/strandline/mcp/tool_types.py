@@ -90,7 +90,8 @@ class Tool:
     """Whether a credential that is bound to a user, and not an admin's, may call it."""
 
     field_names: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Its arguments by the names that the operation's errors have for them."""
+    """Its arguments by the names that the operation's errors have for them, or by what those names
+    begin with: `nodes.0` is "" where the arguments are that node's fields."""
 
     @property
     def accepted_names(self) -> tuple[str, ...]:
@@ -117,6 +118,14 @@ class Tool:
         if principal.user and not self.is_for_bound and not principal.has_right("admin"):
             return False
         return all(principal.has_right(right) for right in self.rights)
+
+    def name_argument(self, field: str) -> str:
+        """The argument that an operation's error is about, from the error's field; empty where it
+        is about all of them."""
+        for name, argument in self.field_names.items():
+            if field == name or field.startswith(f"{name}."):
+                return (argument + field.removeprefix(name)).removeprefix(".")
+        return field
 
     def parse_arguments(self, arguments: Arguments) -> Arguments:
         """The arguments of a call, in the types of the schema. Raises WrongArgument."""

@@ -106,7 +106,9 @@ def search_or_traverse_graph(context: ToolContext, arguments: Arguments) -> str:
 
 
 def list_nodes(context: ToolContext, arguments: Arguments) -> str:
-    """List nodes."""
+    """List nodes. Raises WrongArgument."""
+    if "kind" in arguments and arguments["node_type"] != "entity":
+        raise WrongArgument("kind: is an entity's; leave it out, or give node_type=entity")
     fields = pick_arguments(arguments, "status", "cursor", type="node_type", sort="sort_by")
     fields |= pick_arguments(arguments, order="sort_order", category="category") | pick_arguments(
         arguments, category="kind"

@@ -1,14 +1,10 @@
 """The toolset `memory`: store events, and ask what is known."""
 
-from collections.abc import Mapping
 from typing import Any
 
-from strandline.aws.blobs import is_utf8_text_type
-from strandline.context.fence import sanitize_to_one_line
 from strandline.mcp.answer_size import (
     MAX_TOKENS,
     TEXT_CHARS,
-    count_fitting_chars,
     count_tokens,
     cut_texts_in_json,
     fetch_page_that_fits,
@@ -23,7 +19,8 @@ from strandline.mcp.argument_schemas import (
     text_list_schema,
     text_schema,
 )
-from strandline.mcp.arguments import Arguments, pick_arguments
+from strandline.mcp.arguments import Arguments, WrongArgument, pick_arguments
+from strandline.mcp.event_texts import read_event_text
 from strandline.mcp.rendering import (
     citations_note,
     dump_escaped_json,
@@ -37,11 +34,7 @@ from strandline.mcp.rendering import (
 )
 from strandline.mcp.tool_types import Tool, ToolContext
 
-MAX_TEXT_BYTES = 1024 * 1024
-"""Of a payload, what of its text is shown; the whole is downloaded."""
 _DEFAULT_BUDGET, _MIN_BUDGET = 1000, 100
-_LINE_TOKENS = 400
-"""Left free for what stands around a piece of a text."""
 _FILTERS = ("session_id", "role", "since", "until")
 _EVENT_FIELDS = ("content", "type", "session_id", "occurred_at")
 _WEIGHTS = {"sona": "sona_weight", "recency": "recency_weight", "importance": "importance_weight"}
@@ -111,6 +104,8 @@ def _write_block_with_notes(answer: dict[str, Any]) -> str:
 
 
 def _post_event(operation: str, context: ToolContext, arguments: Arguments) -> dict[str, Any]:
+    if not arguments["content"].strip():
+        raise WrongArgument("content: give the text to store; this one is blank")
     event = pick_arguments(arguments, *_EVENT_FIELDS, source_event_key="event_key")
     return context.operations.call(
         operation, event | context.make_participants_and_speaker(arguments)
@@ -131,36 +126,6 @@ def insert_linked_event(context: ToolContext, arguments: Arguments) -> str:
         f"Stored as event {receipt['event_id']}, cid {receipt['cid']}. Linked to {links}."
         f"{limits_note(receipt['degraded'])}"
     )
-
-
-def read_event_text(context: ToolContext, arguments: Arguments) -> str:
-    """The text of one event or of its payload, from a character on."""
-    readers = context.make_read_participants(arguments)
-    path = {"event_id": arguments["event_id"]}
-    event = context.operations.call("GET /api/v1/events/{event_id}", path=path, query=readers)
-    whole_text, note = event["content"] or "", ""
-    if event["blob"]:
-        path = {"cid": event["blob"]["cid"]}
-        file = context.operations.call("GET /file/{cid}", path=path, query=readers)
-        whole_text, note = read_payload_text(context, file)
-    start = max(0, arguments.get("from", 0))
-    rest = whole_text[start:]
-    length = count_fitting_chars(rest, MAX_TOKENS - _LINE_TOKENS)
-    lines = [sanitize_to_one_line(line) for line in rest[:length].splitlines()]
-    head = event_line({**event, "content": ""})
-    more = f"\nMore: from={start + length} of {len(whole_text)}" if length < len(rest) else ""
-    return fence_lines([head, *(line for line in lines if line)]) + more + note
-
-
-def read_payload_text(context: ToolContext, file: Mapping[str, Any]) -> tuple[str, str]:
-    """The text of a payload, up to 1 MiB, and a note with the address of the whole where that is
-    not all of it."""
-    address = f"\nThe whole file, {file['size']} bytes: {file['url']}"
-    if not is_utf8_text_type(file["mime_type"]):
-        return "", address
-    blobs = context.operations.request.resources.blobs
-    content = blobs.read_text_prefix(context.principal.tenant, file["cid"], MAX_TEXT_BYTES)
-    return content, address if file["size"] > MAX_TEXT_BYTES else ""
 
 
 def list_matching_events(context: ToolContext, arguments: Arguments) -> str:
@@ -194,7 +159,8 @@ def _write_page_as_json(page: Any) -> list[str]:
 def _write_event_lines(page: Any) -> list[str]:
     lines = list[str]()
     for scope in page["scopes"]:
-        lines.append(f"Among {', '.join(sanitize_name(name) for name in scope['participants'])}:")
+        names = ", ".join(sanitize_name(name) for name in scope["participants"])
+        lines.append(f"Among {names}, oldest first:")
         lines += [event_line(event) for event in scope["events"]]
     return lines
 
@@ -321,8 +287,8 @@ TOOLS = (
     ),
     Tool(
         "memory_query_event_nodes",
-        "Raw events in pages, newest first: for exact wording, a time, or a whole session. To "
-        "answer a question use memory_recall.",
+        "Raw events, newest page first: for exact wording, a time, or a whole session. To answer a "
+        "question use memory_recall.",
         ("read",),
         list_matching_events,
         {

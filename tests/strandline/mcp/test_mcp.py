@@ -372,8 +372,8 @@ def test_mcp_lists_only_permitted_tools(gateway: Gateway, key: str) -> None:
 
 
 def test_mcp_tool_error_tells_how_to_correct_call(gateway: Gateway, key: str) -> None:
-    secret = f"canary{uuid.uuid4().hex}"
-    cases: list[tuple[str, dict[str, Any], str]] = [
+    secret, who = f"canary{uuid.uuid4().hex}", {"participants": [ALICE]}
+    cases: list[tuple[str, dict[str, Any], str]] = [  # with ^: what the text begins with
         ("recall", {}, "query is missing; memory_recall takes: query, limit"),
         ("recall", {"query": 3}, "query: must be a string"),
         ("recall", {"query": "x", "limit": True}, "limit: must be a whole number"),
@@ -384,12 +384,26 @@ def test_mcp_tool_error_tells_how_to_correct_call(gateway: Gateway, key: str) ->
         ("recall", {"query": "x", "participants": [ALICE], "limit": 999}, "limit: "),
         ("recall", {"query": "x", "participants": [ALICE], "since": secret}, "since: must be RFC"),
         ("add", {"content": "x"}, "say whose memory it is"),
-        ("mie_store", {"type": "fact", "participants": [ALICE]}, "content: is required"),
+        ("add", {"content": " \n", **who}, "^content: give the text"),
+        ("mie_store", {"type": "fact", "participants": [ALICE]}, "^content: is required"),
         (
             "mie_store",
             {"type": "topic", "name": "x", "participants": [ALICE], "relationships": [{}]},
-            "edge: is required",
+            "^relationships.0.edge: is required",
         ),
+        (
+            "mie_store",
+            {"type": "fact", "content": "x", "reason": "r", **who},
+            "^invalidates and ",
+        ),
+        ("memory_relate", {"from_id": "a", "to_id": "b", "role": "r", **who}, "^from_id: is not"),
+        ("mie_query", {"query": "x", "node_types": ["person"], **who}, "^node_types.0: "),
+        (
+            "mie_list",
+            {"node_type": "entity", "kind": "firm", **who},
+            "^kind: must be one of person",
+        ),
+        ("mie_list", {"node_type": "fact", "kind": "person", **who}, "^kind: is an entity's"),
         (
             "mie_bulk_store",
             {"nodes": [{"type": "topic", "name": "x", "colour": 1}], "participants": [ALICE]},
@@ -416,7 +430,7 @@ def test_mcp_tool_error_tells_how_to_correct_call(gateway: Gateway, key: str) ->
     for name, arguments, expected in cases:
         text, is_error = call_tool(gateway, name, arguments, key=key)
         assert is_error, (name, text)
-        assert expected in text, (name, text)
+        assert expected in f"^{text}", (name, text)
         assert secret not in text
     reader = gateway.key(rights=("read",))
     text, is_error = call_tool(gateway, "recall", {"query": "x", "participants": []}, key=reader)
@@ -696,7 +710,17 @@ def test_mcp_explains_case_and_plus_in_participants(gateway: Gateway, key: str) 
     assert "%2B" in gateway.call("POST", "/mcp", message, key=key, query=query).text
 
 
+def test_mcp_page_of_events_says_its_order(gateway: Gateway, key: str) -> None:
+    for text in ("The buoy is red.", "The buoy is green.", "The buoy is gone."):
+        call_tool(gateway, "add", {"content": text, "participants": [ALICE]}, key=key)
+    asked = {"limit": 2, "participants": [ALICE]}
+    text, _ = call_tool(gateway, "query_event_nodes", asked, key=key)
+    assert re.search(r"Among user:alice, oldest first:\n.*green\.\n.*gone\.", text), text
+
+
 def test_mcp_event_date_takes_day(gateway: Gateway, key: str) -> None:
     event = {"type": "event", "title": "Regatta", "event_date": "2026-01-15"}
     text, is_error = call_tool(gateway, "mie_store", event | {"participants": [ALICE]}, key=key)
     assert not is_error, text
+    asked = {"node_type": "event", "participants": [ALICE]}
+    assert "on 2026-01-15" in call_tool(gateway, "mie_list", asked, key=key)[0]

@@ -130,6 +130,17 @@ def test_mcp_size_long_text_is_read_in_pieces(gateway: Gateway, key: str) -> Non
         assert re.sub(r"\s", "", "".join(lines)) == re.sub(r"\s", "", text)
 
 
+def test_mcp_text_keeps_indentation_and_blank_lines(gateway: Gateway, key: str) -> None:
+    text = "def moor(boat):\n    if boat:\n\t\treturn 1\n\n    return 0"
+    body = {"participants": [ALICE], "role": "user", "content": text}
+    event_id = gateway.call("POST", "/api/v1/events", body, key=key).body["event_id"]
+    arguments = {"event_id": event_id, "participants": [ALICE]}
+    answer, is_error = call_tool(gateway, "read", arguments, key=key)
+    assert (is_error, text in answer) == (False, True), answer
+    answer, is_error = call_tool(gateway, "read", arguments | {"from": 900}, key=key)
+    assert (is_error, f"from: the text ends at {len(text)}" in answer) == (True, True), answer
+
+
 def test_mcp_size_file_resource_comes_in_pieces(gateway: Gateway, key: str) -> None:
     content = "\n".join(f"Line {n}: the buoy is at {n * 7919}." for n in range(12_000))
     body = {"participants": [ALICE], "role": "user", "content": content}
