@@ -299,7 +299,7 @@ class Load:
         """A file of a graph with one entity."""
         data = tell_entity(f"Imported {turn}", SCOPES[1])
         graph = read_graph_file(data, lambda _: True)
-        (statement,) = make_statement_events(WRITER, graph, graph.statements)
+        (statement,) = make_statement_events(WRITER, graph, [one.line for one in graph.statements])
         op = AppendOp(statement.content, SCOPES[1], statement.key)
         self.history.invocations.add(op)
         body = {"content": data.decode()}

@@ -197,6 +197,23 @@ def test_graph_transfer_import_is_exported_the_same(
     assert body["metadata"]["graph"]["import"]["says"][0]["node"] == ["fact", "Bo rows", 0]
 
 
+@pytest.mark.parametrize("user", [None, ADA])
+def test_graph_transfer_there_and_back_adds_nothing(
+    plenty: Gateway, key: str, scratch_db: ScratchDatabase, user: str | None
+) -> None:
+    there = plenty.key(OTHER, user=user)
+    _, data = fetch(plenty, key, *PAIR)
+    assert import_text(plenty, there, data).body["new_statements"] > 0
+    Graph(plenty, there, PAIR).create(fact("Ada rows"))
+    _, back = fetch(plenty, there, *PAIR)
+    assert import_text(plenty, key, back).body["new_statements"] == 1
+    before = [count_rows(scratch_db, tenant) for tenant in ("acme", OTHER)]
+    for _ in range(2):
+        import_text(plenty, there, fetch(plenty, key, *PAIR)[1])
+        import_text(plenty, key, fetch(plenty, there, *PAIR)[1])
+    assert [count_rows(scratch_db, tenant) for tenant in ("acme", OTHER)] == before
+
+
 FAULTS: Mapping[str, Callable[[int], Row]] = {
     "a-field": lambda n: {"confidence": None},
     "an-order": lambda n: {"observed_at": (NOON - timedelta(seconds=n)).isoformat()},

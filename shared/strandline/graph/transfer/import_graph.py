@@ -4,7 +4,7 @@ them."""
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
 from psycopg import errors
@@ -112,16 +112,22 @@ def _load_file_bytes(writer: WriterResources, access: TenantDb, body: ImportRequ
 def _store_new_statements(
     writer: WriterResources, access: TenantDb, graph: GraphFile
 ) -> GraphImportResult:
+    rows = ImportedGraphWriter(access, graph)
     stored_ids = store_import.find_stored_sources(
         access, [statement.source_id for statement in graph.statements]
     )
-    statements = [one for one in graph.statements if one.source_id not in stored_ids]
-    if not statements:
-        return _make_import_answer(graph, [], 0, ImportedGraphWriter(access, graph))
+    stored_lines = rows.find_stored_statements(graph.statements)
+    new_lines = {
+        one.line
+        for one in graph.statements
+        if one.source_id not in stored_ids and one.line not in stored_lines
+    }
+    if not new_lines:
+        return _make_import_answer(graph, [], 0, rows)
+    statements = [one for one in graph.statements if one.line in new_lines]
     batch = build_statement_events(
-        writer.principal, list(make_statement_events(writer.principal, graph, statements))
+        writer.principal, list(make_statement_events(writer.principal, graph, new_lines))
     )
-    rows = ImportedGraphWriter(access, graph)
 
     def write_rows(results: Sequence[AppendResult]) -> None:
         rows.write_observations(
@@ -167,13 +173,18 @@ def _count_lowered_trust(
 
 
 def make_statement_events(
-    principal: Principal, graph: GraphFile, statements: Sequence[FileStatement]
+    principal: Principal, graph: GraphFile, lines: Container[int]
 ) -> Iterator[GraphStatement]:
-    """Build the statements. Their keys are derived from their content, so that the same statement
-    is stored once even if several files contain it."""
+    """Build the statements of these lines. Their keys are derived from their content, so that the
+    same statement is stored once even if several files contain it; of copies in one file each has
+    a number, whether or not those before it are built."""
     copies = Counter[str]()
-    for statement in statements:
+    for statement in graph.statements:
         record = _make_statement_record(graph, statement)
+        digest = _hash_statement(graph, statement, record)
+        copies[digest] += 1
+        if statement.line not in lines:
+            continue
         size = len(json.dumps(record, ensure_ascii=False).encode())
         if size > MAX_RECORD_BYTES:
             raise Invalid(
@@ -181,8 +192,6 @@ def make_statement_events(
                 f" its nodes, at most {MAX_RECORD_BYTES}",
                 line=statement.line,
             )
-        digest = _hash_statement(graph, statement, record)
-        copies[digest] += 1
         role, speaker = _resolve_speaker(principal, statement)
         yield GraphStatement(
             participants=graph.scopes[statement.scope],
