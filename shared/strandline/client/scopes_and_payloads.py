@@ -234,12 +234,15 @@ class ScopeAndPayloadVerbs(VerbGroup):
         goes. The text of a UTF-8 file can be recalled."""
         file = Path(path)
         media = mime_type or mimetypes.guess_type(file.name)[0] or "application/octet-stream"
-        cid = yield from upload_unless_stored(self, file, media, name or file.name, progress)
+        called = name or file.name
+        cid = yield from upload_unless_stored(self, file, media, called, progress)
         return (
             yield from yield_step(
                 MemoryVerbs.add.call(
                     self,
                     blob={"cid": cid},
+                    mime_type=media,  # of this file: bytes that are stored may have others
+                    name=called,
                     type="upload",
                     user=user,
                     agent=agent,

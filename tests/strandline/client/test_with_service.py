@@ -125,6 +125,21 @@ def test_client_upload_sends_file_once(client: Strandline, tmp_path: Path) -> No
     assert hit.name == "harbour.txt"
 
 
+def test_client_upload_keeps_name_of_each_file(client: Strandline, tmp_path: Path) -> None:
+    """Another upload of the same bytes is not told what the first file was called."""
+    files = {"alice": tmp_path / "Alice's plan.txt", "bob": tmp_path / "mine.md"}
+    for user, file in files.items():
+        file.write_text("The same bytes, whoever uploads them.")
+        receipt = client.upload(file, user=user)
+        assert receipt.blob is not None
+        assert receipt.blob.name == file.name
+    (hit,) = client.recall("Which bytes?", user="bob", min_relevance=0).hits
+    assert hit.name == "mine.md"
+    named = client.upload(files["bob"], user="bob", name="other.bin", mime_type="image/png")
+    assert named.blob is not None
+    assert (named.blob.name, named.blob.mime_type) == ("other.bin", "image/png")
+
+
 def test_client_graph_stores_and_searches_nodes(client: Strandline) -> None:
     graph, who = client.graph, Who(user="alice", agent="helper")
     nodes = graph.add(
