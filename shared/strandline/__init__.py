@@ -3,6 +3,8 @@ client's classes are imported when they are first named."""
 
 from typing import TYPE_CHECKING
 
+__version__ = "0.1.0"
+
 if TYPE_CHECKING:
     from strandline.client.clients import AsyncStrandline as AsyncStrandline
     from strandline.client.clients import Strandline as Strandline

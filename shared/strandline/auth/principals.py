@@ -12,6 +12,8 @@ RIGHTS: tuple[Right, ...] = ("read", "write", "admin", "operator", "erase")
 _KEY_HINTS = {
     "erase": 'No right includes it. On one machine `make key ARGS="--tenant TENANT --right read '
     '--right write --right erase"` makes such a key, else an operator does.',
+    "admin": "On one machine the key in `admin.key` of the data directory has it, else an operator "
+    "makes such a key.",
     "operator": 'On one machine `make key ARGS="--tenant ops --right operator"` makes such a key.',
 }
 """How to come by a key with a right that keys have by no other right."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import tempfile
@@ -15,8 +16,10 @@ def open_atomic_draft(target: Path) -> Generator[Path]:
     """A draft for the `with` block to write, of a name of its own. At the end it becomes the
     target: a file, or what a link leads to, is replaced and keeps its mode; a new one is its
     owner's alone. A pipe or a device gets the bytes and stays what it is. After an error the
-    target is as it was. Raises OSError."""
+    target is as it was. Raises OSError, which names the target where its folder is missing."""
     place = Path(os.path.realpath(target))
+    if not place.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "Its folder does not exist", str(target))
     is_stream = place.exists() and not place.is_file()
     number, name = tempfile.mkstemp(".draft", ".strandline-", None if is_stream else place.parent)
     os.close(number)

@@ -19,6 +19,7 @@ from typing import Any
 import click
 from click.shell_completion import get_completion_class
 
+from strandline import __version__
 from strandline.client.clients import Strandline
 from strandline.client.errors import ServiceError, UnavailableError
 from strandline.client.retries import Retry
@@ -65,6 +66,7 @@ def find_local_endpoint() -> Endpoint | None:
 @click.option("--url", envvar="STRANDLINE_URL", help="Address of the service [STRANDLINE_URL].")
 @click.option("--key", envvar="STRANDLINE_API_KEY", help="API key [STRANDLINE_API_KEY].")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+@click.version_option(__version__, "-V", "--version", prog_name="strandline")
 @click.pass_context
 def cli(context: click.Context, url: str | None, key: str | None, as_json: bool) -> None:
     """Memory for AI agents: store events, ask, import and export.

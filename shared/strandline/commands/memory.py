@@ -75,7 +75,7 @@ def add_event(
 @click.option("--as-of", help=_AS_OF)
 @click.option("--breadth/--no-breadth", default=None, help=_BREADTH)
 @click.option("--only-words", is_flag=True, help="Search by words alone, not by meaning.")
-@click.option("--full", is_flag=True, help="Show long texts whole.")
+@click.option("--full", is_flag=True, help="Show long texts whole, and the ids of events.")
 @click.pass_obj
 def print_recall(
     run: Invocation,
@@ -102,9 +102,10 @@ def print_recall(
         print_json(answer)
         return
     print_table(
-        ("relevance", "when", "who", "what"),
+        ("relevance", "when", "who", "what", *["event"] * full),
         (
             (hit.relevance, hit.occurred_at, hit.speaker, _describe_hit(hit, full))
+            + (hit.event_id,) * full
             for hit in answer.hits
         ),
         "Nothing is known about this.",
@@ -117,9 +118,18 @@ def print_recall(
 def _describe_hit(hit: Any, full: bool) -> str:
     """The text of a hit, and how many near-duplicates share its place."""
     start = 0 if full or not hit.text else _find_match(hit)
-    text = _cut_text_for_table(hit.text[start:] if start else hit.text or hit.name, full)
+    whole = hit.text or hit.name or _describe_nameless_payload(hit)
+    text = _cut_text_for_table(whole[start:], full)
     text = f"…{text}" if start else text
     return f"{text} (and {hit.similar.count} more like it)" if hit.similar else text
+
+
+def _describe_nameless_payload(hit: Any) -> str:
+    """In place of a text that is too long for its event, which recall does not read."""
+    if hit.piece is None:
+        return "(no text)"
+    first, last = hit.piece.start_char, hit.piece.end_char
+    return f"(a payload, of which the characters {first:,} to {last:,} match)"
 
 
 _LIMIT_NOTES = {
@@ -139,10 +149,9 @@ def _find_match(hit: Any) -> int:
     return max(0, first + (places[0] if places else 0) - _CHARS_BEFORE_MATCH)
 
 
-def _cut_text_for_table(text: str | None, full: bool) -> str:
+def _cut_text_for_table(text: str, full: bool) -> str:
     """A text as a table shows it."""
-    whole = text or ""
-    return whole if full or len(whole) <= _SHOWN_CHARS else f"{whole[:_SHOWN_CHARS].rstrip()}…"
+    return text if full or len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS].rstrip()}…"
 
 
 @click.command("context")

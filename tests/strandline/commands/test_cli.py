@@ -70,6 +70,31 @@ def test_cli_recall_shows_long_text_from_the_match(run: Run) -> None:
     assert "…" in out
 
 
+def test_cli_recall_names_payload_and_ids_of_events(run: Run, tmp_path: Path) -> None:
+    """A text that is too long for its event is no empty line; what is to be erased has its id."""
+    lines = [f"The minutes list item {n} about the pier lights." for n in range(1500)]
+    lines[700] = "The spare key hangs behind the barometer."
+    file = tmp_path / "minutes.txt"
+    file.write_text("\n".join(lines))
+    text = file.read_text()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("sys.stdin", io.StringIO(text))
+        code, stored, _ = run("add", "-", "--user", "alice")
+    assert code == 0
+    _, out, _ = run("recall", "Where does the spare key hang?", "--user", "alice", "--full")
+    event_id = stored.split()[3].rstrip(",")
+    assert event_id in out
+    assert "a payload, of which the characters" in out
+    assert event_id not in run("recall", "the spare key", "--user", "alice")[1]
+
+
+def test_cli_version_is_that_of_service(run: Run, service: HttpService) -> None:
+    with service.client() as memory:
+        version = memory.openapi()["info"]["version"]
+    for option in ("--version", "-V"):
+        assert run(option) == (0, f"strandline, version {version}\n", "")
+
+
 def test_cli_admin_key_needs_everybody_option(run: Run, service: HttpService) -> None:
     for name in ("alice", "bob"):
         assert run("add", f"{name} likes herring.", "--user", name)[0] == 0
@@ -148,6 +173,11 @@ def test_cli_mistakes_give_sentence_and_exit_code(
         assert code in (1, 2, 3), arguments
         assert "Traceback" not in err
         assert len(err.splitlines()) <= 4, err
+    out_file = tmp_path / "none" / "out.jsonl"
+    err = run("export", "--user", "alice", "--out", str(out_file))[2]
+    assert ("folder does not exist" in err, str(out_file) in err) == (True, True), err
+    err = run("--key", service.gateway.key(), "jobs", "list")[2]
+    assert "admin.key" in err, err
     for arguments in (["--help"], ["import", "--help"], ["keys", "create", "-h"]):
         code, out, _ = run(*arguments)
         assert (code, out.startswith("Usage: ")) == (0, True)
@@ -264,7 +294,9 @@ def test_cli_erase_counts_and_asks_first(
     first = run(*eraser, "erase", event_id, "--yes")[1]
     assert "unreadable" in first
     assert first.split()[-1] in run(*eraser, "erase", event_id, "--yes")[2], "the same erasure"
-    assert run(*eraser, "erase", "--tenant", "--session", "crane")[0] == 1
+    for targets in (("--tenant", "--session", "crane"), ()):
+        code, _, err = run(*eraser, "erase", *targets)
+        assert (code, "--session, --said-by, --scope" in err) == (2, True), err
     assert run(*eraser, "erase", "not an id")[0] == 2
 
 
