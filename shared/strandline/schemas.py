@@ -50,7 +50,12 @@ def parse_json(text: str | bytes) -> Any:
         return json.loads(text, object_pairs_hook=_reject_duplicate_names)
     except RecursionError:
         raise Invalid(f"body: nested deeper than {MAX_DEPTH} levels", field="body") from None
-    except (ValueError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise Malformed(
+            f"body: not UTF-8 at byte {error.start}. Send JSON in UTF-8, and uncompressed",
+            field="body",
+        ) from None
+    except ValueError as error:
         position = f" at character {error.pos}" if isinstance(error, json.JSONDecodeError) else ""
         raise Malformed(f"body: not valid JSON{position}", field="body") from None
 

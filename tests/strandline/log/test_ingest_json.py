@@ -1,5 +1,6 @@
 """Bodies that are hostile, broken or over a limit: a clear 4xx each, and nothing stored."""
 
+import gzip
 import json
 from collections.abc import Callable
 from typing import Any
@@ -54,6 +55,23 @@ def test_ingest_json_refuses_malformed_body(gateway: Gateway, scratch_db: Scratc
         for path in (EVENTS, BATCH):
             assert_refused(gateway.call("POST", path, raw=raw, key=key), 400, "body")
     assert nothing_stored(scratch_db)
+
+
+@pytest.mark.parametrize(
+    ("raw", "place"),
+    [
+        (TEXT.encode().replace(b'"x"', b'"caf\xe9"'), TEXT.index('"x"') + 4),
+        (gzip.compress(TEXT.encode()), 1),
+        (TEXT.encode("utf-16"), 0),
+    ],
+    ids=["latin-1", "gzip", "utf-16"],
+)
+def test_ingest_json_names_other_encoding(gateway: Gateway, raw: bytes, place: int) -> None:
+    reply = gateway.call("POST", EVENTS, raw=raw, key=gateway.key())
+    assert_refused(reply, 400, "body")
+    assert reply.error["message"] == (
+        f"body: not UTF-8 at byte {place}. Send JSON in UTF-8, and uncompressed"
+    )
 
 
 def test_ingest_json_refuses_unstorable_value_by_place(
