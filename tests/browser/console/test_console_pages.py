@@ -214,6 +214,18 @@ def test_console_pages_say_for_whom_they_read(
     assert page_log.complaints == page_log.violations == []
 
 
+def test_console_pages_say_that_bound_key_reads_for_its_user_too(
+    page: Page, service: RunningService, demo: DemoMemory
+) -> None:
+    open_console(page, service, demo.bound, "#/people")
+    wait_until_loaded(page)
+    page.get_by_role("button", name="Change").click()
+    page.get_by_label("Read for these participants").fill("agent:keel")
+    page.get_by_label("Read for these participants").press("Enter")
+    said = "Now reading for user:mara agent:keel on all screens: what all of them took part in."
+    expect(page.locator("main > .notice")).to_have_text(said)
+
+
 def test_console_pages_say_that_key_expired(
     page: Page, service: RunningService, keys: Keys
 ) -> None:

@@ -107,7 +107,9 @@ function tellReader(viewer, isFirst) {
   const isSame = isFirst || reader === lastReader;
   lastReader = reader;
   if (isSame || !viewer) return null;
-  const names = viewer.participants ?? [session.caller.user];
+  const own = session.caller.user; // a bound key reads for its user as well
+  const others = (viewer.participants ?? []).filter((it) => it !== own);
+  const names = own && !viewer.everybody ? [own, ...others] : others;
   announce(`Now reading for ${viewer.everybody ? "everybody" : names.join(", ")}.`);
   if (viewer.everybody) return h("p.notice", {}, "Now reading for everybody, on all screens.");
   const back = session.caller.may_read_everybody && [" ", h("button.quiet-button", { type: "button", onclick: () => setViewer("*") }, "× everybody")];
