@@ -198,6 +198,8 @@ def upload_file(
     session_id: str | None,
 ) -> None:
     """Upload FILE, and store an event that cites it."""
+    if file.is_file() and file.stat().st_size == 0:
+        raise click.UsageError("FILE is empty: there is nothing to store.")
     with make_progress_bar(*Progress.get_default_columns()) as progress:
         task = progress.add_task(file.name, total=file.stat().st_size)
         receipt = run.patient_client.upload(

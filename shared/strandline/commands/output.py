@@ -38,7 +38,7 @@ def explain_error_for_cli(error: ServiceError) -> str:
     message = error.message.replace(
         "send the request again with the Idempotency-Key of `details` for an answer",
         "`strandline ask` answers it without storing it again",
-    )
+    ).replace("put `block` into", "put what `strandline context` prints into")
     if error.field == "participants":
         if "say who" in message or "on whose behalf" in message:
             may_be_all = "everybody" in message

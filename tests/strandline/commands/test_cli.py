@@ -146,6 +146,10 @@ def test_cli_mistakes_give_sentence_and_exit_code(
     assert run("add", "x")[0] == 1
     assert "--user NAME" in run("add", "x")[2]
     assert run("add", " ", "--user", "alice")[0] == 2, "there is nothing to store"
+    empty = tmp_path / "empty.txt"
+    empty.touch()
+    code, _, err = run("upload", str(empty), "--user", "alice")
+    assert (code, "FILE is empty" in err) == (2, True), err
     assert run("recall")[0] == 2
     assert "Missing argument" in run("recall")[2]
     assert run("recall", "x", "--limit", "0")[0] == 2
@@ -641,6 +645,9 @@ def test_cli_error_names_options() -> None:
     )
     failed = make_error(503, {"code": "model_unavailable", "message": late}, None)
     assert "`strandline ask` answers it" in explain_error_for_cli(failed)
+    without = "No language model is configured. Set X, or put `block` into the prompt of your own."
+    unset = make_error(409, {"code": "state_conflict", "message": without}, None)
+    assert "put what `strandline context` prints into the prompt" in explain_error_for_cli(unset)
     absent = make_error(404, {"code": "not_found", "message": "There is nothing here"}, None)
     assert explain_error_for_cli(absent).startswith("There is nothing here. Check the id")
 
