@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from strandline import Strandline
 from strandline.local.runtime import RunningService
@@ -224,6 +224,30 @@ def test_console_pages_say_that_bound_key_reads_for_its_user_too(
     page.get_by_label("Read for these participants").press("Enter")
     said = "Now reading for user:mara agent:keel on all screens: what all of them took part in."
     expect(page.locator("main > .notice")).to_have_text(said)
+
+
+def test_console_pages_stay_where_was_asked_last(
+    page: Page, service: RunningService, keys: Keys
+) -> None:
+    admin = keys.make("places", "read", "write", "admin")
+    with Strandline(service.url, admin) as memory:
+        buoy = {"participants": [MARA], "role": "user"}
+        memory.add_batch([buoy | {"content": f"Buoy {n}."} for n in range(99)], atomic=True)
+        scope_id = memory.add("Buoy 99.", participants=[MARA], speaker=MARA).scope_id
+    open_console(page, service, admin, f"#/people?scope={scope_id}")
+    wait_until_loaded(page)
+    first, held = "**/events?*after_seq=0&*", list[Route]()
+    page.route(first, lambda route: held.append(route))
+    with page.expect_request(first):
+        page.get_by_role("button", name="Oldest").click()
+    with page.expect_response("**/events?*after_seq=40&*"):
+        page.get_by_role("button", name="Newest").click()
+    with page.expect_response(first) as late:
+        held[0].continue_()
+    late.value.finished()
+    page.wait_for_timeout(500)
+    position = page.locator(".conversation-tools [role=status]").inner_text()
+    assert position == "event 100 of 100, the last"
 
 
 def test_console_pages_say_that_key_expired(

@@ -40,12 +40,22 @@ async function drawConversation(pane, context, scope, source) {
       if (document.activeElement !== slider) slider.value = item.seq;
     },
   });
+  let latest = 0; // a place that was asked for before the last one is not gone to when its answer comes late
   const stand = async (seq) => {
+    const mine = (latest += 1);
     const page = await source.around(seq);
+    if (mine !== latest) return page;
     feed.reset(page.items, { ...page, at: seq ? (page.items.find((it) => it.seq === seq) ?? "start") : "end" });
     return page;
   };
-  const jump = (seq) => stand(seq).catch((error) => error.name !== "AbortError" && replace(position, errorBox(error)));
+  const jump = async (seq) => {
+    const mine = latest + 1;
+    try {
+      await stand(seq);
+    } catch (error) {
+      if (error.name !== "AbortError" && mine === latest) replace(position, errorBox(error));
+    }
+  };
   slider.addEventListener("change", () => {
     context.note({ seq: slider.value });
     jump(Number(slider.value));
