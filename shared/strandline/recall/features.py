@@ -101,7 +101,7 @@ class EventScoreFeatures(NamedTuple):
     question_share: float
     """The share of its text that is the question at its end: 1 if the text is only a question."""
     date: float
-    """1 if the question names its month, 2 if it names its day."""
+    """2 if the question names its day, 1 its month or period, 0.5 another part of its month."""
     length: float
     """1 for a text of at least 150 bytes, a payload or a statement; for a shorter text,
     proportionally less, because short messages seldom contain an answer."""

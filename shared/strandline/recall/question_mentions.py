@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import date
 
 from strandline.participants import display_name
-from strandline.recall.question_dates import DateRange, PartialDate, parse_dates_and_periods
+from strandline.recall.date_ranges import DateRange, PartialDate
+from strandline.recall.question_dates import parse_dates_and_periods
 
 _WORD = re.compile(r"(?P<gap>\W*)(?P<word>\w+)(?=(?P<genitive>['’]s\b)?)")  # noqa: RUF001
 _PARTICIPANT = re.compile(r"\b[a-z]+:[\w.@+-]*\w")
@@ -16,7 +17,8 @@ _EARLIER = re.compile(
     r"\b(?:did|was|were|had|ago|before|used to|originally|initially|first|earlier|previous(?:ly)?"
     r"|yesterday|formerly|until|since|history|over time|so far|changed?"
     r"|fue|fui|era|estaba|había|antes|ayer|foi|estava|tinha|ontem|prima|ieri|aveva"
-    r"|war|waren|hatten?|wurden?|vorher|früher|zuerst|gestern|était|avait|avant|hier)\b"
+    r"|war|waren|hatten?|wurden?|vorher|früher|zuerst|gestern|était|avait|avant|hier"
+    r"|hadden|werd|gisteren|geleden|vroeger|eerder|erano|fu|был[аои]?|раньше|вчера|назад)\b"
     r"|ました|でした|だった|以前|最初",
     re.IGNORECASE,
 )

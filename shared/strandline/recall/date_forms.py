@@ -1,0 +1,237 @@
+"""The regular expressions for the times that questions name, made of one language's words."""
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import NamedTuple
+
+from strandline.recall.date_words import DATE_WORDS, DateWords
+
+READ = "\ue000"
+"""Replaces the part of a text that is already read."""
+_YEAR = r"(?P<year>(?:19|20)\d\d)"
+_DAY_NUMBER, _MONTH_NUMBER = r"(?:0?[1-9]|[12]\d|3[01])", r"(?:0?[1-9]|1[0-2])"
+_DASH = "[-–]"  # noqa: RUF001
+_ISO_DATE = rf"\b{_YEAR}-(?P<month>\d\d)(?:-(?P<day>\d\d))?\b"
+_NUMERIC_DATE = (
+    rf"(?<![\w.])(?P<day>{_DAY_NUMBER})(?P<mark>[./-])(?P<month>{_MONTH_NUMBER})(?P=mark){_YEAR}\b"
+)
+_GERMAN_DATE = (
+    rf"\b(?:am|vom|zum|dem|den|seit|ab|bis|und)\s+(?P<day>{_DAY_NUMBER})\."
+    rf"(?P<month>{_MONTH_NUMBER})(?P<ordinal>\.)(?!\d)"
+)
+_OR = "or|oder|ou|of|o|или"
+_NOT_GENITIVE = r"(?!['’]s\b)"  # noqa: RUF001
+
+
+class DateForms(NamedTuple):
+    """The forms of one language, and what their words stand for."""
+
+    dates: tuple[re.Pattern[str], ...]
+    months: Mapping[str, int]
+    """The number of a month by its names."""
+    parts: re.Pattern[str]
+    """The part of a month, before its name: `early`, `middle` or `late`."""
+    between: re.Pattern[str]
+    """Before the first date of a period."""
+    between_dates: re.Pattern[str]
+    between_days: re.Pattern[str]
+    first_day: re.Pattern[str]
+    """The first day of a period, before the date that ends it."""
+    last_day: re.Pattern[str] | None
+    """The last day of a period, after the date that begins it."""
+    since: re.Pattern[str]
+    relation: re.Pattern[str]
+    relatives: tuple[re.Pattern[str], ...]
+    weekdays: tuple[re.Pattern[str], ...]
+    """Days that are named by weekday, where nothing else tells the time."""
+    days_if_past: tuple[re.Pattern[str], ...]
+    """Days that count only where the question asks for what was."""
+    not_last: re.Pattern[str]
+    numbers: Mapping[str, int]
+    units: Mapping[str, int]
+    """The days of a unit by its names."""
+    seasons: Mapping[str, int]
+    """The first month of a season by its names."""
+    last_units: Mapping[str, str]
+    weekday_numbers: Mapping[str, int]
+
+
+def fold(form: str) -> str:
+    """A form as a key: any letter that matches another one without regard to case is the same."""
+    return form.casefold().replace("i\u0307", "i").replace("\u0131", "i")
+
+
+def number_items(items: str) -> dict[str, int]:
+    """The place of each item, from 0, by each of its forms."""
+    return {
+        fold(form.replace("_", " ")): place
+        for place, item in enumerate(items.split())
+        for form in item.split("|")
+    }
+
+
+def _any_of(items: str) -> str:
+    """A form for any of the items; the longest that fits."""
+    forms = sorted({*re.split(r"[\s|]+", items)} - {"", "-"}, key=len, reverse=True)
+    return "|".join(re.escape(form).replace("_", r"\s+").replace("'", "['’]") for form in forms)  # noqa: RUF001
+
+
+def _before_word(items: str) -> str:
+    """Any of the items, and the space after it; after an apostrophe there need be none."""
+    elided = " ".join(item for item in items.split() if item.endswith("'"))
+    full = " ".join(item for item in items.split() if not item.endswith("'"))
+    return "(?:" + (rf"(?:{_any_of(elided)})\s*|" if elided else "") + rf"(?:{_any_of(full)})\s+)"
+
+
+def _join(*items: str) -> str:
+    return " ".join(items)
+
+
+@cache
+def get_date_forms(language: str) -> DateForms:
+    """The forms of a language that DATE_WORDS has, made when it is first asked in."""
+    words = DATE_WORDS[language]
+    months = number_items(words.months) | number_items(words.short_months)
+    article = f"(?:{_before_word(words.articles)})?" if words.articles else ""
+    ordinal = f"(?:{words.ordinal_form})?" if words.ordinal_form else ""
+    to = _before_word(words.to)
+    any_to = _before_word(_join(words.to, words.and_))
+    between = _before_word(words.between)
+    units = number_items(words.units)
+    return DateForms(
+        dates=_compile(*_list_date_forms(words, language)),
+        months={name: place + 1 for name, place in months.items()},
+        parts=_compile_one(_make_part_form(words)),
+        between=_compile_one(rf"\b{between}{article}$"),
+        between_dates=_compile_one(rf"\s*(?:,?\s*{any_to}{article}|[-–—]\s*)"),  # noqa: RUF001
+        between_days=_compile_one(rf"\s*(?:{to}{article}|[-–—]\s*)"),  # noqa: RUF001
+        first_day=_compile_one(
+            rf"\b{between}{article}(?P<from_day>\d{{1,2}}){ordinal}\s+{any_to}{article}$"
+            rf"|(?<![\w.:-])(?P<day>\d{{1,2}}){ordinal}(?:\s*{_DASH}\s*|\s+{to}{article})$"
+        ),
+        last_day=_compile_one(
+            rf"\s*(?:{_DASH}|\b(?:{_any_of(words.to)})\b)\s*{article}(?P<day>\d{{1,2}}){ordinal}"
+            r"\b(?![.:]?\d)"
+        )
+        if words.month_first
+        else None,
+        since=_compile_one(rf"\b{_before_word(words.since)}{article}$"),
+        relation=_compile_one(_make_relation_form(words, article)),
+        relatives=_compile(*_list_relative_forms(words)),
+        weekdays=_compile(*_list_last_weekday_forms(words)),
+        days_if_past=_compile(*_list_forms_if_past(words)),
+        not_last=_compile_one(words.not_last_form),
+        numbers={name: place + 1 for name, place in number_items(words.numbers).items()},
+        units={name: (1, 7, 30, 365)[place] for name, place in units.items()},
+        seasons={name: 3 * place + 3 for name, place in number_items(words.seasons).items()},
+        last_units={
+            name: ("week", "month", "year")[place]
+            for name, place in number_items(words.last_units).items()
+        },
+        weekday_numbers=number_items(words.weekdays),
+    )
+
+
+def _compile_one(form: str) -> re.Pattern[str]:
+    return re.compile(form, re.IGNORECASE)
+
+
+def _compile(*forms: str) -> tuple[re.Pattern[str], ...]:
+    return tuple(map(_compile_one, forms))
+
+
+def _list_date_forms(words: DateWords, language: str) -> list[str]:
+    """The forms of dates, months and years. "May", "march" and "April" are also words and names. On
+    their own, they are read as months only after certain words."""
+    month = _any_of(words.months)
+    name = rf"(?P<name>(?:{month})\b|(?:{_any_of(words.short_months)})\b\.?)"
+    lone_name = rf"(?P<name>{month})\b{_NOT_GENITIVE}"
+    ordinal = f"(?P<ordinal>{words.ordinal_form})?"
+    day = rf"(?P<day>\d{{1,2}}){ordinal}"
+    of = rf"(?P<of>{_before_word(words.of)})?" if words.of else ""
+    of_year = f"(?:{_before_word(words.of_year)})?" if words.of_year else ""
+    year = rf"(?:,?\s+{of_year}{_YEAR})?(?!\w)"
+    any_to = _any_of(_join(words.to, words.and_))
+    next_month = rf"{READ}\s*(?:,|-|/|{any_to}|{_OR})\s*{lone_name}"
+    gap = r"\s*" if words.ordinal_form == r"\." else r"\s+"
+    forms = [_ISO_DATE] if language == "en" else [_ISO_DATE, _NUMERIC_DATE]
+    if language == "de":
+        forms.append(_GERMAN_DATE)
+    forms.append(rf"\b{day}{gap}{of}{name}{year}")
+    if words.month_first:
+        forms.append(rf"\b{name}\s+{day}\b{year}")
+    forms.append(rf"\b{name},?\s+{of_year}{_YEAR}\b")
+    if chosen := _join(words.last, words.near).strip():
+        forms.append(rf"\b(?:{_any_of(chosen)})\s+(?P<name>{month})\b")
+    if words.last_after:
+        forms.append(rf"\b(?P<name>{month})\s+(?:{_any_of(words.last_after)})\b")
+    forms += [
+        rf"\b(?:{_any_of(words.month_follows)})[\s-]+{lone_name}",
+        rf"\b(?:{_any_of(words.between)})\s+(?P<name>{month})\s+(?:{any_to})\s+(?=(?:{month})\b)",
+        next_month,
+        next_month,
+    ]
+    year_noun = rf"(?=\s+(?:{_any_of(words.year_noun)})\b)" if words.year_noun else ""
+    forms.append(rf"\b(?:{_any_of(words.year_follows)})\s+{_YEAR}\b{year_noun}")
+    return forms
+
+
+def _make_part_form(words: DateWords) -> str:
+    parts = {"early": words.early, "middle": words.middle, "late": words.late}
+    named = "|".join(f"(?P<{part}>{_any_of(items)})" for part, items in parts.items())
+    return rf"\b(?:{named})[\s-]+$"
+
+
+def _make_count_and_unit(words: DateWords) -> tuple[str, str]:
+    return rf"(?P<count>\d{{1,3}}|{_any_of(words.numbers)})", f"(?P<unit>{_any_of(words.units)})"
+
+
+def _make_relation_form(words: DateWords, article: str) -> str:
+    count, unit = _make_count_and_unit(words)
+    count = rf"(?:{count}\s+" + (f"|{_before_word(words.articles)})" if words.articles else ")")
+    relations = f"(?P<before>{_before_word(words.before)})|(?P<after>{_before_word(words.after)})"
+    return rf"(?:\b{count}{unit}\s+)?\b(?:{relations}){article}$"
+
+
+def _list_relative_forms(words: DateWords) -> list[str]:
+    count, unit = _make_count_and_unit(words)
+    days = "|".join(
+        f"(?P<days_{number}>{_any_of(item)})" for number, item in enumerate(words.days.split())
+    )
+    last_unit = f"(?P<period>{_any_of(_join(words.last_units, words.seasons))})"
+    forms = [rf"\b(?:{days})\b"]
+    for form in words.ago_forms:
+        form = form.replace(" ", r"\s+").replace("COUNT", count).replace("UNIT", unit)
+        forms.append(rf"\b{form}\b")
+    if words.last:
+        forms.append(rf"\b(?:{_any_of(words.last)})\s+{last_unit}\b")
+    if words.last_after:
+        forms.append(rf"\b{last_unit}\s+(?:{_any_of(words.last_after)})\b")
+    return forms
+
+
+def _make_weekday_form(words: DateWords) -> str:
+    return rf"(?P<weekday>{_any_of(words.weekdays)})(?:{words.weekday_end_form})?"
+
+
+def _list_last_weekday_forms(words: DateWords) -> list[str]:
+    day = rf"(?:{_make_weekday_form(words)}|(?P<weekend>{_any_of(words.weekend)}))"
+    forms: list[str] = []
+    if words.last:
+        forms.append(rf"\b(?:{_any_of(words.last)})\s+{day}\b")
+    if words.last_after:
+        forms.append(rf"\b{day}\s+(?:{_any_of(words.last_after)})\b")
+    if words.last_night:
+        forms.append(rf"\b(?P<days_1>{_any_of(words.last_night)})\b")
+    return forms
+
+
+def _list_forms_if_past(words: DateWords) -> list[str]:
+    other = f"(?P<other>{_any_of(words.weekdays)})(?:{words.weekday_end_form})?"
+    link = rf"\s+(?:{_any_of(words.and_)}|{_OR})\s+(?:{words.on_weekday_form})?"
+    return [
+        rf"\b{words.on_weekday_form}{_make_weekday_form(words)}\b(?:{link}{other}\b)?",
+        rf"\b(?P<weekend>{_any_of(words.at_weekend)})\b",
+        rf"\b(?P<days_0>{_any_of(words.today_if_past)})\b",
+    ]
