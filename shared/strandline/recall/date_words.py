@@ -99,9 +99,10 @@ DATE_WORDS: Mapping[str, DateWords] = {
         last_night="last_night",
         days="today|this_morning yesterday",
         today_if_past="tonight this_afternoon this_evening",
-        on_weekday_form=r"on\s+",
+        on_weekday_form=r"(?:on|do|eat|go|say|watch|happened|here|me|there|us)\s+",
         weekend="weekend",
-        at_weekend="at_the_weekend on_the_weekend over_the_weekend during_the_weekend",
+        at_weekend="at_the_weekend on_the_weekend over_the_weekend during_the_weekend "
+        "this_past_weekend",
         not_last_form=r"\b(?:the|an?|every|each|my|our|your|his|her|its|their|\w+['’]s)\s+$",
         month_first=True,
         words=frozenset({"may", "march", "mar", "jan"}),

@@ -35,7 +35,7 @@ _SEASONS = {"春": 3, "夏": 6, "秋": 9, "冬": 12}
 _RELATIVE = (
     r"(?P<days_0>今朝|今早|今天早上)|(?P<days_2>一昨日|おととい|前天)"
     r"|(?P<days_1>昨日|昨天|昨夜|昨晩|昨晚|きのう|ゆうべ)"
-    rf"|(?P<week>先週|(?<!上)上(?:[周週]|[个個]?(?:星期|礼拜|禮拜))){_WEEKDAY}"
+    rf"|(?P<week>先週|(?<!上)上(?:[周週]|[个個]?(?:星期|礼拜|禮拜)))(?P<weekend>末)?{_WEEKDAY}"
     r"|(?P<month>先月|(?<!上)上[个個]?月)|(?P<year>去年|昨年)(?:の?(?P<season>[春夏秋冬]))?"
     rf"|(?P<count>{_NUMBER})\s*(?:(?P<unit_1>[日天])|(?P<unit_7>[周週]間?|[个個]?(?:星期|礼拜|禮拜))"
     r"|(?P<unit_30>[かヶカケ个個箇]月)|(?P<unit_365>年))(?:之|以)?前"
@@ -123,6 +123,8 @@ def _compute_relative_period(match: re.Match[str], today: date) -> DateRange:
     for unit in ("week", "month", "year"):
         if match[unit]:
             period = compute_range_of_last_unit(unit, today)
+            if match["weekend"]:
+                return DateRange(period.last - timedelta(days=1), period.last)
             weekday = match["ja"] or match["zh"]
             if weekday:
                 day = period.first + timedelta(days=_WEEKDAYS[weekday])

@@ -13,11 +13,12 @@ _PAST_FORMS: Mapping[str, str] = {
     r"|schrieb|kaufte|traf|trafen|sprach|brachte|fand|erzählte|geschah|passierte)\b"
     r"|\b(?:hat|habe|haben|hast|habt)\b[^!?]{0,200}\s(?-i:\w{0,12}ge(?!öffnet|schlossen)\w{2,20}(?:t|en)"
     r"|\w{0,12}(?:be|ver|er|ent)\w{2,20}(?:t|en)|\w{2,20}iert)\s*(?:[.!?,]|$)"
+    r"|\b(?:\w{0,12}ge(?!öffnet|schlossen)\w{2,20}(?:t|en)|passiert)\s+(?:hat|habe|haben|ist|sind)\b"
     r"|\b(?:bin|bist|ist|sind)\b[^!?]{0,200}\s(?:\w{0,12}(?:gegangen|gekommen|gefahren|geflogen|gelaufen"
     r"|geblieben)|gewesen|geworden|geschehen|passiert)\b",
     "es": r"\b(?:fue|fui|fuimos|fueron|era|estaba|estuv\w+|había|hab[íi]amos|dij\w+|hic\w+"
     r"|hizo|vin[oei]\w*|tuv\w+|dio|dieron|pus[oei]\w*|traj\w+|vi|vio|vimos|comí|compré|llamé"
-    r"|hablé|(?-i:[a-zñ]{2,}ó)|\w{2,}(?:aron|ieron|aste|iste|aba|aban))\b"
+    r"|hablé|gasté|pagué|dejé|encontré|(?-i:[a-zñ]{2,}ó)|\w{2,}(?:aron|ieron|aste|iste|aba|aban))\b"
     r"|\b(?:he|has|ha|hemos|han)\s+(?:\w+\s+)?\w+(?:ado|ido|icho|echo|isto|ito|erto|esto)\b",
     "fr": r"\b(?:était|étaient|étions|avait|avaient|avions|fut|fallait)\b"
     r"|(?:\b(?:ai|as|avons|avez|ont|a)(?:-t)?(?:-\w+)?)\s+"
@@ -45,27 +46,26 @@ _PAST_FORMS: Mapping[str, str] = {
 }
 """By language, forms of the past tense that are seldom anything else."""
 _OTHER_FORMS: Mapping[str, str] = {
-    "en": r"\b(?:will|would|shall|should|must|going\s+to|plan\w*|suppos\w+|schedul\w+|due"
+    "en": r"\b(?:will|would|shall|should|must|going\s+to|plann\w+|suppos\w+|schedul\w+|due"
     r"|want\w*|need\w*|(?:have|has|had)\s+to|to\s+(?:attend|be|bring|buy|call|come|deliver|do"
     r"|finish|get|go|have|make|meet|pay|pick|see|send|ship|take|visit)"
     r"|weekly|usual\w*|always|regular\w*|normally|every|each|when\s+(?:was|were))\b",
-    "de": r"\b(?:werde|werden|wird|würde\w*|soll\w*|muss\w*|müss\w+|plan\w*|geplant"
+    "de": r"\b(?:werde|werden|wird|würde\w*|soll\w*|muss\w*|müss\w+|plan(?:en|st|t|te\w*)|geplant"
     r"|vorhat\w*|wollt\w+|fällig"
     r"|wöchentlich\w*|immer|jede\w*|üblich\w*|normalerweise)\b",
     "es": r"\b(?:va|vamos|voy|van|iba|tengo|tiene|tenía|debo|debe|debía|hay\s+que"
-    r"|había\s+que|plan\w*|previst\w+|quer\w+|(?!maría\b)\w+(?:ré|rá|remos|rán|ría)"
+    r"|había\s+que|plane\w+|previst\w+|quer\w+|(?!maría\b)\w*(?:[aeidb]r(?:é|á|emos|án|ía))"
     r"|siempre|cada|semanal\w*|normalmente|todos)\b",
     "fr": r"\b(?:va|vais|vont|allons|dois|doit|devait|devais|faut|fallait|prévu\w*"
     r"|\w+(?:erai|era|erons|eront|rait)"
     r"|toujours|chaque|hebdomadaire|tous)\b",
-    "it": r"\b(?:devo|deve|dovevo|doveva|dobbiamo|vuole|voleva|previst\w+|\w+(?:rò|rà"
+    "it": r"\b(?:devo|deve|dovevo|doveva|dobbiamo|vuole|voleva|previst\w+|\w+[aei](?:rò|rà"
     r"|remo|ranno|rebbe)"
     r"|sempre|ogni|settimanal\w+|tutti)\b",
-    "nl": r"\b(?:zal|zullen|zou|zouden|ga|gaat|gaan|moet|moest|moeten|moesten|gepland"
-    r"|plan\w*"
+    "nl": r"\b(?:zal|zullen|zou|zouden|ga|gaat|gaan|moet|moest|moeten|moesten|gepland|plannen"
     r"|altijd|elke|iedere|wekelijks\w*)\b",
     "pt": r"\b(?:vai|vou|vamos|vão|ia|tenho|tem\s+de|tem\s+que|tinha\s+de|tinha\s+que|devo"
-    r"|deve|devia|quer|queria|previst\w+|marcad\w+|plan\w+|\w+(?:rei|rá|remos|rão|ria)"
+    r"|deve|devia|quer|queria|previst\w+|marcad\w+|plane\w+|\w*[aei](?:rei|rá|remos|rão|ria)"
     r"|sempre|cada|semanal\w*|tod[ao]s)\b",
     "ru": r"\b(?:буд\w+|долж\w+|нужно|надо|запланир\w+|собира\w+"
     r"|всегда|кажд\w+|обычно|еженедельн\w+)\b",
