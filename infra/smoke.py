@@ -251,7 +251,7 @@ def check_job_run_ends(smoke: SmokeRun) -> str:
     return f"done {seconds:.0f} s after its start"
 
 
-def check_metrics(smoke: SmokeRun) -> str:
+def check_metrics_endpoint(smoke: SmokeRun) -> str:
     """The metrics are served."""
     text = smoke.client.admin.metrics()
     _fail_unless("strandline_" in text, "metrics of the service", text[:80])
@@ -279,7 +279,7 @@ CHECKS: tuple[tuple[str, Callable[[SmokeRun], str]], ...] = (
     ("feed", check_gapless_feed),
     ("another tenant", check_other_tenant_sees_nothing),
     ("job", check_job_run_ends),
-    ("metrics", check_metrics),
+    ("metrics", check_metrics_endpoint),
     ("revocation", check_key_revocation),
 )
 """The checks in their order: each may rest on those before it."""

@@ -18,9 +18,9 @@ from uuid import UUID
 
 from strandline.adapters.step_runners import ask
 from strandline.adapters.value_names import (
-    decode_field,
-    encode_field,
-    encode_topic,
+    decode_key,
+    encode_key,
+    encode_namespace,
     is_key_in_value,
 )
 from strandline.adapters.value_topics import NOBODY, Namespace, ValueTopics, choose_role
@@ -112,7 +112,7 @@ class KeyedValues:
     ) -> Steps[answers.StoredRevision]:
         """Put a value under a key, once, however often the request is repeated. Raises ValueError
         for one that is too large or that JSON cannot express."""
-        field = encode_field(key)
+        field = encode_key(key)
         if is_key_in_value(field) and value is not None:
             value = {"key": key, "value": value}
         kind = self._kind if is_scored else f"{self._kind}-unscored"
@@ -225,7 +225,7 @@ class KeyedValues:
         relevant ones, of one namespace alone where only one is named."""
         revise = {"field_type": self._kind}
         if len(namespaces) == 1:
-            revise["topic"] = encode_topic(self._kind, *namespaces)
+            revise["topic"] = encode_namespace(self._kind, *namespaces)
         answer = yield from ask(
             MemoryVerbs.recall.call(
                 NOBODY,
@@ -248,7 +248,7 @@ class KeyedValues:
         """A key with its newest revisions; None if nothing was ever put under it."""
         for topic in (yield from self._topics.find_topics(participants, namespace))[:1]:
             call = GraphReadVerbs.field.call(
-                NOBODY, topic, encode_field(key), participants=participants, limit=limit
+                NOBODY, topic, encode_key(key), participants=participants, limit=limit
             )
             with contextlib.suppress(NotFoundError):
                 return (yield from ask(call))
@@ -272,7 +272,7 @@ class KeyedValues:
         is_wrapped = is_key_in_value(state.field)
         return KeyedValue(
             namespace=namespace,
-            key=current.value["key"] if is_wrapped else decode_field(state.field),
+            key=current.value["key"] if is_wrapped else decode_key(state.field),
             value=current.value["value"] if is_wrapped else current.value,
             created_at=current.recorded_at,
             updated_at=current.recorded_at,

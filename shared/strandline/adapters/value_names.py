@@ -16,7 +16,7 @@ _LONG = "~"
 """Marks a field whose key stands beside the value: it is too long, or empty."""
 
 
-def encode_topic(kind: str, namespace: tuple[str, ...]) -> str:
+def encode_namespace(kind: str, namespace: tuple[str, ...]) -> str:
     """The name of a namespace's topic, such as `langgraph:memories/u1`. Raises ValueError for one
     that is too long."""
     name = f"{kind}:{'/'.join(map(_escape_label, namespace))}"
@@ -25,13 +25,13 @@ def encode_topic(kind: str, namespace: tuple[str, ...]) -> str:
     return name
 
 
-def decode_topic(kind: str, name: str) -> tuple[str, ...] | None:
+def decode_namespace(kind: str, topic_name: str) -> tuple[str, ...] | None:
     """The namespace of a topic's name; None for that of another topic."""
-    start, _, path = name.partition(":")
+    start, _, path = topic_name.partition(":")
     return tuple(map(unquote, path.split("/"))) if start == kind and path else None
 
 
-def encode_field(key: str) -> str:
+def encode_key(key: str) -> str:
     """The name of a key's field."""
     is_composed = unicodedata.normalize("NFC", key) == key
     field = "".join(
@@ -54,7 +54,7 @@ def is_key_in_value(field: str) -> bool:
     return _LONG in field
 
 
-def decode_field(field: str) -> str:
+def decode_key(field: str) -> str:
     """The key of a field, unless it stands beside the value."""
     return unquote(field)
 

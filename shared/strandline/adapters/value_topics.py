@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from strandline.adapters.step_runners import ask
-from strandline.adapters.value_names import decode_topic, encode_topic
+from strandline.adapters.value_names import decode_namespace, encode_namespace
 from strandline.client import answers
 from strandline.client.errors import GoneError
 from strandline.client.graph import GraphReadVerbs
@@ -43,7 +43,7 @@ class ValueTopics:
         topic_id = self._topic_ids.get((tuple(participants), namespace))
         if topic_id:
             return topic_id
-        name = encode_topic(self._kind, namespace)
+        name = encode_namespace(self._kind, namespace)
         for node in (yield from self._search_topics(participants, name)):
             if node.name == name:
                 self._topic_ids[tuple(participants), namespace] = list(node.members)
@@ -52,7 +52,7 @@ class ValueTopics:
 
     def create_topic(self, participants: Sequence[str], namespace: Namespace) -> Steps[list[str]]:
         """State the topic of a namespace. All who do it at once state it once."""
-        name = encode_topic(self._kind, namespace)
+        name = encode_namespace(self._kind, namespace)
         digest = hashlib.sha256("\n".join([*participants, name]).encode()).hexdigest()
         for key in (f"namespace-{digest[:32]}", None):
             call = GraphWriteVerbs.add.call(
@@ -70,10 +70,10 @@ class ValueTopics:
         self, participants: Sequence[str], prefix: Namespace
     ) -> Steps[list[tuple[Namespace, str]]]:
         """The namespaces below a prefix, each with a topic of it."""
-        start = encode_topic(self._kind, prefix)
+        start = encode_namespace(self._kind, prefix)
         namespaces: list[tuple[Namespace, str]] = []
         for node in (yield from self._search_topics(participants, start)):
-            namespace = decode_topic(self._kind, node.name)
+            namespace = decode_namespace(self._kind, node.name)
             if namespace is not None and namespace[: len(prefix)] == prefix:
                 namespaces.append((namespace, node.id))
         return namespaces

@@ -35,7 +35,7 @@ _NODE_BATCH = 128
 """How many nodes are embedded between two commits."""
 
 
-class EmbeddingOutcome(NamedTuple):
+class ScopeEmbeddingOutcome(NamedTuple):
     """What became of the embedding of scopes."""
 
     failures: Mapping[UUID, Exception]
@@ -46,17 +46,17 @@ class EmbeddingOutcome(NamedTuple):
 
 def index_and_embed_leased_scopes(
     worker: WorkerResources, access: TenantDb, leases: Sequence[store_work.ScopeLease]
-) -> EmbeddingOutcome:
+) -> ScopeEmbeddingOutcome:
     """Index and embed leased scopes together, with one statement for all. Where that fails they are
     tried one by one, so that only the scope at fault fails."""
     scope_ids = [lease.scope_id for lease in leases]
     if not scope_ids:
-        return EmbeddingOutcome({})
+        return ScopeEmbeddingOutcome({})
     try:
-        return EmbeddingOutcome({}, _index_and_embed_scopes(worker, access, scope_ids))
+        return ScopeEmbeddingOutcome({}, _index_and_embed_scopes(worker, access, scope_ids))
     except Exception as error:  # unexpected ones too: else its scope would be the first due again
         if len(scope_ids) == 1:
-            return EmbeddingOutcome({scope_ids[0]: error})
+            return ScopeEmbeddingOutcome({scope_ids[0]: error})
         failure = error
     failures: dict[UUID, Exception] = {}
     unfinished_scopes, failures_in_a_row = frozenset[UUID](), 0
@@ -70,7 +70,7 @@ def index_and_embed_leased_scopes(
         failures |= outcome.failures
         unfinished_scopes |= outcome.unfinished_scopes
         failures_in_a_row = failures_in_a_row + 1 if outcome.failures else 0
-    return EmbeddingOutcome(failures, unfinished_scopes)
+    return ScopeEmbeddingOutcome(failures, unfinished_scopes)
 
 
 def _index_and_embed_scopes(

@@ -68,7 +68,7 @@ def decide_content_and_merge_target(
         )
     merged = None
     if merge_target is not None:
-        join = _MergeableRun(content, run_events, evidence, now, age < patience)
+        join = _RunToMergeIntoChain(content, run_events, evidence, now, age < patience)
         merged = _try_merge_run_into_chain(worker, access, task, settings, merge_target, join)
     if merged is not None:
         content, vector = (
@@ -81,7 +81,7 @@ def decide_content_and_merge_target(
 
 
 @dataclass(frozen=True)
-class _MergeableRun:
+class _RunToMergeIntoChain:
     """A run that may join an earlier chain."""
 
     content: ChainContent
@@ -97,7 +97,7 @@ def _try_merge_run_into_chain(
     task: TaskContext,
     settings: FoldSettings,
     target: MergeTarget,
-    run: _MergeableRun,
+    run: _RunToMergeIntoChain,
 ) -> ChainContent | None:
     """The content of an earlier chain and a run as one, all of it by the model that described the
     run. None if that model fails now, or the whole is rejected: then the run stays a chain of its

@@ -73,10 +73,10 @@ def _advance_folded_seq_and_store_decisions(state: FoldState) -> None:
     store_decisions.insert_decisions(
         access, scope.scope_id, scope.participants, state.pending_decisions
     )
-    _record_topic_fallback_failure(state)
+    _record_topic_end_fallback(state)
 
 
-def _record_topic_fallback_failure(state: FoldState) -> None:
+def _record_topic_end_fallback(state: FoldState) -> None:
     """If the heuristic model judged topics instead of the configured model, record one visible
     failure of the scope."""
     reasons = [

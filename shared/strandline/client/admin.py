@@ -248,7 +248,8 @@ class TenantAdminVerbs(VerbGroup):
     def model_calls(
         self, *, page_size: int | None = None, cursor: str | None = None
     ) -> answers.ModelCallOut:
-        """Requests to language models, newest first."""
+        """Iterate over all requests to language models, newest first, without those to embedding
+        models."""
         ...
 
     @operation("GET /metrics")

@@ -297,7 +297,7 @@ class MemoryVerbs(VerbGroup):
         page_size: int | None = None,
         cursor: str | None = None,
     ) -> answers.EventOut:
-        """All visible events, newest first, as they were when the first was read."""
+        """Iterate over all visible events, newest first, as they were when the first was read."""
         ...
 
     @operation("POST /api/v1/events/query")

@@ -67,7 +67,8 @@ def require_may_erase_events(
     that user nor written by an agent with that user's credential. Raises Gone if one was erased
     before."""
     rows_by_id = {
-        event.event_id: event for event in store_selections.list_named_events(access, event_ids)
+        event.event_id: event
+        for event in store_selections.list_erasure_candidates(access, event_ids)
     }
     missing = [one for one in event_ids if one not in rows_by_id]
     marked = {

@@ -35,7 +35,7 @@ class EventSelection:
 
 
 @dataclass(frozen=True)
-class SelectedEvent:
+class ErasureCandidate:
     """An event that a selection names; it may be erased already."""
 
     event_id: UUID
@@ -46,10 +46,12 @@ class SelectedEvent:
     is_erased: bool
 
 
-def list_named_events(access: TenantDb, event_ids: Sequence[UUID]) -> Sequence[SelectedEvent]:
+def list_erasure_candidates(
+    access: TenantDb, event_ids: Sequence[UUID]
+) -> Sequence[ErasureCandidate]:
     """Those of these events that the caller can see, including erased ones."""
     return access.fetch(
-        SelectedEvent,
+        ErasureCandidate,
         """
         select e.event_id, e.scope_id, coalesce(e.speaker, nullif(e.writer, '*')) as said_by,
             nullif(e.writer, '*') as writer, e.erased_at is not null as is_erased

@@ -14,8 +14,8 @@ from strandline.llm.types import (
     RunSummary,
     RunTopic,
     TopicContinuation,
-    TopicTreeOverview,
     TopicTreePart,
+    TopicTreePartsSummary,
     TopicWalkChoice,
     TopicWalkOption,
 )
@@ -56,12 +56,12 @@ class FixedAnswerModel:
         del events
         return Entities(entities=[])
 
-    def overview(self, parts: Sequence[TopicTreePart]) -> TopicTreeOverview:
+    def overview(self, parts: Sequence[TopicTreePart]) -> TopicTreePartsSummary:
         """How many events there are, and from when to when."""
         count = sum(part.event_count for part in parts)
         start = min(part.started_at for part in parts).date()
         end = max(part.last_event_at for part in parts).date()
-        return TopicTreeOverview(summary=f"{count} events, {start} to {end}.", topic=None)
+        return TopicTreePartsSummary(summary=f"{count} events, {start} to {end}.", topic=None)
 
     def walk(self, question: str, options: Sequence[TopicWalkOption]) -> TopicWalkChoice:
         """Always the first, if there is one."""

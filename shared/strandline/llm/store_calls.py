@@ -39,14 +39,14 @@ class CallLeaseAndLimits:
 
 
 @dataclass(frozen=True)
-class _Flag:
+class _BooleanRow:
     is_set: bool
 
 
 def is_scope_erasing(access: TenantDb, scope_id: UUID) -> bool:
     """Whether events of a scope are out of view, and not yet erased."""
     (row,) = access.fetch(
-        _Flag,
+        _BooleanRow,
         """
         select exists (
             select from scopes s

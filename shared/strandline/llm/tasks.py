@@ -32,8 +32,8 @@ from strandline.llm.types import (
     RunTopic,
     TaskContext,
     TopicContinuation,
-    TopicTreeOverview,
     TopicTreePart,
+    TopicTreePartsSummary,
     TopicWalkChoice,
     TopicWalkOption,
     make_answer_type,
@@ -180,11 +180,11 @@ class LlmTasks:
 
     def overview(
         self, task: TaskContext, parts: Sequence[TopicTreePart]
-    ) -> ModelResult[TopicTreeOverview]:
+    ) -> ModelResult[TopicTreePartsSummary]:
         """A summary of what these parts of a topic tree have in common."""
         render = partial(prompts.render_topic_tree_parts, "parts", parts, self._bounds)
         return self._run_task(
-            task, "overview", TopicTreeOverview, render, lambda by: by.overview(parts)
+            task, "overview", TopicTreePartsSummary, render, lambda by: by.overview(parts)
         )
 
     def walk(

@@ -72,7 +72,7 @@ class TopicTreePart:
     event_count: int
 
 
-class TopicTreeOverview(BaseModel):
+class TopicTreePartsSummary(BaseModel):
     """What several parts of a topic tree speak of together, and a heading for it, if there is
     one."""
 
@@ -232,7 +232,7 @@ class LanguageModel(Protocol):
         """The people and things named in a run."""
         ...
 
-    def overview(self, parts: Sequence[TopicTreePart]) -> TopicTreeOverview:
+    def overview(self, parts: Sequence[TopicTreePart]) -> TopicTreePartsSummary:
         """What these parts of a topic tree speak of together."""
         ...
 

@@ -82,14 +82,14 @@ def find_items_with_erased_key(access: TenantDb, keys: Mapping[int, tuple[str, s
 
 
 @dataclass(frozen=True)
-class _FlagRow:
+class _BooleanRow:
     is_set: bool
 
 
 def has_unfinished_erasure(access: TenantDb, scope_id: UUID) -> bool:
     """Whether events of a visible scope are being erased: they are no tombstones yet."""
     (row,) = access.fetch(
-        _FlagRow,
+        _BooleanRow,
         """
         select coalesce(bool_or(is_erasing() and is_scope_marked(s.scope_id, s.participants)),
             false) as is_set
@@ -125,7 +125,7 @@ def require_no_events_being_erased(access: TenantDb, scope_ids: Collection[UUID]
     would conflict with rows that are hidden. A mark that is set later does not apply to the rest of
     this transaction, which holds the locks of the scopes."""
     (row,) = access.fetch(
-        _FlagRow,
+        _BooleanRow,
         """
         select set_config('strandline.sees_erased', 'on', true) as sees_erased,
             coalesce(bool_or(is_erasing() and is_scope_marked(s.scope_id, s.participants)), false)
@@ -164,7 +164,7 @@ def require_nothing_erased_since(access: TenantDb, pg_snapshot: str) -> None:
 def is_any_event_erased_since(access: TenantDb, pg_snapshot: str) -> bool:
     """Whether an event in view was erased, or marked, that this database snapshot still shows."""
     (row,) = access.fetch(
-        _FlagRow,
+        _BooleanRow,
         """
         select exists (
                 select from erased_events d

@@ -139,7 +139,7 @@ def list_event_and_reachable(
 
 
 @dataclass(frozen=True)
-class _ErasedFlagRow:
+class _IsErasedRow:
     is_erased: bool
 
 
@@ -147,7 +147,7 @@ def is_link_target_erased(access: TenantDb, event_id: UUID, cid: str) -> bool:
     """Whether a visible event links to this block, and the block's event is erased or being
     erased."""
     (row,) = access.fetch(
-        _ErasedFlagRow,
+        _IsErasedRow,
         """
         with targets as materialized (
             select m.cited_id from memory_edges m

@@ -195,7 +195,7 @@ def record_sona_memories(
 
 
 def _require_sona(access: TenantDb, sona_id: UUID) -> Sona:
-    sona = store_sonas.get_sona(access, sona_id)
+    sona = store_sonas.find_sona_or_merge_target(access, sona_id)
     if sona is None:
         raise NotFound
     return sona

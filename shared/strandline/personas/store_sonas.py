@@ -30,7 +30,7 @@ class Sona:
     created_at: datetime
 
 
-def get_sona(access: TenantDb, sona_id: UUID) -> Sona | None:
+def find_sona_or_merge_target(access: TenantDb, sona_id: UUID) -> Sona | None:
     """The writer's sona with this id, or the one that it was merged into; None if there is none."""
     rows = access.fetch(
         Sona,

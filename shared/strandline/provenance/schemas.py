@@ -40,7 +40,7 @@ class ProvenanceChainVersion(ResponseModel):
     """The seq up to which the scope was folded when this version replaced the previous one."""
 
 
-class ProvenanceEvent(ResponseModel):
+class ProvenanceEventReference(ResponseModel):
     """An event that the traced row is derived from."""
 
     event_id: UUID
@@ -107,7 +107,7 @@ class ProvenanceOut(ResponseModel):
     chains: list[ProvenanceChainVersion]
     """For an event, the current version of its chain. For a chain, its versions, newest first, at
     most 100."""
-    events: list[ProvenanceEvent]
+    events: list[ProvenanceEventReference]
     """For a chain or a topic, the events below it. For a node or an edge of the graph, the events
     that it cites."""
     edges: list[ProvenanceCitingEdge]

@@ -9,7 +9,7 @@ from strandline.db.database import TenantDb
 from strandline.provenance.schemas import (
     ProvenanceChainVersion,
     ProvenanceCitingEdge,
-    ProvenanceEvent,
+    ProvenanceEventReference,
     ProvenanceScopeTree,
     ProvenanceTopicSlot,
     ProvenanceVector,
@@ -132,10 +132,10 @@ def list_chain_versions(
 
 def list_chain_events(
     access: TenantDb, chain_id: UUID, after_seq: int, limit: int
-) -> Sequence[ProvenanceEvent]:
+) -> Sequence[ProvenanceEventReference]:
     """List the events of a chain after a seq, in order."""
     return access.fetch(
-        ProvenanceEvent,
+        ProvenanceEventReference,
         """
         select event_id, scope_id, seq, chain_id from chain_events
         where tenant_id = current_tenant() and chain_id = %(chain_id)s and seq > %(after)s
@@ -147,10 +147,10 @@ def list_chain_events(
 
 def list_topic_events(
     access: TenantDb, version: int, scope_id: UUID, slot: UUID, after: tuple[UUID, int], limit: int
-) -> Sequence[ProvenanceEvent]:
+) -> Sequence[ProvenanceEventReference]:
     """List the events below a slot after a chain and a seq, ordered by chain id and seq."""
     return access.fetch(
-        ProvenanceEvent,
+        ProvenanceEventReference,
         "with recursive"  # noqa: S608
         """
         below as (
@@ -284,11 +284,11 @@ def list_graph_items(
 
 def list_cited_events(
     access: TenantDb, target_id: UUID, after_seq: int, limit: int
-) -> Sequence[ProvenanceEvent]:
+) -> Sequence[ProvenanceEventReference]:
     """List the events that a node or an edge of the graph cites, after a seq of its scope, in
     order."""
     return access.fetch(
-        ProvenanceEvent,
+        ProvenanceEventReference,
         """
         select e.event_id, e.scope_id, e.seq, c.chain_id
         from (select distinct s.event_id from graph_sources s

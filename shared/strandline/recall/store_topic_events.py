@@ -22,11 +22,11 @@ class TopicEventRow(CandidateRow):
     """What the events of one topic have in common: the id of their chain, or their lane."""
 
 
-def read_topic_events(
+def read_events_of_seed_topics(
     access: TenantDb,
     seed_ids: Sequence[UUID],
     *,
-    vector: Sequence[float] | None,
+    question_vector: Sequence[float] | None,
     space: str,
     filters: Mapping[str, Any],
     max_topics: int,
@@ -113,7 +113,7 @@ def read_topic_events(
         """,
         {
             "seed_ids": list(seed_ids),
-            "vector": None if vector is None else pack_vector(vector),
+            "vector": None if question_vector is None else pack_vector(question_vector),
             "space": space,
             "filter": json.dumps(filters),
             "max_topics": max_topics,

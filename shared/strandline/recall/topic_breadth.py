@@ -10,7 +10,7 @@ from uuid import UUID
 
 from strandline.db.database import TenantDb
 from strandline.recall.relevance import RankedEvents, ScoredEvent
-from strandline.recall.store_topic_events import TopicEventRow, read_topic_events
+from strandline.recall.store_topic_events import TopicEventRow, read_events_of_seed_topics
 
 _SEEDS, _MAX_TOPICS = 20, 10
 """The number of the best events whose topics are read, and the maximum number of topics."""
@@ -86,17 +86,17 @@ def find_topic_events(
     access: TenantDb,
     ranking: RankedEvents,
     exclude: Collection[UUID],
-    vector: Sequence[float] | None,
+    question_vector: Sequence[float] | None,
     space: str,
     filters: Mapping[str, Any],
 ) -> TopicEvents:
     """The visible events of the topics of the best events, in one statement, as far as they match
     the filters and are not excluded."""
     seeds = [event.candidate for event in ranking.events if not event.candidate.says_nothing]
-    rows = read_topic_events(
+    rows = read_events_of_seed_topics(
         access,
         [seed.event_id for seed in seeds[:_SEEDS]],
-        vector=vector,
+        question_vector=question_vector,
         space=space,
         filters=filters,
         max_topics=_MAX_TOPICS,

@@ -15,7 +15,7 @@ from strandline.embeddings.similarity_thresholds import Thresholds
 from strandline.embeddings.vector_formats import pack_vector
 from strandline.llm.parallel import run_all_in_parallel
 from strandline.llm.tasks import LlmTasks
-from strandline.llm.types import ModelResult, TaskContext, TopicTreeOverview, TopicTreePart
+from strandline.llm.types import ModelResult, TaskContext, TopicTreePart, TopicTreePartsSummary
 from strandline.log.trust_ranks import least_trusted
 from strandline.topics import hashes, store_growth
 from strandline.topics.store_builds import ScopeToBuild
@@ -25,7 +25,7 @@ from strandline.topics.vectors import MeanVector
 
 _MIN_PAUSE_SECONDS = 1.0
 
-type Result = ModelResult[TopicTreeOverview]
+type Result = ModelResult[TopicTreePartsSummary]
 
 
 def summarise_slots(
@@ -150,7 +150,7 @@ class SlotContentBuilder:
 
     def _ask_overviews(
         self, slots: Sequence[Sequence[StoredNode]]
-    ) -> list[ModelResult[TopicTreeOverview]]:
+    ) -> list[ModelResult[TopicTreePartsSummary]]:
         """The model's summaries of slots. Each slot is given as the contents of its children."""
         builder, scope = self.builder, self.scope
         task = TaskContext(
@@ -175,7 +175,7 @@ def _make_inner_node(
     digest: bytes,
     children: Sequence[StoredNode],
     vector: MeanVector | None,
-    result: ModelResult[TopicTreeOverview],
+    result: ModelResult[TopicTreePartsSummary],
 ) -> StoredNode:
     """The content of an inner slot, made from the contents of its children and the model's
     summary."""

@@ -13,7 +13,7 @@ import pytest
 from strandline.llm import parallel
 from strandline.llm.parallel import MAX_PARALLEL
 from strandline.llm.tasks import LlmTasks
-from strandline.llm.types import ModelResult, TaskContext, TopicTreeOverview, TopicTreePart
+from strandline.llm.types import ModelResult, TaskContext, TopicTreePart, TopicTreePartsSummary
 from strandline.topics import slot_contents
 from tests.strandline.topics.outline import build, read_tree
 from tests.strandline.topics.world import ScopeWorld
@@ -37,7 +37,7 @@ class Tasks:
 
     def overview(
         self, task: TaskContext, parts: Sequence[TopicTreePart]
-    ) -> ModelResult[TopicTreeOverview]:
+    ) -> ModelResult[TopicTreePartsSummary]:
         """The parts' names, or the heuristic model's answer where the minute is over."""
         del task
         if self.barrier:
@@ -47,7 +47,7 @@ class Tasks:
             self.threads.add(threading.get_ident())
             if self.calls_per_minute == 0:
                 return ModelResult(
-                    TopicTreeOverview(summary="?", topic=None),
+                    TopicTreePartsSummary(summary="?", topic=None),
                     "heuristic",
                     "overview",
                     "rate_limited",
@@ -55,7 +55,7 @@ class Tasks:
                 )
             self.calls_per_minute -= 1
             self.calls.append(name)
-        return ModelResult(TopicTreeOverview(summary=name, topic=name), "model", "overview/1")
+        return ModelResult(TopicTreePartsSummary(summary=name, topic=name), "model", "overview/1")
 
     def take_metrics(self) -> Mapping[str, int]:
         """One call."""
@@ -72,7 +72,7 @@ def parts(*names: str) -> list[list[TopicTreePart]]:
 
 def describe(
     tasks: Tasks, *names: str, seconds: float = 600.0
-) -> list[ModelResult[TopicTreeOverview]]:
+) -> list[ModelResult[TopicTreePartsSummary]]:
     end = time.monotonic() + seconds
     return slot_contents.summarise_slots(cast("LlmTasks", tasks), TASK, parts(*names), end)
 

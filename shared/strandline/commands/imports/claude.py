@@ -145,15 +145,15 @@ def _iterate_partial_events(message: Json) -> Iterator[tuple[str, Event | LeftOu
                 yield "", LeftOutItem("placeholders")
         else:
             for offset, block in enumerate(run):
-                yield f"#{position + offset}", _read_tool_block(block)
+                yield f"#{position + offset}", _make_event_of_non_speech_block(block)
         position += len(run)
     for number, attachment in enumerate(
         map(object_or_empty, list_or_empty(message.get("attachments")))
     ):
-        yield f"#attachment-{number}", _read_attachment(attachment)
+        yield f"#attachment-{number}", _make_event_of_attachment(attachment)
 
 
-def _read_attachment(attachment: Json) -> Event | LeftOutItem:
+def _make_event_of_attachment(attachment: Json) -> Event | LeftOutItem:
     name, text = (
         stripped_text_or_empty(attachment.get(n)) for n in ("file_name", "extracted_content")
     )
@@ -164,7 +164,7 @@ def _read_attachment(attachment: Json) -> Event | LeftOutItem:
     )
 
 
-def _read_tool_block(block: Json) -> Event | LeftOutItem:
+def _make_event_of_non_speech_block(block: Json) -> Event | LeftOutItem:
     kind = stripped_text_or_empty(block.get("type"))
     if kind == "tool_use":
         text, event_type = _describe_tool_call(block.get("input")), "action"

@@ -164,7 +164,7 @@ def propose_merges(
         _sort_pair(a, b): score
         for a, b, score in _find_similar_unmerged_pairs(sample, query.min_similarity)
     }
-    pairs = _leave_out_refused(access, sorted(names.keys() | cosines.keys()))
+    pairs = _leave_out_refused_pairs(access, sorted(names.keys() | cosines.keys()))
     proposals = [
         _make_proposal(nodes[a], nodes[b], names.get((a, b)), cosines.get((a, b))) for a, b in pairs
     ]
@@ -176,7 +176,7 @@ def propose_merges(
     )
 
 
-def _leave_out_refused(
+def _leave_out_refused_pairs(
     access: TenantDb, pairs: Sequence[tuple[UUID, UUID]]
 ) -> Sequence[tuple[UUID, UUID]]:
     if not pairs:

@@ -59,12 +59,12 @@ class ImportedGraphWriter:
                 "trust": statement.trust,
             }
             if revision := statement.revision:
-                revisions.append(row | self._make_known_revision_columns(revision))
+                revisions.append(row | self._make_revision_search_columns(revision))
             elif statement.says:
-                observations.append(row | self._make_known_observation_columns(statement.says[0]))
+                observations.append(row | self._make_observation_search_columns(statement.says[0]))
         return store_import.find_stored_places(self._access, observations, revisions)
 
-    def _make_known_revision_columns(self, revision: RevisionFields) -> Row:
+    def _make_revision_search_columns(self, revision: RevisionFields) -> Row:
         return {
             "target_id": str(self._node_ids[revision.node - 1]),
             "field": revision.field,
@@ -72,7 +72,7 @@ class ImportedGraphWriter:
             "valid_from": revision.valid_from.isoformat(),
         }
 
-    def _make_known_observation_columns(self, observation: FileObservation) -> Row:
+    def _make_observation_search_columns(self, observation: FileObservation) -> Row:
         target_id = self._get_target_id((observation.is_edge, observation.target))
         return {
             "target_id": str(target_id),

@@ -19,8 +19,8 @@ from strandline.llm.types import (
     RunSummary,
     RunTopic,
     TopicContinuation,
-    TopicTreeOverview,
     TopicTreePart,
+    TopicTreePartsSummary,
     TopicWalkChoice,
     TopicWalkOption,
 )
@@ -67,7 +67,7 @@ class HeuristicModel:
         """Who and what is named, most mentioned first, each once under its longest name."""
         return Entities(entities=names.extract_entities(events))
 
-    def overview(self, parts: Sequence[TopicTreePart]) -> TopicTreeOverview:
+    def overview(self, parts: Sequence[TopicTreePart]) -> TopicTreePartsSummary:
         """What the parts are about, those of most events first, and from when to when."""
         return overview.describe_topic_tree_parts(parts)
 

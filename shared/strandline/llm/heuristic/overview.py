@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from strandline.llm.types import TopicTreeOverview, TopicTreePart
+from strandline.llm.types import TopicTreePart, TopicTreePartsSummary
 
 OVERVIEW_CHARACTERS = 240
 _MAX_NAMES = 6
@@ -22,7 +22,7 @@ class _PartLabel:
     event_count: int
 
 
-def describe_topic_tree_parts(parts: Sequence[TopicTreePart]) -> TopicTreeOverview:
+def describe_topic_tree_parts(parts: Sequence[TopicTreePart]) -> TopicTreePartsSummary:
     """The names of the parts, those of most events first, and their dates, in at most
     OVERVIEW_CHARACTERS. The topic is that of most events."""
     names = _sort_labels_by_events(parts)
@@ -30,14 +30,16 @@ def describe_topic_tree_parts(parts: Sequence[TopicTreePart]) -> TopicTreeOvervi
     dates = format_date_range(started_at, max(part.last_event_at for part in parts))
     if not names:
         count = sum(part.event_count for part in parts)
-        return TopicTreeOverview(summary=f"{count} events without a topic ({dates})", topic=None)
+        return TopicTreePartsSummary(
+            summary=f"{count} events without a topic ({dates})", topic=None
+        )
     listing = _choose_labels_that_fit(
         names, OVERVIEW_CHARACTERS - len(f"; and {len(names)} more ({dates})")
     )
     hidden_count = len(names) - len(listing)
     more = f"; and {hidden_count} more" if hidden_count else ""
     topic = next((name.text for name in names if name.is_topic), None)
-    return TopicTreeOverview(summary=f"{'; '.join(listing)}{more} ({dates})", topic=topic)
+    return TopicTreePartsSummary(summary=f"{'; '.join(listing)}{more} ({dates})", topic=topic)
 
 
 def _sort_labels_by_events(parts: Sequence[TopicTreePart]) -> list[_PartLabel]:
