@@ -29,6 +29,7 @@ _NOTES = (
 _DAY = r"[A-Z][a-z]{2} \d+ [A-Z][a-z]+ \d{4}"
 _NOTE_FORMS = (
     "[a-z]+",
+    'file "[^"()\\[\\]:<>]+"',
     r"newest of \d+",
     "no longer so",
     rf"(?:perhaps )?no longer: see {_DAY}",

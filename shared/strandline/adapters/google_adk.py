@@ -251,7 +251,7 @@ def _make_entry(hit: answers.Hit) -> MemoryEntry:
     return MemoryEntry(
         content=Content(
             role=_USER if author == _USER else "model",
-            parts=[Part(text=hit.text or hit.name or "")],
+            parts=[Part(text=hit.text or hit.excerpt or hit.name or "")],
         ),
         custom_metadata={
             **{name: value for name, value in custom.items() if name not in details},

@@ -88,7 +88,7 @@ class StrandlineMemoryStore(MemoryStore):
         )
         return [
             MemoryEntry(
-                content=hit.text or hit.name or "",
+                content=hit.text or hit.excerpt or hit.name or "",
                 metadata={
                     "event_id": str(hit.event_id),
                     "speaker": hit.speaker,

@@ -118,14 +118,14 @@ def print_recall(
 def _describe_hit(hit: Any, full: bool) -> str:
     """The text of a hit, and how many near-duplicates share its place."""
     start = 0 if full or not hit.text else _find_match(hit)
-    whole = hit.text or hit.name or _describe_nameless_payload(hit)
+    whole = hit.text or hit.excerpt or hit.name or _describe_nameless_payload(hit)
     text = _cut_text_for_table(whole[start:], full)
     text = f"…{text}" if start else text
     return f"{text} (and {hit.similar.count} more like it)" if hit.similar else text
 
 
 def _describe_nameless_payload(hit: Any) -> str:
-    """In place of a text that is too long for its event, which recall does not read."""
+    """In place of a payload's text that recall did not read."""
     if hit.piece is None:
         return "(no text)"
     first, last = hit.piece.start_char, hit.piece.end_char
@@ -134,7 +134,8 @@ def _describe_nameless_payload(hit: Any) -> str:
 
 _LIMIT_NOTES = {
     "no_scope_in_view": "these participants never took part together; is each name written as when "
-    "it was stored? Names keep their case"
+    "it was stored? Names keep their case",
+    "payloads_unread": "the texts of payloads could not be read now; ask again",
 }
 
 

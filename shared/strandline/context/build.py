@@ -6,6 +6,7 @@ from datetime import datetime
 from functools import partial
 from uuid import UUID
 
+from strandline.aws.blobs import BlobStore
 from strandline.chains.slot_decisions import StatementInMessage
 from strandline.context import session_context
 from strandline.context.event_arrangement import (
@@ -46,6 +47,7 @@ from strandline.log.store import Event
 from strandline.recall.hit_postprocessing import find_cited_events
 from strandline.recall.importance import rerank_by_weights
 from strandline.recall.near_duplicates import DeduplicatedEvents
+from strandline.recall.payload_excerpts import NO_PAYLOADS, PayloadParts, read_payload_parts
 from strandline.recall.recall import make_read_token
 from strandline.recall.relevance import ScoredEvent
 from strandline.recall.schemas import QuestionTime
@@ -63,6 +65,7 @@ _LATEST_CHAINS = 10
 def build_context_text(
     access: TenantDb,
     embedder: Embedder,
+    blobs: BlobStore,
     request: ContextTextRequest,
     *,
     session: Session | None,
@@ -104,7 +107,7 @@ def build_context_text(
         question=request.query or "",
         needs_breadth=request.needs_breadth,
     )
-    return _compose_context_text(access, recent, knowledge, matches, limits)
+    return _compose_context_text(access, blobs, recent, knowledge, matches, limits)
 
 
 def _find_chains_and_knowledge(
@@ -152,7 +155,11 @@ def _find_chains_and_knowledge(
 
 
 def build_session_context_text(
-    view: SessionReadContext, embedder: Embedder, query: SessionContextQuery, vector_timeout: float
+    view: SessionReadContext,
+    embedder: Embedder,
+    blobs: BlobStore,
+    query: SessionContextQuery,
+    vector_timeout: float,
 ) -> tuple[ContextTextOut, UsedSources]:
     """Build a session's context as text: what `build_session_context` finds, and the events that
     answer the question. Also returns the events and chains that answer it."""
@@ -165,11 +172,12 @@ def build_session_context_text(
     limits = ContextTextOptions(query.min_relevance, None, query.budget or DEFAULT_BUDGET)
     limits = replace(limits, is_one_session=view.only_session, today=view.now)
     limits = replace(limits, question=query.query or "", needs_breadth=query.needs_breadth)
-    return _compose_context_text(view.access, recent, knowledge, matches, limits)
+    return _compose_context_text(view.access, blobs, recent, knowledge, matches, limits)
 
 
 def _compose_context_text(
     access: TenantDb,
+    blobs: BlobStore,
     recent: Mapping[UUID, int],
     knowledge: Sequence[KnowledgeLineSource],
     matches: ChainSearchResult,
@@ -188,6 +196,7 @@ def _compose_context_text(
     found_ids = [*(later[i].event.event_id for i in recent if i in later), *found_ids]
     event_ids = put_events_after_their_changes(access, found_ids, events, later)
     shown_ids = {*recent, *event_ids}.difference(request.excluded_ids)
+    payloads = _read_payload_parts(access, blobs, matches, map(events.get, best))
     make_source = partial(
         to_event_line_source,
         ended=find_outdated_statement_ids(access, events.values(), request.as_of),
@@ -195,6 +204,7 @@ def _compose_context_text(
         similar=groups.similar,
         notes_late=request.answering is not None,
         search=matches.search,
+        payload_parts=payloads.by_event,
         beside={n.event_id for n in neighbours}.difference(top),
         newest_id=newest_id,
     )
@@ -213,7 +223,7 @@ def _compose_context_text(
         ),
         request.budget,
     )
-    answer = _to_context_response(layout, matches, events, request)
+    answer = _to_context_response(layout, matches, events, request, payloads.degradations)
     return answer, select_used_sources(matches, layout, used) if matches.search else UsedSources()
 
 
@@ -230,6 +240,14 @@ def _choose_best_events(
     groups, is_weak, newest_id = choose_answer_events(access, matches.search, request)
     best = take_events_to_fill_budget(groups.events, matches.search, recent, request)
     return groups, is_weak, newest_id, best
+
+
+def _read_payload_parts(
+    access: TenantDb, blobs: BlobStore, matches: ChainSearchResult, events: Iterable[Event | None]
+) -> PayloadParts:
+    if not matches.search:
+        return NO_PAYLOADS
+    return read_payload_parts(blobs, access.caller.tenant, events, matches.search.candidates)
 
 
 def _list_first_cited_ids(
@@ -292,6 +310,7 @@ def _to_context_response(
     matches: ChainSearchResult,
     events: Mapping[UUID, Event],
     request: ContextTextOptions,
+    degradations: Sequence[str],
 ) -> ContextTextOut:
     return ContextTextOut(
         text=layout.text,
@@ -305,7 +324,9 @@ def _to_context_response(
             for n, event_id in enumerate(layout.citations, 1)
         ],
         cut=LeftOutCountsOut.model_validate(layout.cut._asdict()),
-        degraded=matches.search.list_degradations(request.min_relevance) if matches.search else [],
+        degraded=[*matches.search.list_degradations(request.min_relevance), *degradations]
+        if matches.search
+        else [],
         not_yet_embedded=matches.search.unembedded_event_count if matches.search else None,
         not_yet_folded=matches.search.unfolded_event_count if matches.search else None,
         read_token=matches.read_token,

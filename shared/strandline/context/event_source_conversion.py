@@ -8,6 +8,7 @@ from uuid import UUID
 from strandline.chains.slot_decisions import StatementInMessage
 from strandline.context.lines import ChainLineSource, EventLineSource, LaterStatementMark
 from strandline.log.store import Event
+from strandline.recall.payload_excerpts import PayloadPart
 from strandline.recall.search import SearchResult
 from strandline.sessions.store_chains import MatchedChain
 
@@ -24,16 +25,19 @@ def to_event_line_source(
     similar: Mapping[UUID, Collection[UUID]] = MappingProxyType({}),
     notes_late: bool = False,
     search: SearchResult | None = None,
+    payload_parts: Mapping[UUID, PayloadPart] = MappingProxyType({}),
     beside: Collection[UUID] = (),
     newest_id: UUID | None = None,
 ) -> EventLineSource:
     """Convert an event that represents `stands_for` recent events. Its line says whether it is one
     of `ended`, the statements that hold no longer, which `later` statement may have changed it,
     how many near-duplicates it has in `similar`, and, with `notes_late`, whether it was added later
-    than it happened. A long text is shortened to the passages that match the question of `search`.
+    than it happened. A long text is shortened to the passages that match the question of `search`,
+    and a payload shows what was read of its text, `payload_parts`.
     `beside` are the events that are shown only beside others, `newest_id` is the newest of the best
     for a question about now."""
-    changed_by = later.get(event.event_id)
+    changed_by, part = later.get(event.event_id), payload_parts.get(event.event_id)
+    text = part.marked_text if part else event.content
     said_at = event.occurred_at or event.recorded_at
     return EventLineSource(
         event_id=event.event_id,
@@ -41,7 +45,8 @@ def to_event_line_source(
         place=(event.recorded_at, event.scope_id, event.seq),
         speaker=event.speaker,
         origin=event.origin,
-        text=event.content if event.content and event.content.strip() else _describe_payload(event),
+        text=text if text and text.strip() else _describe_payload(event),
+        file_name=event.file_name if part else None,
         stands_for=stands_for,
         session_id=event.session_id,
         is_ended=event.event_id in ended,
@@ -50,9 +55,7 @@ def to_event_line_source(
         else None,
         similar=len(similar.get(event.event_id, ())),
         is_late=notes_late and event.recorded_at - said_at >= _LATE,
-        passages=search.make_passages(event.event_id, event.content)
-        if search and event.content
-        else None,
+        passages=search.make_passages(event.event_id, text) if search and text else None,
         is_neighbour=event.event_id in beside,
         is_newest=event.event_id == newest_id,
     )

@@ -63,7 +63,7 @@ _FORM_NOTE = (
     " A line is [citation] date and time in UTC, speaker (agent, tool, document or system if no "
     "person): text."
 )
-_MIN_BYTES_FOR_FORM = 1200
+_MIN_BYTES_FOR_FORM = 1000
 """A smaller text does without the note on its form, which would take the room of a line."""
 
 

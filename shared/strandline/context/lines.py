@@ -70,6 +70,8 @@ class EventLineSource(NamedTuple):
     """Whether it is shown only because it stands beside an event that answers the question."""
     is_newest: bool = False
     """Whether it is the newest of the best events for a question about now."""
+    file_name: str | None = None
+    """The name of the payload that holds its text."""
 
 
 class ChainLineSource(NamedTuple):
@@ -207,6 +209,9 @@ def make_event_line(
     output is shortened in its middle, and to less, unless it is the best event. `share` is the
     maximum share of the text for any event."""
     notes = [] if event.origin == "user" else [event.origin]
+    if event.file_name:
+        label = sanitize_label(event.file_name.replace('"', "_"), _NAME_CHARS)
+        notes.append(f'file "{label}"')
     if event.stands_for > 1:
         notes.append(f"newest of {event.stands_for}")
     if event.is_late:

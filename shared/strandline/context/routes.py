@@ -55,6 +55,7 @@ def post_context(request: Request) -> Response:
     response, use = build_context_text(
         access,
         request.embedder,
+        request.resources.blobs,
         body,
         session=session,
         tuning=(
@@ -103,7 +104,9 @@ def get_context(request: Request) -> Response:
     )
     embedder, timeout = request.embedder, get_settings().query_vector_seconds
     if query.format == "text":
-        text, use = build_session_context_text(view, embedder, query, timeout)
+        text, use = build_session_context_text(
+            view, embedder, request.resources.blobs, query, timeout
+        )
         if query.query is not None:
             _record_text_use_and_metrics(request, view.access, use, text, view.now)
         return json_response(text)

@@ -96,7 +96,7 @@ def hit_line(hit: Item) -> str:
 
 def _show_from_piece(hit: Item) -> str:
     """A hit's text; a long one from a little before the part that matches."""
-    text: str = hit["text"] or hit["name"] or ""
+    text: str = hit["text"] or hit["excerpt"] or hit["name"] or ""
     piece: Item | None = hit["piece"]
     if hit["text"] is None or piece is None or len(text) <= _TEXT_CHARS:
         return text

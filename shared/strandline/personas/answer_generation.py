@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Literal, NamedTuple
 from uuid import UUID
 
+from strandline.aws.blobs import BlobStore
 from strandline.config import PREFIX, get_settings
 from strandline.context.build import build_context_text
 from strandline.context.event_selection import AnswerTextOptions
@@ -68,7 +69,11 @@ class RecalledContext(NamedTuple):
 
 
 def recall_for_question(
-    access: TenantDb, embedder: Embedder, question: QuestionToModel, now: datetime
+    access: TenantDb,
+    embedder: Embedder,
+    blobs: BlobStore,
+    question: QuestionToModel,
+    now: datetime,
 ) -> RecalledContext:
     """Recall what is in view about a question, without the question itself. Raises Invalid as for a
     context."""
@@ -88,6 +93,7 @@ def recall_for_question(
     context, use = build_context_text(
         access,
         embedder,
+        blobs,
         request,
         session=question.session,
         tuning=tuning,

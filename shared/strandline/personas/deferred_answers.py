@@ -157,7 +157,7 @@ def _answer_query_turn(
     caller = Caller(access.caller.tenant, viewer, turn.asked_by)
     reader, now = resources.database.connect_as(caller, deadline), datetime.now(UTC)
     embedder = resources.embedder_of(read_space(access).reading_space)
-    recollection = recall_for_question(reader, embedder, question, now)
+    recollection = recall_for_question(reader, embedder, resources.blobs, question, now)
     source_ids = list_source_events(reader, recollection)  # before the model
     task = make_model_call_context(
         caller.tenant, _choose_rate_limit_subject(turn), caller.viewer, deadline, job=_JOB
@@ -210,7 +210,9 @@ def _answer_chat_turn(
         )
         question = replace(question, input_id=message.event_id)
         embedder = resources.embedder_of(read_space(access).reading_space)
-        recollection = recall_for_question(readers, embedder, question, datetime.now(UTC))
+        recollection = recall_for_question(
+            readers, embedder, resources.blobs, question, datetime.now(UTC)
+        )
         task = make_model_call_context(
             tenant,
             _choose_rate_limit_subject(turn),

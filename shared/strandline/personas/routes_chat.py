@@ -72,7 +72,7 @@ def refuse_without_model(
     speaker = chats.find_message_speaker(requester.principal, request, chat)
     question = chats.make_chat_question(chat, request.message, said_at, speaker, session)
     embedder = resources.embedder_of(requester.principal.reading_space)
-    recollection = recall_for_question(readers, embedder, question, now)
+    recollection = recall_for_question(readers, embedder, resources.blobs, question, now)
     require_configured_model(resources.llm, recollection.context)
 
 
@@ -137,7 +137,9 @@ def _reply_or_defer(
 ) -> ModelAnswerOut:
     principal, deadline = requester.principal, requester.deadline
     embedder = resources.embedder_of(principal.reading_space)
-    recollection = recall_for_question(readers, embedder, question, datetime.now(UTC))
+    recollection = recall_for_question(
+        readers, embedder, resources.blobs, question, datetime.now(UTC)
+    )
     task = make_model_call_context(
         principal.tenant, requester.subject, chat.participants, deadline, scope_id=scope_id
     )
@@ -179,7 +181,9 @@ def answer_question(request: Request) -> Response:
     access = request.connect_reader(query, body.participants)
     resources, now = request.resources, datetime.now(UTC)
     question = _make_model_question(request, body, now)
-    recollection = recall_for_question(access, request.embedder, question, now)
+    recollection = recall_for_question(
+        access, request.embedder, request.resources.blobs, question, now
+    )
     require_configured_model(resources.llm, recollection.context)
     viewer = access.caller.viewer
     task = make_model_call_context(

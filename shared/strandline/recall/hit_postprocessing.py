@@ -20,6 +20,7 @@ from strandline.log.store import Event
 from strandline.recall import store
 from strandline.recall.features import QuestionWord
 from strandline.recall.passages import Passages, WordMatcher
+from strandline.recall.payload_excerpts import MAX_EXCERPT_CHARS
 from strandline.recall.relevance import ScoredEvent
 from strandline.recall.schemas import Hit, HitNearDuplicates, RecallRequest, TextRange
 
@@ -29,9 +30,8 @@ _MAX_SIMILAR = 20
 """The maximum number of near-duplicates that a hit names."""
 _MAX_SEEDS = 10
 """The number of best hits whose edges are followed."""
-_LONG_CHARS, _PASSAGE_CHARS = 1000, 600
-"""Of a text with more characters a hit names the part that matches, of at most so many characters,
-or one sentence."""
+_LONG_CHARS = 1000
+"""Of a text with more characters a hit names the part that matches."""
 _MAX_DEPTH = 3
 """The maximum number of consecutive edges followed."""
 _EDGES_PER_EVENT = 5
@@ -120,6 +120,7 @@ def make_unscored_hit(event: Event, request: RecallRequest, why: Sequence[str]) 
         text=event.content,
         name=event.file_name,
         piece=None,
+        excerpt=None,
         relevance=None,
         why=list(why),
         superseded_by=None,
@@ -212,8 +213,8 @@ def find_cited_events(
 def find_matching_range(
     event: Event, row: store.CandidateRow, matcher: WordMatcher
 ) -> TextRange | None:
-    """The part of a payload's text, or of a long text, that matches the question; None where none
-    does, or only the payload's meaning or name."""
+    """The part of a long text, or the indexed part of a payload's text, that matches the question;
+    None where none does, or only the payload's meaning or name."""
     if event.blob_cid:
         if row.start_char is None or not row.end_char:  # 0: only its name matched
             return None
@@ -221,7 +222,7 @@ def find_matching_range(
     if len(event.content or "") <= _LONG_CHARS:
         return None
     passages = Passages(event.content or "", matcher, row.passage_cosines or ())
-    best_passages = passages.find_best(_PASSAGE_CHARS)
+    best_passages = passages.find_best(MAX_EXCERPT_CHARS)
     return (
         TextRange(start_char=best_passages[0], end_char=best_passages[1]) if best_passages else None
     )
@@ -254,7 +255,8 @@ def fit_to_budget(hits: Sequence[Hit], max_tokens: int | None) -> HitsWithinBudg
     tokens_left, is_cut = max_tokens, False
     for hit in hits:
         for shown_hit in (hit, _cut_to_piece(hit)):
-            tokens = -(-len((shown_hit.text or "").encode()) // BYTES_PER_TOKEN)
+            shown_text = shown_hit.text or shown_hit.excerpt or ""
+            tokens = -(-len(shown_text.encode()) // BYTES_PER_TOKEN)
             if tokens <= tokens_left:
                 fitting.append(shown_hit)
                 tokens_left -= tokens
@@ -263,8 +265,9 @@ def fit_to_budget(hits: Sequence[Hit], max_tokens: int | None) -> HitsWithinBudg
     if fitting or not hits:
         return HitsWithinBudget(fitting, len(hits) - len(fitting), is_cut)
     room = max_tokens * BYTES_PER_TOKEN - len("…".encode())
-    beginning = (hits[0].text or "").encode()[:room].decode(errors="ignore")
-    best = hits[0].model_copy(update={"text": f"{beginning}…"})
+    field = "excerpt" if hits[0].text is None else "text"
+    beginning = (hits[0].text or hits[0].excerpt or "").encode()[:room].decode(errors="ignore")
+    best = hits[0].model_copy(update={field: f"{beginning}…"})
     return HitsWithinBudget([best], len(hits) - 1, is_cut=True)
 
 

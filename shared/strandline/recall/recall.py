@@ -6,6 +6,7 @@ from uuid import UUID
 
 from uuid_utils.compat import uuid7
 
+from strandline.aws.blobs import BlobStore
 from strandline.chains import store_recalls
 from strandline.db.database import SnapshotRead, TenantDb
 from strandline.embeddings.embedder import Embedder
@@ -31,6 +32,7 @@ from strandline.recall.importance import (
     rerank_by_weights,
 )
 from strandline.recall.near_duplicates import DeduplicatedEvents, collapse_near_duplicates
+from strandline.recall.payload_excerpts import PayloadParts, choose_excerpt, read_payload_parts
 from strandline.recall.relevance import ScoredEvent
 from strandline.recall.schemas import Hit, RecallAnswer, RecallRequest, ScoringOut
 from strandline.recall.search import SearchResult, search
@@ -77,6 +79,7 @@ def _search_as_requested(
 def recall(
     access: TenantDb,
     embedder: Embedder,
+    blobs: BlobStore,
     request: RecallRequest,
     now: datetime,
     vector_timeout: float,
@@ -94,9 +97,13 @@ def recall(
     by_weight, traits = rerank_by_weights(access, relevant, request.weights, asked_at, now, sona)
     groups, best = _choose_events(access, search_result, by_weight, request)
     supporting = find_cited_events(access, best, request.to_json_filter(), request.expand)
-    events = store.read_visible_events(access, [e.candidate.event_id for e in best] + supporting)
+    best_ids = [scored.candidate.event_id for scored in best]
+    events = store.read_visible_events(access, best_ids + supporting)
+    payloads = read_payload_parts(
+        blobs, access.caller.tenant, map(events.get, best_ids), search_result.candidates
+    )
     scored_hits = [
-        _to_hit(scored, events, search_result, request, traits, groups.similar)
+        _to_hit(scored, events, search_result, request, traits, groups.similar, payloads)
         for scored in best
         if scored.candidate.event_id in events
     ]
@@ -113,6 +120,7 @@ def recall(
         breadth=request.needs_breadth,
         did_not_fit=fitting.left_out,
         degraded=search_result.list_degradations(request.min_relevance)
+        + [*payloads.degradations]
         + ["cut_by_size"] * (len(hits) < len(fitting.hits))
         + ["cut_by_budget"] * fitting.is_cut,
         not_yet_embedded=search_result.unembedded_event_count,
@@ -139,12 +147,16 @@ def _to_hit(
     request: RecallRequest,
     traits: Mapping[UUID, ExtraRankingSignals],
     similar: Mapping[UUID, Sequence[UUID]],
+    payloads: PayloadParts,
 ) -> Hit:
     event = events[scored_event.candidate.event_id]
     row = search_result.candidates[event.event_id]
     features = scored_event.features._asdict()
     if event.event_id in traits:
         features |= traits[event.event_id].to_values_by_name()
+    piece, excerpt = find_matching_range(event, row, search_result.matcher), None
+    if part := payloads.by_event.get(event.event_id):
+        piece, excerpt = choose_excerpt(part, search_result.matcher)
     return Hit(
         event_id=event.event_id,
         source_event_key=event.source_event_key,
@@ -152,7 +164,8 @@ def _to_hit(
         occurred_at=row.said_at,
         text=event.content,
         name=event.file_name,
-        piece=find_matching_range(event, row, search_result.matcher),
+        piece=piece,
+        excerpt=excerpt,
         relevance=search_result.round_calibrated_relevance(scored_event.relevance),
         why=list_match_reasons(scored_event, search_result.words)
         + [TOPIC] * search_result.topics.adds(event.event_id),

@@ -57,7 +57,14 @@ def post_recall(request: Request) -> Response:
         else None
     )
     response = recall(
-        access, embedder, body, now, timeout, settings.tuning.min_known, sona_id=sona_id
+        access,
+        embedder,
+        request.resources.blobs,
+        body,
+        now,
+        timeout,
+        settings.tuning.min_known,
+        sona_id=sona_id,
     )
     if not response.hits and not can_see_any_scope(access):
         response.degraded.append("no_scope_in_view")

@@ -173,9 +173,13 @@ class Hit(ResponseModel):
     name: str | None
     """The payload's file name."""
     piece: TextRange | None
-    """The part of a payload's text, or of a text of more than 1,000 characters, that matched; null
-    if only its file name or its meaning did. Of a long text it is at most 600 characters, or one
-    sentence."""
+    """The part that matches, of a payload's text or of a text of more than 1,000 characters: at
+    most 600 characters, or one sentence; of a payload whose text was not read up to 16,384
+    characters. Null if nothing of the text matches."""
+    excerpt: str | None
+    """What a payload's text says in `piece`, with `max_tokens` perhaps cut. Null for other events,
+    for a payload that is no text, and where it was not read: beyond the best eight payloads, or as
+    `degraded` says."""
     relevance: float | None
     """The probability that the event answers the question, 0 to 1, comparable between questions.
     Null in an embedding space without a calibration, and for an event that was added to those

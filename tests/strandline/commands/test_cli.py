@@ -11,14 +11,17 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 from uuid import UUID
 
 import pytest
 
+from strandline.aws.blobs import BlobStore
 from strandline.client.errors import make_error
 from strandline.commands.imports.sending import ImportTally, store_batch
 from strandline.commands.output import explain_error_for_cli
 from strandline.db.database import TenantDb
+from strandline.errors import Unavailable
 from strandline.recall.importance import rerank_by_weights
 from strandline.recall.schemas import RecallWeights
 from tests.chat_service import ScriptedTasks, use_model
@@ -84,7 +87,12 @@ def test_cli_recall_names_payload_and_ids_of_events(run: Run, tmp_path: Path) ->
     _, out, _ = run("recall", "Where does the spare key hang?", "--user", "alice", "--full")
     event_id = stored.split()[3].rstrip(",")
     assert event_id in out
+    assert "The spare key hangs behind the barometer." in " ".join(out.split())
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(BlobStore, "read_text_prefix", Mock(side_effect=Unavailable))
+        _, out, err = run("recall", "Where does the spare key hang?", "--user", "alice", "--full")
     assert "a payload, of which the characters" in out
+    assert "could not be read now" in err
     assert event_id not in run("recall", "the spare key", "--user", "alice")[1]
 
 

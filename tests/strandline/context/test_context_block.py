@@ -301,6 +301,8 @@ def test_context_text_shows_reply_without_text(
 def test_context_text_names_payload(gateway: Gateway, tell: Tell, key: str) -> None:
     tell(key, "buoy " * 20_000, name="log [1].txt")
     (line,) = lines(ask(gateway, key, query="buoy"), ABOUT)
+    assert line.startswith('alice (file "log _1_.txt"): buoy buoy ')
+    (line,) = lines(ask(gateway, key), LATEST)
     assert line == 'alice: (a file: "log (1).txt", 100,000 bytes)'
 
 

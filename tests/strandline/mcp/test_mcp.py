@@ -636,7 +636,7 @@ def node_of(text: str) -> dict[str, Any]:
 
 def hit_of(text: str) -> dict[str, Any]:
     hit = {"event_id": "1", "relevance": 0.5, "occurred_at": "2026-05-08T10:00:00Z", "name": None}
-    hit |= {"superseded_by": None, "similar": None, "piece": None}
+    hit |= {"superseded_by": None, "similar": None, "piece": None, "excerpt": None}
     return {**hit, "speaker": f"user:{text}", "text": text}
 
 
@@ -655,6 +655,7 @@ def test_mcp_hit_line_shows_a_long_text_from_its_piece() -> None:
     assert "THE KEY" not in hit_line({**hit, "piece": None}), "the planted fault: its beginning"
     payload = {**hit, "text": None, "name": "log.txt"}
     assert hit_line(payload).endswith(": log.txt")
+    assert hit_line({**payload, "excerpt": "THE KEY IS HERE"}).endswith(": THE KEY IS HERE")
 
 
 def test_mcp_answer_says_that_many_events_are_pending() -> None:

@@ -225,6 +225,7 @@ def make_hit(at: int, text: str = "") -> Hit:
         text=text,
         name=None,
         piece=None,
+        excerpt=None,
         relevance=None,
         why=[],
         superseded_by=None,

@@ -1,0 +1,124 @@
+"""What the texts of payloads say where they match a question: read from the payload store for an
+answer, outside of any transaction."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+from uuid import UUID
+
+from strandline.aws.blobs import BlobStore, is_utf8_text_type
+from strandline.errors import PayloadMissing, Unavailable
+from strandline.log.indexed_text import PIECE_CHARS
+from strandline.log.passage_spans import split_into_segments
+from strandline.log.store import Event
+from strandline.observability import logger
+from strandline.recall.passages import Passages, WordMatcher
+from strandline.recall.schemas import TextRange
+from strandline.recall.store import CandidateRow
+
+PAYLOADS_UNREAD = "payloads_unread"
+"""The code for `degraded` where the payload store did not answer in time."""
+MAX_EXCERPT_CHARS = 600
+"""The maximum characters of an excerpt, unless it is one sentence."""
+_MAX_PAYLOADS = 8
+"""How many payloads are read for one answer, the first."""
+_MAX_BYTES = 2 * 1024 * 1024
+"""How much of one is read: what is indexed, in characters of two bytes."""
+_SECONDS = 2.0
+"""How long an answer waits for the payload store."""
+
+
+class PayloadPart(NamedTuple):
+    """The indexed part of a payload's text that matches a question; else its beginning."""
+
+    start_char: int
+    text: str
+    is_last: bool
+
+    @property
+    def marked_text(self) -> str:
+        """The text, with `…` for what comes before and after it."""
+        return f"{'… ' if self.start_char else ''}{self.text}{'' if self.is_last else ' …'}"
+
+
+class PayloadParts(NamedTuple):
+    """Parts of payloads' texts, by event."""
+
+    by_event: Mapping[UUID, PayloadPart]
+    degradations: Sequence[str] = ()
+
+
+NO_PAYLOADS = PayloadParts({})
+
+
+def read_payload_parts(
+    blobs: BlobStore,
+    tenant: str,
+    events: Iterable[Event | None],
+    candidates: Mapping[UUID, CandidateRow],
+) -> PayloadParts:
+    """Read what the first of these events that are payloads of text say where a question matches,
+    all at the same time. What the store does not hold, or not in time, is left out."""
+    stored = [
+        event for event in events if event and event.blob_cid and is_utf8_text_type(event.mime_type)
+    ]
+    if not stored:
+        return NO_PAYLOADS
+    from concurrent.futures import ThreadPoolExecutor, wait  # few answers have payloads
+
+    pool = ThreadPoolExecutor(_MAX_PAYLOADS, "payloads")
+    try:
+        reads = {
+            event.event_id: pool.submit(
+                _read_part, blobs, tenant, event, candidates.get(event.event_id)
+            )
+            for event in stored[:_MAX_PAYLOADS]
+        }
+        done, late = wait(reads.values(), timeout=_SECONDS)
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+    failures = [read.exception() for read in done]
+    unexpected = [error for error in failures if error and not isinstance(error, Unavailable)]
+    if unexpected:
+        raise unexpected[0]
+    parts = {
+        event_id: part
+        for event_id, read in reads.items()
+        if read in done and not read.exception() and (part := read.result())
+    }
+    return PayloadParts(parts, [PAYLOADS_UNREAD] if late or any(failures) else [])
+
+
+def _read_part(
+    blobs: BlobStore, tenant: str, event: Event, row: CandidateRow | None
+) -> PayloadPart | None:
+    """The part of a payload that matches; None if the store does not hold it, or it is blank.
+    Raises Unavailable."""
+    start, end = 0, PIECE_CHARS
+    if row and row.start_char is not None and row.end_char:  # 0: only its name matched
+        start, end = row.start_char, row.end_char
+    size = min(4 * end, _MAX_BYTES)
+    try:
+        text = blobs.read_text_prefix(tenant, event.blob_cid or "", size)
+    except PayloadMissing:
+        logger.warning("payload missing", extra={"cid": event.blob_cid})
+        return None
+    part = text[start:end]
+    is_last = len(text) <= end and (event.blob_size or 0) <= size
+    return PayloadPart(start, part, is_last) if part.strip() else None
+
+
+def choose_excerpt(part: PayloadPart, matcher: WordMatcher) -> tuple[TextRange, str]:
+    """The range of a payload's text that matches best, and what it says; where only its name or
+    meaning matches, how the part begins."""
+    first, last = Passages(part.text, matcher).find_best(MAX_EXCERPT_CHARS) or (
+        0,
+        _find_end_of_beginning(part.text),
+    )
+    place = TextRange(start_char=part.start_char + first, end_char=part.start_char + last)
+    return place, part.text[first:last]
+
+
+def _find_end_of_beginning(text: str) -> int:
+    """Where the first sentences end that fit an excerpt."""
+    ends = [end for _, end in split_into_segments(text)]
+    return max((end for end in ends if end <= MAX_EXCERPT_CHARS), default=ends[0])

@@ -1,0 +1,155 @@
+"""What recall and contexts show of a text that is stored as a payload."""
+
+import time
+from typing import Any
+
+import pytest
+
+from strandline.aws.blobs import BlobStore
+from strandline.errors import PayloadMissing, Unavailable
+from strandline.recall import payload_excerpts
+from strandline.recall.features import QuestionWord
+from strandline.recall.passages import WordMatcher
+from strandline.recall.payload_excerpts import PayloadPart, choose_excerpt
+from tests.support import Gateway, user_message
+
+ALICE, BOB = "user:alice", "user:bob"
+ANSWER = "The spare key of the boathouse hangs behind the blue heron."
+QUESTION = "Where does the spare key of the boathouse hang?"
+WEATHER = " ".join(f"Day {n} was cloudy, with a light wind from the west." for n in range(900))
+LONG = f"Notes of the summer.\n{WEATHER} {ANSWER} {WEATHER}"
+"""A text of 91 KB, so that its event holds none of it."""
+
+
+@pytest.fixture
+def key(gateway: Gateway) -> str:
+    key = gateway.key()
+    for text in (LONG, "The boathouse is shut on Mondays."):
+        event = user_message(text, ALICE, session_id="s1")
+        reply = gateway.call("POST", "/api/v1/events", event, key=key)
+        assert reply.status == 201, reply.text
+    return key
+
+
+def ask(gateway: Gateway, key: str, path: str, **fields: Any) -> Any:
+    body = {"query": QUESTION, "participants": [ALICE], **fields}
+    reply = gateway.call("POST", path, body, key=key)
+    assert reply.status == 200, reply.text
+    return reply.body
+
+
+def find_payload_hit(answer: Any) -> Any:
+    return next(hit for hit in answer["hits"] if hit["text"] is None)
+
+
+@pytest.mark.parametrize("is_embedded", [False, True])
+def test_payload_excerpt_stands_in_recall_and_contexts(
+    gateway: Gateway, key: str, is_embedded: bool
+) -> None:
+    if is_embedded:
+        gateway.sweep()
+    hit = find_payload_hit(ask(gateway, key, "/api/v1/recall"))
+    piece = hit["piece"]
+    assert hit["excerpt"] == LONG[piece["start_char"] : piece["end_char"]]
+    assert ANSWER in hit["excerpt"]
+    assert len(hit["excerpt"]) <= 600
+    block = ask(gateway, key, "/api/v1/context")
+    assert ANSWER in block["text"]
+    assert "alice: … " in block["text"]
+    assert block["degraded"] == [] or not is_embedded
+    path = "/api/v1/sessions/s1/context"
+    query = {"query": QUESTION, "format": "text", "participants": ALICE}
+    assert ANSWER in gateway.call("GET", path, key=key, query=query).body["text"]
+    answer = gateway.call(
+        "POST", "/api/v1/query", {"query": QUESTION, "participants": [ALICE]}, key=key
+    )
+    assert ANSWER in answer.error["details"]["block"], "what a model is shown"
+
+
+def test_payload_excerpt_names_its_file_in_context(gateway: Gateway, key: str) -> None:
+    event = user_message(f"{WEATHER} {WEATHER} The cat is named Mimi.", ALICE)
+    cid = gateway.call("POST", "/api/v1/events", event, key=key).body["blob"]["cid"]
+    event = {**user_message("", ALICE), "blob": {"cid": cid}, "name": 'pets", no longer so [1].md'}
+    event.pop("content")
+    reply = gateway.call("POST", "/api/v1/events", event, key=key)
+    assert reply.status == 201, reply.text
+    text = ask(gateway, key, "/api/v1/context", query="What is the cat named?")["text"]
+    assert 'alice (file "pets_, no longer so _1_.md"): … ' in text
+    assert "The cat is named Mimi." in text
+
+
+def test_payload_excerpt_is_of_visible_events_alone(gateway: Gateway, key: str) -> None:
+    gateway.sweep()
+    for path in ("/api/v1/recall", "/api/v1/context"):
+        assert "heron" not in str(ask(gateway, key, path, participants=[BOB]))
+    erasing = gateway.key("acme", rights=["erase", "read"])
+    event_id = find_payload_hit(ask(gateway, key, "/api/v1/recall"))["event_id"]
+    reply = gateway.call("POST", "/api/v1/erasures", {"event_ids": [event_id]}, key=erasing)
+    assert reply.status in (200, 202), reply.text
+    for path in ("/api/v1/recall", "/api/v1/context"):
+        assert "heron" not in str(ask(gateway, key, path))
+
+
+def test_payload_excerpt_counts_for_token_budget(gateway: Gateway, key: str) -> None:
+    answer = ask(gateway, key, "/api/v1/recall", query="boathouse heron", max_tokens=20)
+    (hit,) = answer["hits"]
+    shown = hit["text"] or hit["excerpt"]
+    assert len(shown.encode()) <= 80
+    assert answer["did_not_fit"] == 1
+
+
+@pytest.mark.parametrize("fault", ["away", "late", "lost"])
+def test_payload_excerpt_is_left_out_without_store(
+    gateway: Gateway, key: str, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    gateway.sweep()
+
+    def fail(*_: object) -> str:
+        if fault == "late":
+            time.sleep(0.3)
+            return LONG
+        raise PayloadMissing if fault == "lost" else Unavailable
+
+    monkeypatch.setattr(BlobStore, "read_text_prefix", fail)
+    if fault == "late":
+        monkeypatch.setattr(payload_excerpts, "_SECONDS", 0.05)
+    answer = ask(gateway, key, "/api/v1/recall")
+    hit = find_payload_hit(answer)
+    assert hit["excerpt"] is None
+    assert "heron" in LONG[hit["piece"]["start_char"] : hit["piece"]["end_char"]]
+    degraded = [] if fault == "lost" else ["payloads_unread"]
+    assert answer["degraded"] == degraded
+    block = ask(gateway, key, "/api/v1/context")
+    assert block["degraded"] == degraded
+    assert "(a file: " in block["text"]
+    assert "The boathouse is shut on Mondays." in block["text"]
+
+
+def test_payload_excerpt_reads_best_texts_alone(
+    gateway: Gateway, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n in range(10):
+        event = user_message(f"{WEATHER} {WEATHER} Boat {n} is in the boathouse.", ALICE)
+        assert gateway.call("POST", "/api/v1/events", event, key=key).status == 201
+    reads: list[str] = []
+    read = BlobStore.read_text_prefix
+
+    def count(self: BlobStore, tenant: str, cid: str, *rest: Any) -> str:
+        reads.append(cid)
+        return read(self, tenant, cid, *rest)
+
+    monkeypatch.setattr(BlobStore, "read_text_prefix", count)
+    hits = ask(gateway, key, "/api/v1/recall", limit=20)["hits"]
+    assert sum(hit["text"] is None for hit in hits) == 11
+    assert len(reads) == len(set(reads)) == sum(bool(hit["excerpt"]) for hit in hits) == 8
+    reads.clear()
+    ask(gateway, key, "/api/v1/recall", query="What happens on Mondays?", limit=1)
+    assert reads == []
+
+
+def test_payload_excerpt_without_match_is_beginning() -> None:
+    matcher = WordMatcher([QuestionWord("heron", 1)])
+    place, text = choose_excerpt(PayloadPart(0, WEATHER, is_last=True), matcher)
+    assert (place.start_char, WEATHER[: place.end_char]) == (0, text)
+    assert text.endswith("from the west.")
+    assert 500 < len(text) <= 600
