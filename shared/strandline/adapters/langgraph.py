@@ -131,13 +131,13 @@ class StrandlineStore(BaseStore):
                     raise NotImplementedError("StrandlineStore does not support a time to live")
                 last_puts[tuple(op.namespace), op.key] = (place, op)
             else:
-                reads.append((place, self._make_read(op)))
+                reads.append((place, self._make_read_steps(op)))
         puts: dict[Namespace, list[tuple[int, Steps[Result]]]] = {}
         for (namespace, _), (place, op) in last_puts.items():
-            puts.setdefault(namespace, []).append((place, self._make_put(op)))
+            puts.setdefault(namespace, []).append((place, self._make_put_steps(op)))
         return [None] * len(operations), reads, list(puts.values())
 
-    def _make_read(self, op: Op) -> Steps[Result]:
+    def _make_read_steps(self, op: Op) -> Steps[Result]:
         if isinstance(op, GetOp):
             return self._get(self._choose_participants(op.namespace), op)
         if isinstance(op, SearchOp):
@@ -147,7 +147,7 @@ class StrandlineStore(BaseStore):
             return self._list_namespaces(self._choose_participants(prefix), prefix, op)
         raise ValueError(f"unknown operation: {type(op).__name__}")
 
-    def _make_put(self, op: PutOp) -> Steps[Result]:
+    def _make_put_steps(self, op: PutOp) -> Steps[Result]:
         return self._put(self._choose_participants(op.namespace), op, str(uuid4()))
 
     def _choose_participants(self, namespace: Namespace) -> list[str]:

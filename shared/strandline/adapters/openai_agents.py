@@ -116,13 +116,13 @@ def _make_record(item: Mapping[str, Any]) -> NewRecord:
     event_type: EventType = "message"
     text_at: TextPath | None = None
     if kind == "message":
-        text_at = _find_text(item.get("content"), ["content"])
+        text_at = _find_path_of_longest_text(item.get("content"), ["content"])
     elif kind == "reasoning":
         event_type = "thought"
-        text_at = _find_text(item.get("summary"), ["summary"])
+        text_at = _find_path_of_longest_text(item.get("summary"), ["summary"])
     elif kind.endswith("_output"):
         event_type = "observation"
-        text_at = _find_text(item.get("output"), ["output"])
+        text_at = _find_path_of_longest_text(item.get("output"), ["output"])
     else:
         event_type = "action"
     call_text = (
@@ -131,7 +131,7 @@ def _make_record(item: Mapping[str, Any]) -> NewRecord:
     return NewRecord(item, text_at, role, event_type, call_text)
 
 
-def _find_text(value: object, path: Sequence[str | int]) -> TextPath | None:
+def _find_path_of_longest_text(value: object, path: Sequence[str | int]) -> TextPath | None:
     """Where the longest text of a content stands: the content itself, or a part's `text`."""
     if isinstance(value, str):
         return path

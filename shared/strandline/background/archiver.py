@@ -23,7 +23,9 @@ def plan(resources: JobResources, now: datetime, tenant: str | None) -> Sequence
     return [Shard(tenant) for tenant in tenants]
 
 
-def shard(resources: JobResources, lease: Lease, shard: Shard, now: datetime) -> Mapping[str, int]:
+def work_on_shard(
+    resources: JobResources, lease: Lease, shard: Shard, now: datetime
+) -> Mapping[str, int]:
     """Archive one tenant's cold chains, remove its uncited payloads, then collect its old
     snapshots. Returns counts. Chains that were not promoted yet are promoted first, if the tenant
     keeps long-term memory: left to the promoter, each would wait for two runs."""

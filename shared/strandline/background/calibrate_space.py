@@ -29,7 +29,7 @@ _measured_figures: WeakKeyDictionary[Embedder, SpaceFigures] = WeakKeyDictionary
 """What this process has measured: it is the same for every tenant."""
 
 
-class CalibrationText(NamedTuple):
+class CalibrationTextGroup(NamedTuple):
     """A matter of the texts that ship, which no other of them is about."""
 
     language: str
@@ -76,7 +76,7 @@ def calibrate_if_possible(access: TenantDb, embedder: Embedder, deadline: float)
 def measure_space(embedder: Embedder, deadline: float = math.inf) -> SpaceFigures:
     """Measure a space by the texts that ship. Raises EmbeddingUnavailable and EmbeddingRefused."""
     embed = partial(_embed, embedder, deadline)
-    texts = read_calibration_texts()
+    texts = read_calibration_text_groups()
     questions = embed([text.question for text in texts], "question")
     events = embed(_format_events([text.text for text in texts]))
     following = embed(_format_events([text.next for text in texts]))
@@ -93,11 +93,11 @@ def measure_space(embedder: Embedder, deadline: float = math.inf) -> SpaceFigure
     )
 
 
-def read_calibration_texts() -> list[CalibrationText]:
+def read_calibration_text_groups() -> list[CalibrationTextGroup]:
     """The texts that ship."""
     file = importlib.resources.files("strandline") / "embeddings" / "calibration_texts.jsonl"
     lines = file.read_text("utf-8").splitlines()
-    return [CalibrationText(**json.loads(line)) for line in lines]
+    return [CalibrationTextGroup(**json.loads(line)) for line in lines]
 
 
 def _format_events(texts: Sequence[str]) -> list[str]:

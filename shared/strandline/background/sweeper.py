@@ -52,7 +52,9 @@ def plan(resources: JobResources, now: datetime, tenant: str | None) -> Sequence
     return [Shard(tenant) for tenant in sorted(tenants)]
 
 
-def shard(resources: JobResources, lease: Lease, shard: Shard, now: datetime) -> Mapping[str, int]:
+def work_on_shard(
+    resources: JobResources, lease: Lease, shard: Shard, now: datetime
+) -> Mapping[str, int]:
     """Do all steps for one tenant. Returns the count of each step, without zeros. A failed step
     does not stop the others; the first error is raised once all have run."""
     del shard

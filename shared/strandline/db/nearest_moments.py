@@ -20,10 +20,10 @@ from strandline.observability import logger
 
 class NearestMoment(datetime):
     """The nearest time to one that Python cannot hold. Readers use it as any time; who must give
-    the exact one asks `find_nearest_moments` first."""
+    the exact one asks `list_nearest_moment_fields` first."""
 
 
-def find_nearest_moments(row: object) -> Iterator[str]:
+def list_nearest_moment_fields(row: object) -> Iterator[str]:
     """The names of the fields of a row, a dataclass or None, that hold a NearestMoment."""
     for name, value in vars(row).items() if row is not None else ():
         if isinstance(value, NearestMoment):

@@ -116,7 +116,9 @@ class EnglishEmbedder:
             self._tokenizer_path or installed_tokenizer_path(), TOKENIZER_SHA256
         )
         try:
-            return _LoadedModel(_make_tokenizer(tokenizer), _make_session(model, self._threads))
+            return _LoadedModel(
+                _make_tokenizer(tokenizer), _make_onnx_session(model, self._threads)
+            )
         except ImportError as error:
             raise EmbeddingUnavailable(
                 f"The local embedding model needs {error.name}: deploy the model layer with this "
@@ -166,7 +168,7 @@ def _make_tokenizer(data: bytes) -> "Tokenizer":
     return tokenizer
 
 
-def _make_session(model: bytes, threads: int) -> _OnnxSession:
+def _make_onnx_session(model: bytes, threads: int) -> _OnnxSession:
     # A plain import would make every name in it of unknown type: the library has no types.
     ort = importlib.import_module("onnxruntime")
     options = ort.SessionOptions()

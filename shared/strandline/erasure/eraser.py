@@ -66,7 +66,9 @@ def plan(resources: JobResources, now: datetime, tenant: str | None) -> Sequence
     return [Shard(one) for one in tenants]
 
 
-def shard(resources: JobResources, lease: Lease, shard: Shard, now: datetime) -> Mapping[str, int]:
+def work_on_shard(
+    resources: JobResources, lease: Lease, shard: Shard, now: datetime
+) -> Mapping[str, int]:
     """Continue one tenant's erasures. Returns counts. Every step can be repeated."""
     del shard
     totals = Counter[str]()

@@ -1,8 +1,8 @@
 """The frame of every job: plan the shards, work on each shard under a lease, finish.
 
-A job is a module with three functions. `plan` lists the shards, each of one tenant. `shard` works
-on one until it is done or its time is up, committing as it goes. `finish` cleans up after the last
-shard. A run is one execution of the state machine; any of its steps may be executed twice.
+A job is a module with three functions. `plan` lists the shards, each of one tenant. `work_on_shard`
+works on one until it is done or its time is up, committing as it goes. `finish` cleans up after the
+last shard. A run is one execution of the state machine; any of its steps may be executed twice.
 """
 
 import time
@@ -165,7 +165,7 @@ class Job(Protocol):
         case."""
         ...
 
-    def shard(
+    def work_on_shard(
         self, resources: JobResources, lease: Lease, shard: Shard, now: datetime
     ) -> Mapping[str, int]:
         """Work on one shard. Returns counts of what was done."""
@@ -275,7 +275,7 @@ def run_shard(
         return
     lease = Lease(access, shard_lease, deadline, resources.clock, tally)
     try:
-        totals = job.shard(resources, lease, shard, now)
+        totals = job.work_on_shard(resources, lease, shard, now)
         ended_at = now + timedelta(seconds=time.monotonic() - start)
         with access.transaction():
             if not store_runs.mark_shard_done(access, shard_lease, totals, ended_at):

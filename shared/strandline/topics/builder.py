@@ -59,7 +59,9 @@ def plan(resources: JobResources, now: datetime, tenant: str | None) -> Sequence
     return [shard for due in due_tenants for shard in _make_shards(due.tenant_id, due.scopes)]
 
 
-def shard(resources: JobResources, lease: Lease, shard: Shard, now: datetime) -> Mapping[str, int]:
+def work_on_shard(
+    resources: JobResources, lease: Lease, shard: Shard, now: datetime
+) -> Mapping[str, int]:
     """Grow the trees of a shard's scopes one after the other. A scope that fails does not stop the
     others. The tenant's last shard publishes the build. Returns counts. Raises BuildOvertaken."""
     builder = _make_build_context(resources, lease, now)

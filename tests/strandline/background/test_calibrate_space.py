@@ -13,7 +13,7 @@ import pytest
 from strandline.background.calibrate_space import (
     ensure_calibrated,
     measure_space,
-    read_calibration_texts,
+    read_calibration_text_groups,
 )
 from strandline.db.database import Caller, Database, TenantDb
 from strandline.embeddings.embedder import Embedder, Purpose
@@ -83,7 +83,7 @@ def test_calibrate_space_gives_figures_that_ship(
 
 
 def test_calibrate_space_texts_are_many_and_different() -> None:
-    texts = read_calibration_texts()
+    texts = read_calibration_text_groups()
     languages = Counter(text.language for text in texts)
     assert languages["en"] >= 30
     assert len(languages) >= 10
@@ -112,7 +112,7 @@ def test_calibrate_space_measures_once(
     assert read_figures(access, model.space) is None
     figures = ensure_calibrated(access, model, in_one_minute())
     count = len(model.embedded_texts)
-    assert count == 5 * len(read_calibration_texts())
+    assert count == 5 * len(read_calibration_text_groups())
     assert ensure_calibrated(access, model, in_one_minute()) == figures
     other = connect(database, gateway, "other")
     assert read_figures(other, model.space) is None

@@ -98,7 +98,9 @@ def test_connection_lost_in_shard_fails_job(
     """With a reason, if the database is there again to keep it; and nothing else is raised."""
     connect, outage = db_connection.connect, [away]
 
-    def shard(tools: runner.JobResources, lease: runner.Lease, *_: object) -> dict[str, int]:
+    def work_on_shard(
+        tools: runner.JobResources, lease: runner.Lease, *_: object
+    ) -> dict[str, int]:
         with lease.transaction():
             monkeypatch.setattr(db_connection, "connect", refuse)
             end_sessions(scratch_db)
@@ -110,7 +112,7 @@ def test_connection_lost_in_shard_fails_job(
             raise Unavailable
         return connect(*args)
 
-    monkeypatch.setattr(archiver, "shard", shard)
+    monkeypatch.setattr(archiver, "work_on_shard", work_on_shard)
     gateway.key("acme")
     gateway.run_job("archiver", "acme")  # which raises all but ShardFailed
     assert scratch_db.rows("select state, reason from jobs") == [("failed", reason)]

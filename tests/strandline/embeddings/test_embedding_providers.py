@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from strandline.background.calibrate_space import read_calibration_texts
+from strandline.background.calibrate_space import read_calibration_text_groups
 from strandline.config import get_settings
 from strandline.local.lambda_context import LambdaContext
 from tests.strandline.embeddings.model_server import ModelServer, serve_model
@@ -142,7 +142,7 @@ def test_embedding_provider_serves_worker_and_recall(
     assert sum(text.endswith(BUOY) for text in stored) == 1
     # By these the space is measured first.
     questions = Counter(
-        f"{provider.question_form}{one.question}" for one in read_calibration_texts()
+        f"{provider.question_form}{one.question}" for one in read_calibration_text_groups()
     )
     assert questions <= Counter(stored)
     others = Counter(stored) - questions

@@ -71,17 +71,17 @@ def test_job_run_with_nothing_due_makes_no_job(
 def failing(monkeypatch: pytest.MonkeyPatch, times: int, tenant: str = "acme") -> Callable[[], int]:
     """Let the archiver fail so often in one tenant; gives how often it was tried there."""
     archiver = importlib.import_module("strandline.background.archiver")
-    real = archiver.shard
+    real = archiver.work_on_shard
     attempts: list[int] = []
 
-    def shard(tools: Any, lease: Any, part: Any, now: Any) -> Any:
+    def work_on_shard(tools: Any, lease: Any, part: Any, now: Any) -> Any:
         if lease.tenant == tenant:
             attempts.append(1)
             if len(attempts) <= times:
                 raise RuntimeError("the words of a memory")
         return real(tools, lease, part, now)
 
-    monkeypatch.setattr(archiver, "shard", shard)
+    monkeypatch.setattr(archiver, "work_on_shard", work_on_shard)
     return lambda: len(attempts)
 
 

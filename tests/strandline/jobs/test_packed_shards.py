@@ -78,14 +78,14 @@ def test_packed_shards_tenant_fails_alone(
     shard_plan: list[dict[str, Any]], scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bad_value = "tenant-01"
-    real = sweeper.shard
+    real = sweeper.work_on_shard
 
-    def shard(resources: Any, lease: Lease, part: Shard, now: Any) -> Any:
+    def work_on_shard(resources: Any, lease: Lease, part: Shard, now: Any) -> Any:
         if part.tenant == bad_value:
             raise MemoryError
         return real(resources, lease, part, now)
 
-    monkeypatch.setattr(sweeper, "shard", shard)
+    monkeypatch.setattr(sweeper, "work_on_shard", work_on_shard)
     with pytest.raises(ShardFailed, match="sweeper: 1 of 3 shards failed"):
         step("shard", **shard_plan[0])
     states = "select tenant_id, state from jobs where tenant_id < 'tenant-03' order by 1"
@@ -94,7 +94,7 @@ def test_packed_shards_tenant_fails_alone(
         (bad_value, "running"),
         ("tenant-02", "done"),
     ]
-    monkeypatch.setattr(sweeper, "shard", real)  # tried again: what is done is passed over
+    monkeypatch.setattr(sweeper, "work_on_shard", real)  # tried again: what is done is passed over
     step("shard", **shard_plan[0])
     assert [state for _, state in scratch_db.rows(states)] == ["done"] * 3
     for item in shard_plan[1:]:
@@ -108,13 +108,13 @@ def test_packed_shards_retry_shards_not_begun(
 ) -> None:
     """And a tenant with much to do leaves half of the time to those behind it."""
     deadlines: list[float] = []
-    real = sweeper.shard
+    real = sweeper.work_on_shard
 
-    def shard(resources: Any, lease: Lease, part: Shard, now: Any) -> Any:
+    def work_on_shard(resources: Any, lease: Lease, part: Shard, now: Any) -> Any:
         deadlines.append(lease.deadline - time.monotonic())
         return real(resources, lease, part, now)
 
-    monkeypatch.setattr(sweeper, "shard", shard)
+    monkeypatch.setattr(sweeper, "work_on_shard", work_on_shard)
     step("shard", **shard_plan[0])
     assert [round(seconds, -1) for seconds in deadlines] == [440, 440, 890]
     late = LambdaContext("sweeper", 5)

@@ -53,15 +53,15 @@ def deliver(spool: Spool, client: Strandline, *, is_urgent: bool = False) -> Non
             can_send = is_urgent or not spool.is_service_away
             can_send = can_send and send_segments(spool, client)
             sizes: dict[str, int] = {}
-            for _ in read_new_messages(spool, sizes):
-                drop_oldest(spool)
+            for _ in spool_new_messages(spool, sizes):
+                drop_oldest_segments_over_limits(spool)
                 can_send = can_send and send_segments(spool, client)
-            drop_oldest(spool)
+            drop_oldest_segments_over_limits(spool)
         finally:
             os.close(descriptor)
         has_grown = any(
             measure_file(place.path) != sizes.get(place.path, 0)
-            for place in spool.list_transcripts()
+            for place in spool.list_transcript_places()
         )
         if not has_grown and not (can_send and spool.list_segments()):
             return  # else a hook that came meanwhile left it to this process
@@ -70,30 +70,30 @@ def deliver(spool: Spool, client: Strandline, *, is_urgent: bool = False) -> Non
 # From transcripts to the disk ---------------------------------------------------------------------
 
 
-def read_new_messages(spool: Spool, sizes: dict[str, int]) -> Iterator[None]:
-    """Write to disk what transcripts say since they were read, and yield after each part. `sizes`
-    gets the bytes of each transcript before it was read. Raises OSError."""
-    for place in spool.list_transcripts():
+def spool_new_messages(spool: Spool, transcript_sizes: dict[str, int]) -> Iterator[None]:
+    """Write to disk what transcripts say since they were read, and yield after each part.
+    `transcript_sizes` gets the bytes of each transcript before it was read. Raises OSError."""
+    for place in spool.list_transcript_places():
         try:
             state = os.stat(place.path)
         except OSError:
             if spool.measure_note_age(place) > _MAX_ABSENCE_SECONDS:
                 spool.forget_transcript(place)
             continue
-        sizes[place.path] = state.st_size
+        transcript_sizes[place.path] = state.st_size
         if time.time() - state.st_mtime > _MAX_QUIET_SECONDS:
             spool.forget_transcript(place)
         elif state.st_size != place.offset:
-            yield from _read_transcript(spool, place)
+            yield from _spool_transcript(spool, place)
 
 
-def _read_transcript(spool: Spool, place: TranscriptPlace) -> Iterator[None]:
+def _spool_transcript(spool: Spool, place: TranscriptPlace) -> Iterator[None]:
     while True:
         part = read_transcript_part(place, max_events=_PART_EVENTS, max_bytes=_PART_BYTES)
         if part.events:
             spool.add_segment(part.events)
         if part.place != place:
-            spool.save_transcript(part.place)  # after what it says is on the disk
+            spool.save_transcript_place(part.place)  # after what it says is on the disk
             counts = {"unreadable_lines": part.unreadable_lines}
             spool.add_to_report({**counts, "scrubbed": part.scrub_counts})
             yield
@@ -102,7 +102,7 @@ def _read_transcript(spool: Spool, place: TranscriptPlace) -> Iterator[None]:
             return
 
 
-def drop_oldest(spool: Spool) -> None:
+def drop_oldest_segments_over_limits(spool: Spool) -> None:
     """Keep what waits within its bounds; what is dropped is counted."""
     spool.remove_old_drafts(_MAX_DRAFT_SECONDS)
     segments = spool.list_segments()

@@ -63,11 +63,11 @@ class Spool:
         finally:
             os.unlink(draft)
 
-    def save_transcript(self, place: TranscriptPlace) -> None:
+    def save_transcript_place(self, place: TranscriptPlace) -> None:
         """Note how far a transcript was read."""
         self.replace_json(os.path.join(self.transcripts, place.name), place._asdict())
 
-    def list_transcripts(self) -> Iterator[TranscriptPlace]:
+    def list_transcript_places(self) -> Iterator[TranscriptPlace]:
         """All that are known. A file that is no such note is removed: the next hook makes it."""
         for name in sorted(os.listdir(self.transcripts)):
             path = os.path.join(self.transcripts, name)
@@ -124,7 +124,7 @@ class Spool:
     def has_work(self) -> bool:
         """Whether a message waits, or a transcript has grown since it was read."""
         return bool(self.list_segments()) or any(
-            measure_file(place.path) > place.offset for place in self.list_transcripts()
+            measure_file(place.path) > place.offset for place in self.list_transcript_places()
         )
 
     # The service's absence, and who delivers ------------------------------------------------------

@@ -63,7 +63,9 @@ def plan(resources: JobResources, now: datetime, tenant: str | None) -> Sequence
     return [Shard(tenant_id) for tenant_id in due]
 
 
-def shard(resources: JobResources, lease: Lease, shard: Shard, now: datetime) -> Mapping[str, int]:
+def work_on_shard(
+    resources: JobResources, lease: Lease, shard: Shard, now: datetime
+) -> Mapping[str, int]:
     """Analyse the graphs of a tenant's scopes one by one, then the tenant's whole graph. A failure
     of one does not stop the others. Returns counts. Graphs that are not reached stay due."""
     del resources, shard

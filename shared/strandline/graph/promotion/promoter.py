@@ -98,7 +98,9 @@ def plan(resources: JobResources, now: datetime, tenant: str | None) -> Sequence
     return [Shard(tenant) for tenant in tenants]
 
 
-def shard(resources: JobResources, lease: Lease, shard: Shard, now: datetime) -> Mapping[str, int]:
+def work_on_shard(
+    resources: JobResources, lease: Lease, shard: Shard, now: datetime
+) -> Mapping[str, int]:
     """Promote one tenant's warm chains, beginning with those that an admin has asked to retry.
     Returns counts. A failure of one chain does not stop the others."""
     del shard

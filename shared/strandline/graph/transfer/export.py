@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from strandline.db.database import TenantDb
-from strandline.db.nearest_moments import find_nearest_moments
+from strandline.db.nearest_moments import list_nearest_moment_fields
 from strandline.errors import NotFound, StrandlineError, TooLarge
 from strandline.graph.nodes.identity import format_node_id
 from strandline.graph.transfer import store_export
@@ -204,7 +204,7 @@ def _iter_statements(access: TenantDb, scope_id: UUID) -> Iterator[ExportStateme
 def _require_writable_times(row: object, name: str) -> None:
     """Raise StrandlineError, which names the row, if a time of it cannot be written as it is: an
     export is exact, or there is none."""
-    for field_name in find_nearest_moments(row):
+    for field_name in list_nearest_moment_fields(row):
         raise StrandlineError(
             f"`{field_name}` of {name} lies outside of the years 1 to 9999 in UTC, and cannot be"
             " exported. Erase the event that states it, or correct the row, then export again.",

@@ -240,10 +240,10 @@ def test_hook_spool_drops_oldest_and_counts(
     spool.add_segment([{"content": "later", "source_event_key": "k"}])
     size = sum(os.stat(path).st_size for path in spool.list_segments())
     monkeypatch.setattr(delivery, "MAX_SPOOL_BYTES", size)
-    delivery.drop_oldest(spool)
+    delivery.drop_oldest_segments_over_limits(spool)
     assert len(spool.list_segments()) == 2
     monkeypatch.setattr(delivery, "MAX_SPOOL_BYTES", size - 1)
-    delivery.drop_oldest(spool)
+    delivery.drop_oldest_segments_over_limits(spool)
     assert first not in spool.list_segments()
     caller.wait_for_texts_on_disk(["later"])
     assert spool.read_report()["dropped"] == len(session.said)
@@ -251,7 +251,7 @@ def test_hook_spool_drops_oldest_and_counts(
     (rest,) = spool.list_segments()
     old = time.time() - delivery.MAX_SPOOL_SECONDS - 60
     os.utime(rest, (old, old))
-    delivery.drop_oldest(spool)
+    delivery.drop_oldest_segments_over_limits(spool)
     assert spool.list_segments() == []
     says = caller.call("SessionStart", session, source="resume")["systemMessage"]
     assert f"{len(session.said) + 1} messages waited too long and were dropped." in says
