@@ -234,15 +234,15 @@ class ScopeAndPayloadVerbs(VerbGroup):
         goes. The text of a UTF-8 file can be recalled."""
         file = Path(path)
         media = mime_type or mimetypes.guess_type(file.name)[0] or "application/octet-stream"
-        called = name or file.name
-        cid = yield from upload_unless_stored(self, file, media, called, progress)
+        file_name = name or file.name
+        cid = yield from upload_unless_stored(self, file, media, file_name, progress)
         return (
             yield from yield_step(
                 MemoryVerbs.add.call(
                     self,
                     blob={"cid": cid},
                     mime_type=media,  # of this file: bytes that are stored may have others
-                    name=called,
+                    name=file_name,
                     type="upload",
                     user=user,
                     agent=agent,

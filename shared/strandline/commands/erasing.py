@@ -36,8 +36,8 @@ def erase_events(
 
     Name events by their ids, or a session, a speaker, a scope or the tenant.
     """
-    named = [bool(event_ids), session_id is not None, participant is not None, tenant]
-    if sum(named) > 1 or not (any(named) or scope_id):
+    targets = [bool(event_ids), session_id is not None, participant is not None, tenant]
+    if sum(targets) > 1 or not (any(targets) or scope_id):
         raise click.UsageError("name one: events, --session, --said-by, --scope or --tenant.")
     everything: Literal[True] | None = True if tenant else None
     preview = run.client.preview_erasure(

@@ -79,9 +79,11 @@ def _any_of(items: str) -> str:
 
 def _before_word(items: str) -> str:
     """Any of the items, and the space after it; after an apostrophe there need be none."""
-    elided = " ".join(item for item in items.split() if item.endswith("'"))
+    elisions = " ".join(item for item in items.split() if item.endswith("'"))
     full = " ".join(item for item in items.split() if not item.endswith("'"))
-    return "(?:" + (rf"(?:{_any_of(elided)})\s*|" if elided else "") + rf"(?:{_any_of(full)})\s+)"
+    return (
+        "(?:" + (rf"(?:{_any_of(elisions)})\s*|" if elisions else "") + rf"(?:{_any_of(full)})\s+)"
+    )
 
 
 def _join(*items: str) -> str:
@@ -162,8 +164,8 @@ def _list_date_forms(words: DateWords, language: str) -> list[str]:
     if words.month_first:
         forms.append(rf"\b{name}\s+{day}\b{year}")
     forms.append(rf"\b{name},?\s+{of_year}{_YEAR}\b")
-    if chosen := _join(words.last, words.near).strip():
-        forms.append(rf"\b(?:{_any_of(chosen)})\s+(?P<name>{month})\b")
+    if last_words := _join(words.last, words.near).strip():
+        forms.append(rf"\b(?:{_any_of(last_words)})\s+(?P<name>{month})\b")
     if words.last_after:
         forms.append(rf"\b(?P<name>{month})\s+(?:{_any_of(words.last_after)})\b")
     forms += [
@@ -179,8 +181,8 @@ def _list_date_forms(words: DateWords, language: str) -> list[str]:
 
 def _make_part_form(words: DateWords) -> str:
     parts = {"early": words.early, "middle": words.middle, "late": words.late}
-    named = "|".join(f"(?P<{part}>{_any_of(items)})" for part, items in parts.items())
-    return rf"\b(?:{named})[\s-]+$"
+    alternatives = "|".join(f"(?P<{part}>{_any_of(items)})" for part, items in parts.items())
+    return rf"\b(?:{alternatives})[\s-]+$"
 
 
 def _make_count_and_unit(words: DateWords) -> tuple[str, str]:

@@ -36,10 +36,10 @@ def choose_date_language(text: str) -> str:
             return next(iter(languages))
     words = [*split_into_lowercase_words(text)]
     own = [one for word in words if len(one := languages_by_word.get(word, frozenset())) == 1]
-    named = {next(iter(languages)) for languages in own} - {"en"}
-    if len(named) != 1 or language in named:
+    other_languages = {next(iter(languages)) for languages in own} - {"en"}
+    if len(other_languages) != 1 or language in other_languages:
         return language
-    (other,) = named
+    (other,) = other_languages
     foreign = STOP_WORDS.get(other, frozenset()) - STOP_WORDS["en"]
     is_other = language != "en" or len(own) + sum(word in foreign for word in words) > 1
     return other if is_other else language

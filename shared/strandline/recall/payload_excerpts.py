@@ -58,10 +58,10 @@ def read_payload_parts(
 ) -> PayloadParts:
     """Read what the first of these events that are payloads of text say where a question matches,
     all at the same time. What the store does not hold, or not in time, is left out."""
-    stored = [
+    text_payloads = [
         event for event in events if event and event.blob_cid and is_utf8_text_type(event.mime_type)
     ]
-    if not stored:
+    if not text_payloads:
         return NO_PAYLOADS
     from concurrent.futures import ThreadPoolExecutor, wait  # few answers have payloads
 
@@ -71,19 +71,19 @@ def read_payload_parts(
             event.event_id: pool.submit(
                 _read_part, blobs, tenant, event, candidates.get(event.event_id)
             )
-            for event in stored[:_MAX_PAYLOADS]
+            for event in text_payloads[:_MAX_PAYLOADS]
         }
-        done, late = wait(reads.values(), timeout=_SECONDS)
+        in_time, late = wait(reads.values(), timeout=_SECONDS)
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
-    failures = [read.exception() for read in done]
-    unexpected = [error for error in failures if error and not isinstance(error, Unavailable)]
-    if unexpected:
-        raise unexpected[0]
+    failures = [read.exception() for read in in_time]
+    faults = [error for error in failures if error and not isinstance(error, Unavailable)]
+    if faults:
+        raise faults[0]
     parts = {
         event_id: part
         for event_id, read in reads.items()
-        if read in done and not read.exception() and (part := read.result())
+        if read in in_time and not read.exception() and (part := read.result())
     }
     return PayloadParts(parts, [PAYLOADS_UNREAD] if late or any(failures) else [])
 

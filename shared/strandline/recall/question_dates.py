@@ -236,17 +236,19 @@ def _find_weekdays(
 ) -> Iterator[DateRange | PartialDate]:
     """The latest days that a question names by weekday, weekend or part of the day, if it asks for
     what was, or for the last one. Beside a date a weekday says nothing more."""
-    found = [match for form in forms.weekdays for match in form.finditer(text)]
-    found = [match for match in found if not forms.not_last.search(_cut_head(text, match.start()))]
-    if not found:
-        found = [
+    matches = [match for form in forms.weekdays for match in form.finditer(text)]
+    matches = [
+        match for match in matches if not forms.not_last.search(_cut_head(text, match.start()))
+    ]
+    if not matches:
+        matches = [
             match
             for form in forms.days_if_past
             for match in form.finditer(text)
             if not re.search(_FOR, _cut_head(text, match.start()))
             and asks_for_what_was(_cut_sentence(text, match), language)
         ]
-    for match in found:
+    for match in matches:
         tail = text[match.end() : match.end() + _RELATION_CHARS]
         if re.match(_OF, tail) or re.match(_DATE_FOLLOWS, tail):
             continue

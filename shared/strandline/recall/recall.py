@@ -97,7 +97,7 @@ def recall(
     by_weight, traits = rerank_by_weights(access, relevant, request.weights, asked_at, now, sona)
     groups, best = _choose_events(access, search_result, by_weight, request)
     supporting = find_cited_events(access, best, request.to_json_filter(), request.expand)
-    best_ids = [scored.candidate.event_id for scored in best]
+    best_ids = [event.candidate.event_id for event in best]
     events = store.read_visible_events(access, best_ids + supporting)
     payloads = read_payload_parts(
         blobs, access.caller.tenant, map(events.get, best_ids), search_result.candidates
