@@ -27,12 +27,13 @@ _NOTES = (
     "Many new events ",
 )
 _DAY = r"[A-Z][a-z]{2} \d+ [A-Z][a-z]+ \d{4}"
+_QUOTED = r'"[^"()\[\]:<>]+"'
 _NOTE_FORMS = (
     "[a-z]+",
-    'file "[^"()\\[\\]:<>]+"',
+    f"file {_QUOTED}",
     r"newest of \d+",
     "no longer so",
-    rf"(?:perhaps )?no longer: see {_DAY}",
+    rf"(?:perhaps )?no longer(?: {_QUOTED})?: see {_DAY}",
     r"and \d+ more like it",
 )
 _EVENT_NOTES = (  # each at most once, in this order

@@ -209,7 +209,8 @@ RUNNABLE: tuple[FunctionSpec, ...] = (*JOBS, MIGRATE)
 
 QUERY_ACTIONS: Mapping[str, tuple[str, ...]] = {
     "s3:PutObject": ("bucket/*",),  # payloads of inserts, exports
-    "s3:GetObject": ("bucket/*",),  # the URLs of payloads and exports are signed by this role
+    # texts of payloads; the URLs of payloads and exports are signed by this role
+    "s3:GetObject": ("bucket/*",),
     "s3:ListBucket": ("bucket",),  # health: HeadBucket
     "sqs:GetQueueAttributes": ("work_queue",),  # health
     "sqs:SendMessage": ("work_queue",),  # inserts

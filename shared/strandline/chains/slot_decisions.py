@@ -27,6 +27,8 @@ KIND = "slots"
 """The kind of the decision."""
 _MAX_DECISIONS = 200
 """How many of the newest decisions about one person are read."""
+_MAX_REST = 12
+"""What a text has beside its only statement may be a greeting or signs: so many characters."""
 _MAX_TAIL_SCOPES, _MAX_TAIL_EVENTS = 100, 200
 """How many scopes with events that are not folded yet, and of these events, are read: the
 newest."""
@@ -133,6 +135,9 @@ class StatementInMessage(NamedTuple):
     statement: SlotStatement
     is_end: bool = False
     """Whether what it is later than surely holds no longer, rather than perhaps."""
+    earlier_sentence: str | None = None
+    """The only sentence of the earlier text that it is about; None if that says nothing else, or if
+    several of its sentences may be out of date."""
 
     @property
     def is_possible_change(self) -> bool:
@@ -232,6 +237,7 @@ def find_later_statements(
         if as_of is None or not one.was_said_after(as_of)
     ]
     later_statements: dict[UUID, StatementInMessage] = {}
+    sentences_by_text: dict[UUID, tuple[str, set[str]]] = {}  # the texts, and their sentences
     text_ids = {text.text_id for text, _ in slots}
     for text, slot in slots:  # grows: what is found may have been changed again
         later = [one for one in statements if one.was_said_after(text.said_at)]
@@ -244,10 +250,23 @@ def find_later_statements(
             deciding = later[place]._replace(is_end=verdict == "ends")
             newest = max(filter(None, (first, deciding)), key=lambda one: one.event.said_at)
             later_statements[text.text_id] = newest
+            sentences_by_text.setdefault(text.text_id, (text.text, set()))[1].add(slot.sentence)
             if newest.event.event_id not in text_ids:
                 text_ids.add(newest.event.event_id)
                 slots += _list_slot_statements_of_message(newest.event, statements)
-    return later_statements
+    return {
+        text_id: statement._replace(
+            earlier_sentence=_find_only_sentence(*sentences_by_text[text_id])
+        )
+        for text_id, statement in later_statements.items()
+    }
+
+
+def _find_only_sentence(text: str, sentences: Iterable[str]) -> str | None:
+    """The only one of these sentences of a text, if the text says more than that."""
+    sentence, *others = {sentence.strip() for sentence in sentences}
+    is_all = len(sentence) + _MAX_REST > len(text.strip())
+    return None if others or is_all or not sentence else sentence
 
 
 def _list_slot_statements_of_message(

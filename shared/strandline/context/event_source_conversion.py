@@ -50,7 +50,9 @@ def to_event_line_source(
         stands_for=stands_for,
         session_id=event.session_id,
         is_ended=event.event_id in ended,
-        later=LaterStatementMark(changed_by.event.said_at, changed_by.is_end)
+        later=LaterStatementMark(
+            changed_by.event.said_at, changed_by.is_end, changed_by.earlier_sentence
+        )
         if changed_by
         else None,
         similar=len(similar.get(event.event_id, ())),

@@ -25,7 +25,7 @@ _TOOL_SHARE = 1 / 20
 came of it in its first and last lines."""
 _MAX_SOURCE_CHARS = 8192
 """The maximum characters read and shown of a text."""
-_NAME_CHARS, _TOPIC_CHARS = 40, 100
+_NAME_CHARS, _QUOTED_CHARS, _TOPIC_CHARS = 40, 60, 100
 _SENTENCE_END = re.compile(r"(?<=[.!?…]) ")
 REMEMBERED_LATER = "remembered later"
 """Marks an event that was added later than it happened: events in between could not refer to it.
@@ -41,6 +41,8 @@ class LaterStatementMark(NamedTuple):
     said_at: datetime
     is_end: bool
     """Whether the earlier one surely holds no longer."""
+    earlier_sentence: str | None = None
+    """The only sentence of the earlier event that it is about; None: all of it."""
 
 
 class EventLineSource(NamedTuple):
@@ -210,8 +212,7 @@ def make_event_line(
     maximum share of the text for any event."""
     notes = [] if event.origin == "user" else [event.origin]
     if event.file_name:
-        label = sanitize_label(event.file_name.replace('"', "_"), _NAME_CHARS)
-        notes.append(f'file "{label}"')
+        notes.append(f"file {_quote_label(event.file_name)}")
     if event.stands_for > 1:
         notes.append(f"newest of {event.stands_for}")
     if event.is_late:
@@ -219,8 +220,7 @@ def make_event_line(
     if event.is_ended:
         notes.append("no longer so")
     if event.later:
-        doubt = "" if event.later.is_end else "perhaps "
-        notes.append(f"{doubt}no longer: see {format_weekday_and_date(event.later.said_at)}")
+        notes.append(_note_later_statement(event.later))
     if event.similar:
         notes.append(f"and {event.similar} more like it")
     name = sanitize_label(display_name(event.speaker), _NAME_CHARS) if event.speaker else ""
@@ -234,6 +234,18 @@ def make_event_line(
         line.tail = sanitize_to_one_line(event.text[-_MAX_SOURCE_CHARS:])
     line.shorten(max_text_bytes)
     return line
+
+
+def _note_later_statement(later: LaterStatementMark) -> str:
+    """The note that an event, or one sentence of it, holds no longer."""
+    doubt = "" if later.is_end else "perhaps "
+    part = f" {_quote_label(later.earlier_sentence)}" if later.earlier_sentence else ""
+    return f"{doubt}no longer{part}: see {format_weekday_and_date(later.said_at)}"
+
+
+def _quote_label(text: str) -> str:
+    """Stored text within a note."""
+    return f'"{sanitize_label(text.replace('"', "_"), _QUOTED_CHARS)}"'
 
 
 def make_topic_line(topic: ChainLineSource, max_bytes: int) -> ContextLine[ChainLineSource]:

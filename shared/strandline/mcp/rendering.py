@@ -11,7 +11,7 @@ from strandline.mcp.answer_size import MAX_TOKENS, shorten_json_to_fit, take_fit
 
 type Item = Mapping[str, Any]
 
-_TEXT_CHARS, _NAME_CHARS, _CHARS_BEFORE_PIECE = 1500, 60, 400
+_TEXT_CHARS, _NAME_CHARS, _SENTENCE_CHARS, _CHARS_BEFORE_PIECE = 1500, 60, 120, 400
 _MANY_PENDING = 10
 _SURE = 0.5
 """The least confidence of an edge that is shown without it: searches follow these alone."""
@@ -85,13 +85,22 @@ def hit_line(hit: Item) -> str:
     which could imitate what follows it."""
     relevance = "" if hit["relevance"] is None else f", relevance {hit['relevance']:.2f}"
     who = sanitize_name(hit["speaker"]) or "unnamed"
-    later = f", superseded by event {hit['superseded_by']}" if hit["superseded_by"] else ""
+    later = _note_superseded(hit) if hit["superseded_by"] else ""
     similar: Item | None = hit["similar"]
     notes = f"{later}, and {similar['count']} more like it" if similar else later
     start = (
         f"- event {hit['event_id']}{relevance}, {format_minute(hit['occurred_at'])}, {who}{notes}"
     )
     return f"{start}: {sanitize_and_cut_text(_show_from_piece(hit))}"
+
+
+def _note_superseded(hit: Item) -> str:
+    """That a hit, or one sentence of it, may hold no longer."""
+    by = f"superseded by event {hit['superseded_by']}"
+    if not hit["superseded_sentence"]:
+        return f", {by}"
+    sentence = sanitize_label(hit["superseded_sentence"].replace('"', "_"), _SENTENCE_CHARS)
+    return f', of which "{sentence}" is {by}'
 
 
 def _show_from_piece(hit: Item) -> str:

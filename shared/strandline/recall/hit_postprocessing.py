@@ -11,6 +11,7 @@ from uuid import UUID
 
 from strandline.chains.slot_decisions import (
     EarlierText,
+    StatementInMessage,
     find_later_statements,
     put_each_after_its_change,
 )
@@ -124,6 +125,7 @@ def make_unscored_hit(event: Event, request: RecallRequest, why: Sequence[str]) 
         relevance=None,
         why=list(why),
         superseded_by=None,
+        superseded_sentence=None,
         features=None,
         event=to_event_out(event) if request.include == "full" else None,
         similar=None,
@@ -158,10 +160,8 @@ def put_superseding_events_before_hits(
         if hit.text
     ]
     statements = find_later_statements(access, texts, request.as_of)
-    changed_by = {i: statement.event.event_id for i, statement in statements.items()}
     hits, cited_hits = (
-        [hit.model_copy(update={"superseded_by": changed_by.get(hit.event_id)}) for hit in some]
-        for some in (found_hits, edge_hits)
+        [_mark_superseded(hit, statements) for hit in some] for some in (found_hits, edge_hits)
     )
     if request.has_filters:
         return [*hits, *cited_hits]
@@ -177,9 +177,7 @@ def put_superseding_events_before_hits(
     if missing := set(later.values()) - places.keys():
         for event in store.read_visible_events(access, sorted(missing)).values():
             hit = make_unscored_hit(event, request, ())
-            hit_by_id[event.event_id] = hit.model_copy(
-                update={"superseded_by": changed_by.get(event.event_id)}
-            )
+            hit_by_id[event.event_id] = _mark_superseded(hit, statements)
     for earlier_id, newer_id in later.items():
         newer = hit_by_id.get(newer_id)
         comes_later = places.get(newer_id, len(hits)) > places[earlier_id]
@@ -190,6 +188,17 @@ def put_superseding_events_before_hits(
     shown_hits = [hit_by_id[event_id] for event_id in ordered][: request.limit]
     joined_ids = {hit.event_id for hit in shown_hits}
     return [*shown_hits, *(hit for hit in cited_hits if hit.event_id not in joined_ids)]
+
+
+def _mark_superseded(hit: Hit, later: Mapping[UUID, StatementInMessage]) -> Hit:
+    statement = later.get(hit.event_id)
+    if statement is None:
+        return hit
+    mark = {
+        "superseded_by": statement.event.event_id,
+        "superseded_sentence": statement.earlier_sentence,
+    }
+    return hit.model_copy(update=mark)
 
 
 def find_cited_events(

@@ -170,6 +170,7 @@ def _to_hit(
         why=list_match_reasons(scored_event, search_result.words)
         + [TOPIC] * search_result.topics.adds(event.event_id),
         superseded_by=None,
+        superseded_sentence=None,
         features=features if request.explain else None,
         event=to_event_out(event) if request.include == "full" else None,
         similar=make_hit_near_duplicates(similar.get(event.event_id, ())),

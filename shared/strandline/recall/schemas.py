@@ -193,6 +193,9 @@ class Hit(ResponseModel):
     """The newest visible event, no later than `as_of`, in which its speaker says what ends or may
     have changed what this one states: a home, a job, a tool, a plan or a preference. It may be no
     hit itself, because of `limit`, `max_tokens` or a filter. Null where nothing does."""
+    superseded_sentence: str | None
+    """The only sentence of its text that `superseded_by` is about, while the rest may hold; null if
+    that is all or several of them."""
     features: Mapping[str, float] | None
     """With `explain`, the features of its score; with `weights`, also its recency and importance, 0
     to 1, and, with a `sona`, how much it belongs to the sona. docs/recall.md describes each."""

@@ -636,7 +636,13 @@ def node_of(text: str) -> dict[str, Any]:
 
 def hit_of(text: str) -> dict[str, Any]:
     hit = {"event_id": "1", "relevance": 0.5, "occurred_at": "2026-05-08T10:00:00Z", "name": None}
-    hit |= {"superseded_by": None, "similar": None, "piece": None, "excerpt": None}
+    hit |= {
+        "superseded_by": None,
+        "superseded_sentence": None,
+        "similar": None,
+        "piece": None,
+        "excerpt": None,
+    }
     return {**hit, "speaker": f"user:{text}", "text": text}
 
 
@@ -645,6 +651,15 @@ def test_mcp_hit_line_counts_near_duplicates() -> None:
     line = hit_line({**hit_of("ann"), "similar": similar})
     assert line.endswith(", user:ann, and 59 more like it: ann")
     assert "more like it" not in hit_line(hit_of("ann"))
+
+
+def test_mcp_hit_line_says_which_sentence_is_superseded() -> None:
+    hit = {**hit_of("ann"), "superseded_by": "7"}
+    assert ", user:ann, superseded by event 7: ann" in hit_line(hit)
+    hit["superseded_sentence"] = 'I live in "Bergen".'
+    assert ', user:ann, of which "I live in _Bergen_." is superseded by event 7: ann' in hit_line(
+        hit
+    )
 
 
 def test_mcp_hit_line_shows_a_long_text_from_its_piece() -> None:

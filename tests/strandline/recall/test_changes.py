@@ -208,6 +208,25 @@ def test_change_names_only_what_the_reader_sees(gateway: Gateway, tell: Tell, ke
     assert "(no longer: see Mon 2 March 2026)" in line
 
 
+def test_change_of_one_sentence_leaves_the_rest(gateway: Gateway, tell: Tell, key: str) -> None:
+    """Of a message that says more, what was changed is named; of two changed sentences neither."""
+    home = "I live in Bergen, near the fish market."
+    texts = (f"{home} My cat is called Mimi.", f"Hi! {home}", f"{home} I work at Equinor.")
+    more = {"session_id": "home", "occurred_at": "2026-02-01T09:00:00Z"}
+    ids = [tell(key, text, ANN, HELPER, **more)["event_id"] for text in texts]
+    for text in ("I moved to Oslo.", "I left Equinor and work at Telenor now."):
+        tell(key, text, ANN, HELPER, **{**more, "occurred_at": "2026-03-02T09:00:00Z"})
+    gateway.sweep()
+    hits = {hit["event_id"]: hit for hit in recall(gateway, key, "Where does Ann live now?", ANN)}
+    assert all(hits[one]["superseded_by"] for one in ids)
+    assert [hits[one]["superseded_sentence"] for one in ids] == [home, None, None]
+    lines = read_block(gateway, key, "Where does Ann live now?", ANN)
+    old, alone, both = (find_line(lines, text) for text in texts)
+    assert f'(no longer "{home}": see Mon 2 March 2026): {texts[0]}' in old
+    assert "(no longer: see Mon 2 March 2026)" in alone
+    assert "no longer: see Mon 2 March 2026)" in both
+
+
 def test_change_that_is_erased_supersedes_nothing(gateway: Gateway, tell: Tell, key: str) -> None:
     home, move = tell_moves(tell, key)
     hits = {hit["event_id"]: hit for hit in recall(gateway, key, "Where does Ann live?")}

@@ -229,6 +229,7 @@ def make_hit(at: int, text: str = "") -> Hit:
         relevance=None,
         why=[],
         superseded_by=None,
+        superseded_sentence=None,
         features=None,
         event=None,
         similar=None,

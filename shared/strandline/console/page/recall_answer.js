@@ -129,7 +129,7 @@ function showHit(hit, index, scoring, context) {
     h("header.event-head", {}, h("span.hit-number", {}, `${index + 1}`), hit.speaker ? format.participant(hit.speaker) : h("span.quiet", {}, "no speaker"), hit.relevance !== null && h("span", {}, "relevance ", h("strong", {}, hit.relevance.toFixed(3))), h("span.event-time", {}, h("a", { href: context.link("event", { id: hit.event_id }) }, format.time(hit.occurred_at)))),
     h("div.event-body", {}, (hit.text ?? hit.excerpt) !== null && showText(hit.text ?? hit.excerpt, { long: 700 }), hit.text === null && hit.event?.blob && showPayload(hit.event.blob, context)),
     h("p.why", {}, hit.why.map((it) => [h("span.badge", { title: WHY[it] ?? "a word of the question, in the index's form" }, stored(WHY[it] ?? it)), " "])),
-    hit.superseded_by && h("p.hint", {}, badge("perhaps no longer so", "warn"), " ", h("a", { href: context.link("event", { id: hit.superseded_by }) }, "What was said later")),
+    hit.superseded_by && h("p.hint", {}, badge("perhaps no longer so", "warn"), " ", h("a", { href: context.link("event", { id: hit.superseded_by }) }, "What was said later"), hit.superseded_sentence && [" than: ", stored(hit.superseded_sentence)]),
     hit.similar && h("p.hint", {}, `${format.plural(hit.similar.count, "near-duplicate")} in its place: `, hit.similar.event_ids.slice(0, 5).map((id, i) => [i ? ", " : "", h("a", { href: context.link("event", { id }) }, format.shortId(id))])),
     parts.length > 0 && showParts(parts, score, index < 3),
   );
