@@ -201,10 +201,10 @@ def check_endpoint_zones(settings: StackSettings, account: Account) -> Finding:
     # As CloudFormation's Fn::GetAZs: zones with a default subnet, or all where no zone has one.
     filters = [{"Name": "default-for-az", "Values": ["true"]}]
     subnets = account.call("ec2", "describe_subnets", Filters=filters)["Subnets"]
-    chosen = {str(one["AvailabilityZone"]) for one in subnets} or {
+    candidate_zones = {str(one["AvailabilityZone"]) for one in subnets} or {
         str(z["ZoneName"]) for z in zones
     }
-    zone_names = sorted(chosen)[: settings.endpoint_zones]
+    zone_names = sorted(candidate_zones)[: settings.endpoint_zones]
     # By a filter: a name that the Region lacks would be an error.
     filters = [{"Name": "service-name", "Values": names}]
     details = account.call("ec2", "describe_vpc_endpoint_services", Filters=filters)

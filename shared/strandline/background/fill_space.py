@@ -89,13 +89,13 @@ class _Filler:
             self.access, self._model.space, last_scope, _SCOPES
         ):
             scope_ids = [scope.scope_id for scope in scopes]
-            marked = list_scopes_with_events_being_erased(self.access, scope_ids)
-            readable = [scope_id for scope_id in scope_ids if scope_id not in marked]
+            marked_scopes = list_scopes_with_events_being_erased(self.access, scope_ids)
+            readable = [scope_id for scope_id in scope_ids if scope_id not in marked_scopes]
             stored_count, is_complete = self._fill_scopes(readable)
             count += stored_count
             if not is_complete:
                 return count, False
-            has_all &= not marked
+            has_all &= not marked_scopes
             last_scope = scope_ids[-1]
         return count, has_all
 

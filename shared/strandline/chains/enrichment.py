@@ -66,14 +66,16 @@ def decide_content_and_merge_target(
         merge_target = store.find_merge_target(
             access, scope_id, settings.space, vector, settings.merge, max_events
         )
-    merged = None
+    merged_content = None
     if merge_target is not None:
         join = _RunToMergeIntoChain(content, run_events, evidence, now, age < patience)
-        merged = _try_merge_run_into_chain(worker, access, task, settings, merge_target, join)
-    if merged is not None:
+        merged_content = _try_merge_run_into_chain(
+            worker, access, task, settings, merge_target, join
+        )
+    if merged_content is not None:
         content, vector = (
-            merged,
-            embed_summary(worker, merged, waits_for_model=waits_for_vector),
+            merged_content,
+            embed_summary(worker, merged_content, waits_for_model=waits_for_vector),
         )
         if bears_change:
             content = content.model_copy(update={"rejected": None})
@@ -103,10 +105,10 @@ def _try_merge_run_into_chain(
     run. None if that model fails now, or the whole is rejected: then the run stays a chain of its
     own."""
     if target.described_by == run.content.models["summarise"]["model"]:
-        merged = _merge_summaries_and_measures(
+        merged_content = _merge_summaries_and_measures(
             worker, task, settings, target, run.content, len(run.evidence), run.waits_for_model
         )
-        return merged if merged.fallback_reason is None else None
+        return merged_content if merged_content.fallback_reason is None else None
     earlier_ids = store.list_event_ids(access, target.chain_id)
     earlier = model_questions.read_run_events(access, settings.space, earlier_ids)
     run_events = [*earlier, *run.events]

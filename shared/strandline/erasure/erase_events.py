@@ -71,15 +71,15 @@ def require_may_erase_events(
         for event in store_selections.list_erasure_candidates(access, event_ids)
     }
     missing = [one for one in event_ids if one not in rows_by_id]
-    marked = {
+    marked_events = {
         event.event_id: event
         for event in store_erasure_marks.list_events_being_erased(access, missing)
     }
-    if unknown := [str(one) for one in missing if one not in marked]:
+    if unknown := [str(one) for one in missing if one not in marked_events]:
         raise NotFound(event_ids=unknown[:20])
-    erased = [*(one for one, event in rows_by_id.items() if event.is_erased), *marked]
+    erased = [*(one for one, event in rows_by_id.items() if event.is_erased), *marked_events]
     if erased:
-        marks = {event.erasure_id for event in marked.values()}
+        marks = {event.erasure_id for event in marked_events.values()}
         visible = {one for one in marks if store.get_erasure(access, one) is not None}
         erasure_ids = sorted({*store.list_erasures_of_events(access, erased), *visible})
         place = f" Its erasure: GET /api/v1/erasures/{erasure_ids[0]}." if erasure_ids else ""

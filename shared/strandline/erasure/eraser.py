@@ -295,13 +295,13 @@ def _vacuum_if_due(
     with lease.transaction():
         store_vacuum.count_vacuum_attempt(lease.access, [one.erasure_id for one in ripe])
     try:
-        done = store_vacuum.vacuum_tables_with_memory(resources.database, lease.is_out_of_time)
+        vacuum = store_vacuum.vacuum_tables_with_memory(resources.database, lease.is_out_of_time)
     except Exception as error:  # the receipt waits for the next vacuum, up to _MAX_VACUUMS
-        done = store_vacuum.VacuumResult(None, error_code(error))
-    cutoff = done.cutoff
+        vacuum = store_vacuum.VacuumResult(None, error_code(error))
+    cutoff = vacuum.cutoff
     given_up = [one.erasure_id for one in ripe if cutoff is not None and one.is_vacuumed_by(cutoff)]
     if len(given_up) < len(ripe):
-        reason = done.reason or "older_snapshot_is_held"
+        reason = vacuum.reason or "older_snapshot_is_held"
         logger.warning("tables not vacuumed", extra={"reason": reason})
         totals["vacuums_failed"] += 1
     with lease.transaction():

@@ -143,16 +143,16 @@ def update_node(context: ToolContext, arguments: Arguments) -> str:
         )
         return f"{invalidation['id']} does not hold since {invalidation['valid_to']}.{instead}"
     if action in _ARCHIVING:
-        field, done = "archived", f"is {action}d"
+        field, outcome = "archived", f"is {action}d"
         body[field] = _ARCHIVING[action]
     else:
         field = action.removeprefix("update_")
-        done = f"has a new {field}"
+        outcome = f"has a new {field}"
         if "new_value" not in arguments:
             raise WrongArgument("new_value: give the new description or status")
         body[field] = arguments["new_value"]
     change = context.operations.call(f"PATCH {_NODES}/{{node_id}}", body, path=path)
-    return f"{change['id']} {done} (event {change['event_id']})."
+    return f"{change['id']} {outcome} (event {change['event_id']})."
 
 
 def relate_two_nodes(context: ToolContext, arguments: Arguments) -> str:
@@ -161,11 +161,13 @@ def relate_two_nodes(context: ToolContext, arguments: Arguments) -> str:
     body = context.make_participants_and_speaker(arguments) | {
         "edges": [{"edge": "related", **edge}]
     }
-    (stored,) = context.operations.call("POST /api/v1/graph/edges", body)["edges"]
-    corrected = " The edge that was asked for is not known." if stored["corrected_from"] else ""
+    (stored_edge,) = context.operations.call("POST /api/v1/graph/edges", body)["edges"]
+    corrected = (
+        " The edge that was asked for is not known." if stored_edge["corrected_from"] else ""
+    )
     return (
-        f"{stored['from_id']} {stored['type']} {stored['to_id']} "
-        f"(event {stored['event_id']}).{corrected}"
+        f"{stored_edge['from_id']} {stored_edge['type']} {stored_edge['to_id']} "
+        f"(event {stored_edge['event_id']}).{corrected}"
     )
 
 

@@ -63,9 +63,9 @@ def find_candidates(
         )
         return FoundCandidates(result, to_question_words(find_head(result), spellings))
 
-    found = search(())
-    spellings = find_other_spellings(access, question, found.words, scopes)
-    return search(spellings) if spellings else found
+    first_search = search(())
+    spellings = find_other_spellings(access, question, first_search.words, scopes)
+    return search(spellings) if spellings else first_search
 
 
 def find_head(result: SnapshotRead[CandidateRow]) -> CandidateRow | None:

@@ -51,8 +51,8 @@ def _choose_events(
     """The events by weight, near-duplicates in one place, and those of them that are hits."""
     spread, words = search_result.topics.spread(by_weight), search_result.words
     groups = collapse_near_duplicates(access, spread, words, request.query, request.limit)
-    shown = groups.list_events(with_duplicates=request.shows_near_duplicates)
-    return groups, shown[: request.limit]
+    shown_events = groups.list_events(with_duplicates=request.shows_near_duplicates)
+    return groups, shown_events[: request.limit]
 
 
 def _search_as_requested(
@@ -103,9 +103,9 @@ def recall(
         blobs, access.caller.tenant, map(events.get, best_ids), search_result.candidates
     )
     scored_hits = [
-        _to_hit(scored, events, search_result, request, traits, groups.similar, payloads)
-        for scored in best
-        if scored.candidate.event_id in events
+        _to_hit(scored_event, events, search_result, request, traits, groups.similar, payloads)
+        for scored_event in best
+        if scored_event.candidate.event_id in events
     ]
     edge_hits = make_hits_of_cited_events(events, supporting, scored_hits, request)
     all_hits = put_superseding_events_before_hits(access, scored_hits, edge_hits, request)

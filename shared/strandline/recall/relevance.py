@@ -116,14 +116,14 @@ def rank_candidates(
         calibration.cosine_by_words,
         estimate_cosine_distribution(sampled_tool_cosines, calibration.usual),
     )
-    scored = sorted(
+    scored_positions = sorted(
         (
             (math.sumprod(calibration.features, event_features), candidate.event_id.int, n)
             for n, (candidate, event_features) in enumerate(zip(candidates, features, strict=True))
         ),
         reverse=True,
     )
-    scores, order = [item[0] for item in scored], [item[2] for item in scored]
+    scores, order = [item[0] for item in scored_positions], [item[2] for item in scored_positions]
     answer = compute_answerability_features(
         [features[n] for n in order],
         find_highest_standardized_cosine(candidates, features, calibration.usual),
@@ -201,7 +201,7 @@ def merge_further(
     )
     best_score, known = ranking.events[0].score, ranking.answer_probability
     odds = max(known, _MIN_PROBABILITY) / max(1 - known, _MIN_PROBABILITY)
-    scored = [
+    scored_events = [
         ScoredEvent(
             candidate,
             event_features,
@@ -210,8 +210,8 @@ def merge_further(
         )
         for candidate, event_features in zip(further, features, strict=True)
     ]
-    scored.sort(key=lambda event: (event.score, event.candidate.event_id.int), reverse=True)
-    by_score = heapq.merge(ranking.events, scored, key=lambda event: -event.score)
+    scored_events.sort(key=lambda event: (event.score, event.candidate.event_id.int), reverse=True)
+    by_score = heapq.merge(ranking.events, scored_events, key=lambda event: -event.score)
     return RankedEvents(known, list(by_score))
 
 

@@ -134,9 +134,9 @@ def make_spellings(word: str) -> Mapping[str, int]:
     """The spellings of a lower-case word with other marks on its letters, which is no edit, and
     those at one edit, each with its number of edits: a letter more, less or exchanged, or two
     neighbours swapped."""
-    unmarked = list_unmarked_spellings(word)
-    edits = dict.fromkeys([*unmarked, *_list_marked_spellings(word)], 0)
-    for base in (word, *unmarked[:1]):
+    unmarked_spellings = list_unmarked_spellings(word)
+    edits = dict.fromkeys([*unmarked_spellings, *_list_marked_spellings(word)], 0)
+    for base in (word, *unmarked_spellings[:1]):
         for spelling in _list_one_edit_spellings(base):
             edits.setdefault(spelling, 1)
     edits.pop(word, None)
@@ -165,12 +165,12 @@ def _list_marked_spellings(word: str) -> Iterator[str]:
 
 
 def _list_marked_letters() -> Mapping[str, Sequence[str]]:
-    marked = defaultdict[str, list[str]](list)
+    marked_letters = defaultdict[str, list[str]](list)
     for letter in map(chr, range(0xDF, 0x180)):
         if letter.islower():
             for base in list_unmarked_spellings(letter)[:1]:
-                marked[base].append(letter)
-    return marked
+                marked_letters[base].append(letter)
+    return marked_letters
 
 
 _MARKED = _list_marked_letters()
@@ -196,15 +196,15 @@ def choose_nearest_spellings(
         rank = (edits, -one.pieces, one.stands_for)
         best = by_typed[one.typed].get(one.word)
         by_typed[one.typed][one.word] = min(rank, best) if best else rank
-    chosen = dict[str, OtherSpelling]()
+    chosen_spellings = dict[str, OtherSpelling]()
     for ranks in by_typed.values():
         fewest = min(edits for edits, _, _ in ranks.values())
         nearest = sorted((rank, word) for word, rank in ranks.items() if rank[0] == fewest)
         nearest = nearest[:_MAX_ALTERNATIVES]
         certainty = _CERTAINTY_BY_EDITS[fewest] / len(nearest)
         for (_, _, stands_for), word in nearest:
-            chosen.setdefault(word, OtherSpelling(word, stands_for, certainty))
-    return list(chosen.values())
+            chosen_spellings.setdefault(word, OtherSpelling(word, stands_for, certainty))
+    return list(chosen_spellings.values())
 
 
 def _may_begin_alike(typed_word: str, spelling: str) -> bool:

@@ -60,8 +60,8 @@ class TopicEvents:
             count_by_part.update(group)
             if not groups[group]:
                 del groups[group]
-        shown = {event.candidate.event_id for event in spread}
-        return spread + [event for event in events if event.candidate.event_id not in shown]
+        spread_ids = {event.candidate.event_id for event in spread}
+        return spread + [event for event in events if event.candidate.event_id not in spread_ids]
 
     def _get_group(self, event: ScoredEvent) -> _Group:
         """What an event shares with others: its topic, and its session."""
@@ -101,8 +101,8 @@ def find_topic_events(
         filters=filters,
         max_topics=_MAX_TOPICS,
     )
-    found = {event.candidate.event_id for event in ranking.events}
+    ranked_ids = {event.candidate.event_id for event in ranking.events}
     return TopicEvents(
         {row.event_id: row.topic for row in rows},
-        [row for row in rows if row.event_id not in found and row.event_id not in exclude],
+        [row for row in rows if row.event_id not in ranked_ids and row.event_id not in exclude],
     )

@@ -79,15 +79,15 @@ def iterate_members_with_objections(
     archive: zipfile.ZipFile,
 ) -> Iterator[tuple[zipfile.ZipInfo, str | None]]:
     """The files by name, each with the reason for which it is not read, if there is one."""
-    seen = set[str]()
+    seen_names = set[str]()
     for member in sorted(archive.infolist(), key=lambda member: member.filename):
         if not member.is_dir():
-            is_double = member.filename in seen
+            is_double = member.filename in seen_names
             yield (
                 member,
                 "its name is there twice" if is_double else _find_objection_to_member(member),
             )
-            seen.add(member.filename)
+            seen_names.add(member.filename)
 
 
 def _find_objection_to_member(member: zipfile.ZipInfo) -> str | None:

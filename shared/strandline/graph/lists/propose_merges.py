@@ -182,10 +182,10 @@ def _leave_out_refused_pairs(
     if not pairs:
         return pairs
     node_ids = {node_id for pair in pairs for node_id in pair}
-    refused = {
+    refused_pairs = {
         (row.first_id, row.second_id) for row in list_refused_pairs(access, sorted(node_ids))
     }
-    return [pair for pair in pairs if pair not in refused]
+    return [pair for pair in pairs if pair not in refused_pairs]
 
 
 def _sort_pair(a: UUID, b: UUID) -> tuple[UUID, UUID]:
