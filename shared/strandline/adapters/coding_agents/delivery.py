@@ -53,10 +53,13 @@ def deliver(spool: Spool, client: Strandline, *, is_urgent: bool = False) -> Non
             can_send = is_urgent or not spool.is_service_away
             can_send = can_send and send_segments(spool, client)
             sizes: dict[str, int] = {}
-            for _ in spool_new_messages(spool, sizes):
+            read_errors: list[OSError] = []
+            for _ in spool_new_messages(spool, sizes, read_errors):
                 drop_oldest_segments_over_limits(spool)
                 can_send = can_send and send_segments(spool, client)
             drop_oldest_segments_over_limits(spool)
+            if read_errors and can_send:  # else what keeps all messages is the problem
+                spool.set_problem(f"A transcript cannot be read: {read_errors[0]}.")
         finally:
             os.close(descriptor)
         has_grown = any(
@@ -70,9 +73,12 @@ def deliver(spool: Spool, client: Strandline, *, is_urgent: bool = False) -> Non
 # From transcripts to the disk ---------------------------------------------------------------------
 
 
-def spool_new_messages(spool: Spool, transcript_sizes: dict[str, int]) -> Iterator[None]:
+def spool_new_messages(
+    spool: Spool, transcript_sizes: dict[str, int], read_errors: list[OSError]
+) -> Iterator[None]:
     """Write to disk what transcripts say since they were read, and yield after each part.
-    `transcript_sizes` gets the bytes of each transcript before it was read. Raises OSError."""
+    `transcript_sizes` gets the bytes of each transcript before it was read, `read_errors` what kept
+    one from being read: it keeps none of the others. Raises OSError for the spool's own files."""
     for place in spool.list_transcript_places():
         try:
             state = os.stat(place.path)
@@ -84,12 +90,18 @@ def spool_new_messages(spool: Spool, transcript_sizes: dict[str, int]) -> Iterat
         if time.time() - state.st_mtime > _MAX_QUIET_SECONDS:
             spool.forget_transcript(place)
         elif state.st_size != place.offset:
-            yield from _spool_transcript(spool, place)
+            yield from _spool_transcript(spool, place, read_errors)
 
 
-def _spool_transcript(spool: Spool, place: TranscriptPlace) -> Iterator[None]:
+def _spool_transcript(
+    spool: Spool, place: TranscriptPlace, read_errors: list[OSError]
+) -> Iterator[None]:
     while True:
-        part = read_transcript_part(place, max_events=_PART_EVENTS, max_bytes=_PART_BYTES)
+        try:
+            part = read_transcript_part(place, max_events=_PART_EVENTS, max_bytes=_PART_BYTES)
+        except OSError as error:
+            read_errors.append(error)
+            return
         if part.events:
             spool.add_segment(part.events)
         if part.place != place:
@@ -180,11 +192,18 @@ def flush_now(arguments: Sequence[str]) -> int:
         sys.stderr.write(f"strandline: {error}\n")
         return 2
     spool = Spool(settings.folder)
-    spool.create()
-    with Strandline(settings.url, settings.key, retry=Retry(seconds=_GIVE_UP_AFTER)) as client:
-        deliver(spool, client, is_urgent=True)
-    waiting = sum(len(spool.read_segment(path)) for path in spool.list_segments())
-    report = {**spool.read_report(), "waiting": waiting, "folder": spool.folder}
+    try:
+        spool.create()
+        with Strandline(settings.url, settings.key, retry=Retry(seconds=_GIVE_UP_AFTER)) as client:
+            deliver(spool, client, is_urgent=True)
+        waiting = sum(len(spool.read_segment(path)) for path in spool.list_segments())
+        report = {**spool.read_report(), "waiting": waiting, "folder": spool.folder}
+    except OSError as error:
+        sys.stderr.write(
+            f"strandline: folder: {error}. Make room there, or set STRANDLINE_HOOK_FOLDER to a"
+            " folder that you may write\n"
+        )
+        return 2
     sys.stdout.write(f"{json.dumps(report, indent=2)}\n")
     return 1 if waiting else 0
 

@@ -65,13 +65,13 @@ def answer_hook(
         _register(spool, settings, payload)
         if event in _STORING or _has_work_from_before(spool, event):
             _start_delivery(spool, settings)
+        if event in _STORING or (event == "UserPromptSubmit" and spool.is_service_away):
+            return {}
+        from strandline.adapters.coding_agents.questions import answer_with_context
+
+        return answer_with_context(spool, settings, event, _text_or_none(payload.get("prompt")))
     except (ValueError, OSError) as error:  # settings, or a disk that is full or not ours
         return _say(f"nothing is remembered: {error}") if event == "SessionStart" else {}
-    if event in _STORING or (event == "UserPromptSubmit" and spool.is_service_away):
-        return {}
-    from strandline.adapters.coding_agents.questions import answer_with_context
-
-    return answer_with_context(spool, settings, event, _text_or_none(payload.get("prompt")))
 
 
 def _say(sentence: str) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 _AWAY_SECONDS = 30.0
@@ -55,7 +55,7 @@ class Spool:
         path = os.path.join(self.transcripts, place.name)
         if os.path.exists(path):
             return
-        draft = self._write_draft(place._asdict())
+        draft = self._write_draft([json.dumps(place._asdict())])
         try:
             os.link(draft, path)
         except FileExistsError:
@@ -108,11 +108,7 @@ class Spool:
     def replace_segment(self, path: str, events: Sequence[Mapping[str, Any]]) -> None:
         """Write the messages of a file, or leave it as it was. Its age stays."""
         times = (time.time_ns(), _read_creation_ns(path))
-        draft = self._make_draft_path()
-        with open(draft, "x", encoding="utf-8", opener=_open_for_owner) as file:
-            file.writelines(f"{json.dumps(event)}\n" for event in events)
-            file.flush()
-            os.fsync(file.fileno())
+        draft = self._write_draft((f"{json.dumps(event)}\n" for event in events), is_synced=True)
         os.utime(draft, ns=times)
         os.replace(draft, path)
 
@@ -195,16 +191,21 @@ class Spool:
 
     def replace_json(self, path: str, value: Mapping[str, Any]) -> None:
         """Write a file whole, or leave it as it was."""
-        os.replace(self._write_draft(value), path)
+        os.replace(self._write_draft([json.dumps(value)]), path)
 
-    def _write_draft(self, value: Mapping[str, Any]) -> str:
-        path = self._make_draft_path()
-        with open(path, "x", encoding="utf-8", opener=_open_for_owner) as file:
-            json.dump(value, file)
+    def _write_draft(self, texts: Iterable[str], *, is_synced: bool = False) -> str:
+        path = os.path.join(self.folder, f"draft-{os.getpid()}-{time.monotonic_ns()}")
+        try:
+            with open(path, "x", encoding="utf-8", opener=_open_for_owner) as file:
+                file.writelines(texts)
+                if is_synced:
+                    file.flush()
+                    os.fsync(file.fileno())
+        except OSError:
+            if os.path.exists(path):
+                os.unlink(path)  # on a full disk it would take the last that is free
+            raise
         return path
-
-    def _make_draft_path(self) -> str:
-        return os.path.join(self.folder, f"draft-{os.getpid()}-{time.monotonic_ns()}")
 
 
 def _read_creation_ns(path: str) -> int:

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, BinaryIO, NamedTuple, cast
 
 from strandline.adapters.coding_agents.spool import TranscriptPlace
+from strandline.moments import parse_moment
 from strandline.secret_scrubbing import scrub_secrets
 
 Json = Mapping[str, Any]
@@ -138,8 +139,17 @@ def _read_line(
     else:
         channel = "claude-code"
         messages = _list_claude_messages(step, wants_tools=place.wants_tools)
-    moment = step.get("timestamp")
-    return [(m, moment if isinstance(moment, str) else None, channel) for m in messages], True
+    moment = _choose_moment(step.get("timestamp"))
+    return [(message, moment, channel) for message in messages], True
+
+
+def _choose_moment(value: object) -> str | None:
+    """The time of a line; None where it is no time, which no message is refused for."""
+    try:
+        parse_moment(value)
+    except ValueError:
+        return None
+    return value if isinstance(value, str) else None
 
 
 # Claude Code --------------------------------------------------------------------------------------
@@ -149,9 +159,11 @@ _NOT_SAID = ("isMeta", "isSidechain", "isCompactSummary", "isApiErrorMessage")
 
 def _list_claude_messages(step: Json, *, wants_tools: bool) -> Iterator[_Message]:
     role, message, key = step.get("type"), step.get("message"), step.get("uuid")
-    if role not in ("user", "assistant") or not isinstance(message, dict):
-        return
     if not isinstance(key, str) or any(step.get(name) for name in _NOT_SAID):
+        return
+    if role == "attachment":
+        yield from _list_queued_prompts(step.get("attachment"), key)
+    if role not in ("user", "assistant") or not isinstance(message, dict):
         return
     fields = cast("Json", message)
     if fields.get("model") == "<synthetic>":
@@ -169,6 +181,22 @@ def _list_claude_messages(step: Json, *, wants_tools: bool) -> Iterator[_Message
         elif block.get("type") == "tool_result":
             output = _text_of_output(block.get("content"))
             yield _Message(f"{key}#{number}", "agent", "observation", output)
+
+
+def _list_queued_prompts(attachment: object, key: str) -> Iterator[_Message]:
+    """What the person typed while the agent was at work, of which there is mostly no other line. It
+    has the id of that line, should there be one."""
+    fields: Json = cast("Json", attachment) if isinstance(attachment, dict) else {}
+    origin, source = fields.get("origin"), fields.get("source_uuid")
+    if fields.get("type") != "queued_command" or fields.get("isMeta"):
+        return
+    if fields.get("commandMode", "prompt") != "prompt":
+        return
+    if isinstance(origin, dict) and cast("Json", origin).get("kind") != "human":
+        return
+    texts = [_text_of(block) for block in _list_blocks(fields.get("prompt"))]
+    if text := _join_texts(texts, is_user=True):
+        yield _Message(source if isinstance(source, str) else key, "user", "message", text)
 
 
 # Codex --------------------------------------------------------------------------------------------

@@ -15,6 +15,8 @@ from strandline import Strandline
 from tests.strandline.adapters.conftest import ROOT
 
 COMMAND = (sys.executable, "-m", "strandline.commands.program", "hook")
+NOBODY = "http://127.0.0.1:9"
+"""An address at which nobody listens."""
 
 
 class HookCaller:

@@ -151,6 +151,25 @@ def test_hook_is_done_before_its_delivery(caller: HookCaller, tmp_path: Path) ->
     caller.assert_files_are_private()
 
 
+def test_hook_stores_what_is_typed_while_agent_works(
+    caller: HookCaller, client: Strandline, users: Users, tmp_path: Path
+) -> None:
+    """Once, also where the agent takes it up as a prompt of its own later."""
+    session = ClaudeTranscript(tmp_path / "one.jsonl")
+    session.ask("Paint the keel of the Petrel.")
+    session.interject("And her name, in white.")
+    session.answer("Done.")
+    taken_up = {"role": "user", "content": "The oars, too."}
+    step = session.make_step(type="user", message=taken_up)
+    queued = {"type": "queued_command", "commandMode": "prompt", "source_uuid": step["uuid"]}
+    blocks = [{"type": "image"}, {"type": "text", "text": taken_up["content"]}]
+    session.write(session.make_step(type="attachment", attachment={**queued, "prompt": blocks}))
+    session.write(step)
+    caller.call("Stop", session)
+    caller.flush()
+    assert list_stored_texts(client, users.alice) == [*session.said, taken_up["content"]]
+
+
 def test_hook_stores_tools_where_asked(
     caller: HookCaller, client: Strandline, users: Users, tmp_path: Path
 ) -> None:

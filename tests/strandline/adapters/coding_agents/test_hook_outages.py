@@ -19,21 +19,12 @@ from strandline.adapters.coding_agents import delivery
 from strandline.adapters.coding_agents.spool import Spool
 from tests.strandline.adapters.coding_agents.hook_calls import (
     COMMAND,
+    NOBODY,
     HookCaller,
     list_stored_texts,
 )
 from tests.strandline.adapters.coding_agents.transcript_lines import ClaudeTranscript
 from tests.strandline.adapters.conftest import Service, Users
-
-NOBODY = "http://127.0.0.1:9"
-
-
-@pytest.fixture
-def session(tmp_path: Path) -> ClaudeTranscript:
-    session = ClaudeTranscript(tmp_path / "one.jsonl")
-    session.ask("The buoy goes out on Friday.")
-    session.answer("Noted.")
-    return session
 
 
 class Forwarding(BaseHTTPRequestHandler):
@@ -198,32 +189,6 @@ def test_hook_does_not_wait_for_silent_service(
     start = time.monotonic()
     assert caller.call("UserPromptSubmit", session, prompt="When?") == {}
     print(f"a prompt after it: {time.monotonic() - start:.2f} s")
-
-
-def test_hook_reads_broken_transcripts(
-    client: Strandline, users: Users, session: ClaudeTranscript, tmp_path: Path
-) -> None:
-    """Lines that are no JSON or no objects, bytes that are no UTF-8, signs that JSON can hold and
-    UTF-8 cannot, a huge line, and one that is half written."""
-    caller = HookCaller(tmp_path, users.alice)
-    session.answer("É 中 🌊 \ud800 \x00 end", tool_output="x" * 3_000_000)
-    with session.path.open("ab") as file:
-        file.write(b'{"type": "user"\n[1]\n"a"\n\xff\xfe\n\n{"type": "user", "message": 5}\n')
-    session.ask("After the broken lines.")
-    step = session.make_step(type="user", message={"role": "user", "content": "Half written."})
-    half = json.dumps(step).encode()
-    with session.path.open("ab") as file:
-        file.write(half[:50])
-    caller.call("Stop", session)
-    report = caller.flush()
-    assert report["unreadable_lines"] == 4
-    expected = [*session.said[:2], "É 中 🌊 ? \ufffd end", "After the broken lines."]
-    assert list_stored_texts(client, users.alice) == expected
-    with session.path.open("ab") as file:
-        file.write(half[50:] + b"\n")
-    caller.call("Stop", session)
-    caller.flush()
-    assert list_stored_texts(client, users.alice) == [*expected, "Half written."]
 
 
 def test_hook_spool_drops_oldest_and_counts(

@@ -55,6 +55,23 @@ class ClaudeTranscript:
             ),
         )
 
+    def interject(self, text: str) -> None:
+        """What the person types while the agent is at work, and what else waits in that way."""
+        self.said.append(text)
+        human, peer = {"kind": "human"}, {"kind": "peer"}
+        self.write(
+            {"type": "queue-operation", "operation": "enqueue", "content": text},
+            self._make_queued(text, commandMode="prompt", origin=human),
+            self._make_queued("<task-notification>done", commandMode="task-notification"),
+            self._make_queued("From another session", commandMode="prompt", origin=peer),
+            self._make_queued("Go on", commandMode="prompt", origin=human, isMeta=True),
+            {"type": "queue-operation", "operation": "remove"},
+        )
+
+    def _make_queued(self, prompt: str, **fields: Any) -> dict[str, Any]:
+        attachment = {"type": "queued_command", "prompt": prompt, **fields}
+        return self.make_step(type="attachment", attachment=attachment)
+
     def answer(self, text: str, tool_output: str = "42 tests passed") -> None:
         """The agent's answer, after a thought and a tool."""
         self.said.append(text)

@@ -1,0 +1,115 @@
+"""What hooks do with files that are damaged, and where files cannot be written."""
+
+import json
+import os
+import resource
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from strandline import Strandline
+from strandline.adapters.coding_agents.spool import Spool
+from tests.strandline.adapters.coding_agents.hook_calls import (
+    COMMAND,
+    NOBODY,
+    HookCaller,
+    list_stored_texts,
+)
+from tests.strandline.adapters.coding_agents.transcript_lines import ClaudeTranscript
+from tests.strandline.adapters.conftest import Users
+
+
+def test_hook_reads_broken_transcripts(
+    client: Strandline, users: Users, session: ClaudeTranscript, tmp_path: Path
+) -> None:
+    """Lines that are no JSON or no objects, bytes that are no UTF-8, signs that JSON can hold and
+    UTF-8 cannot, a huge line, and one that is half written."""
+    caller = HookCaller(tmp_path, users.alice)
+    session.answer("É 中 🌊 \ud800 \x00 end", tool_output="x" * 3_000_000)
+    with session.path.open("ab") as file:
+        file.write(b'{"type": "user"\n[1]\n"a"\n\xff\xfe\n\n{"type": "user", "message": 5}\n')
+    session.ask("After the broken lines.")
+    step = session.make_step(type="user", message={"role": "user", "content": "Half written."})
+    half = json.dumps(step).encode()
+    with session.path.open("ab") as file:
+        file.write(half[:50])
+    caller.call("Stop", session)
+    report = caller.flush()
+    assert report["unreadable_lines"] == 4
+    expected = [*session.said[:2], "É 中 🌊 ? \ufffd end", "After the broken lines."]
+    assert list_stored_texts(client, users.alice) == expected
+    with session.path.open("ab") as file:
+        file.write(half[50:] + b"\n")
+    caller.call("Stop", session)
+    caller.flush()
+    assert list_stored_texts(client, users.alice) == [*expected, "Half written."]
+
+
+def test_hook_stores_messages_whose_time_is_damaged(
+    client: Strandline, users: Users, session: ClaudeTranscript, tmp_path: Path
+) -> None:
+    caller = HookCaller(tmp_path, users.alice)
+    for moment in ("yesterday", "2026-13-45T00:00:00Z", "2026-11-29T23:01:12", "", 17, None):
+        message = {"role": "user", "content": f"Typed at {moment!r}."}
+        session.write(session.make_step(type="user", message=message, timestamp=moment))
+        session.said.append(message["content"])
+    caller.call("Stop", session)
+    assert caller.flush()["refused"] == 0
+    assert list_stored_texts(client, users.alice) == session.said
+
+
+def test_hook_stores_messages_beside_unreadable_transcript(
+    client: Strandline, users: Users, session: ClaudeTranscript, tmp_path: Path
+) -> None:
+    caller = HookCaller(tmp_path, users.alice)
+    others = [ClaudeTranscript(tmp_path / f"{name}.jsonl") for name in range(8)]
+    session.path.unlink()
+    session.path.mkdir()
+    for other in (session, *others):
+        caller.call("SessionStart", other, source="startup")
+    for other in others:
+        other.ask("The buoy goes out on Friday.")
+    report = caller.flush()
+    assert report["problem"].startswith("A transcript cannot be read: ")
+    assert str(session.path) in report["problem"]
+    assert len(list_stored_texts(client, users.alice)) == len(others)
+
+
+def test_hook_ends_well_where_absence_cannot_be_noted(
+    users: Users, session: ClaudeTranscript, tmp_path: Path
+) -> None:
+    caller = HookCaller(tmp_path, users.alice, STRANDLINE_URL=NOBODY)
+    assert caller.call("SessionStart", session, source="startup")
+    (caller.folder / "away").unlink()
+    (caller.folder / "away").mkdir()
+    os.utime(caller.folder / "away", (0, 0))
+    assert caller.call("UserPromptSubmit", session, prompt="When?") == {}
+    says = caller.call("SessionStart", session, source="resume")["systemMessage"]
+    assert says.startswith("Strandline: nothing is remembered: ")
+
+
+def test_hook_spool_leaves_nothing_on_full_disk(tmp_path: Path) -> None:
+    spool = Spool(str(tmp_path / "spool"))
+    spool.create()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            spool.add_segment([{"content": "x" * 50_000}])
+        with pytest.raises(OSError, match="too large"):
+            spool.replace_json(str(tmp_path / "spool/report.json"), {"problem": "x" * 50_000})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert [path for path in (tmp_path / "spool").rglob("*") if path.is_file()] == []
+
+
+def test_hook_flush_says_that_folder_cannot_be_written(users: Users, tmp_path: Path) -> None:
+    caller = HookCaller(tmp_path, users.alice, STRANDLINE_HOOK_FOLDER="/dev/null/x")
+    done = subprocess.run(
+        [*COMMAND, "--flush"], env=caller.variables, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "set STRANDLINE_HOOK_FOLDER to a folder that you may write" in done.stderr
+    assert done.stderr.startswith("strandline: folder: ")
+    assert "Traceback" not in done.stderr
