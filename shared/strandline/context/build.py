@@ -247,7 +247,7 @@ def _read_payload_parts(
 ) -> PayloadParts:
     if not matches.search:
         return NO_PAYLOADS
-    return read_payload_parts(blobs, access.caller.tenant, events, matches.search.candidates)
+    return read_payload_parts(blobs, access.caller.tenant, events, matches.search)
 
 
 def _list_first_cited_ids(

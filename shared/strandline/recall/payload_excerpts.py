@@ -7,13 +7,13 @@ from uuid import UUID
 
 from strandline.aws.blobs import BlobStore, is_utf8_text_type
 from strandline.errors import PayloadMissing, Unavailable
-from strandline.log.indexed_text import PIECE_CHARS
+from strandline.log.indexed_text import split_into_index_spans
 from strandline.log.passage_spans import split_into_segments
 from strandline.log.store import Event
 from strandline.observability import logger
 from strandline.recall.passages import Passages, WordMatcher
 from strandline.recall.schemas import TextRange
-from strandline.recall.store import CandidateRow
+from strandline.recall.search import SearchResult
 
 PAYLOADS_UNREAD = "payloads_unread"
 """The code for `degraded` where the payload store did not answer in time."""
@@ -54,7 +54,7 @@ def read_payload_parts(
     blobs: BlobStore,
     tenant: str,
     events: Iterable[Event | None],
-    candidates: Mapping[UUID, CandidateRow],
+    search: SearchResult,
 ) -> PayloadParts:
     """Read what the first of these events that are payloads of text say where a question matches,
     all at the same time. What the store does not hold, or not in time, is left out."""
@@ -68,9 +68,7 @@ def read_payload_parts(
     pool = ThreadPoolExecutor(_MAX_PAYLOADS, "payloads")
     try:
         reads = {
-            event.event_id: pool.submit(
-                _read_part, blobs, tenant, event, candidates.get(event.event_id)
-            )
+            event.event_id: pool.submit(_read_part, blobs, tenant, event, search)
             for event in text_payloads[:_MAX_PAYLOADS]
         }
         in_time, late = wait(reads.values(), timeout=_SECONDS)
@@ -89,19 +87,21 @@ def read_payload_parts(
 
 
 def _read_part(
-    blobs: BlobStore, tenant: str, event: Event, row: CandidateRow | None
+    blobs: BlobStore, tenant: str, event: Event, search: SearchResult
 ) -> PayloadPart | None:
     """The part of a payload that matches; None if the store does not hold it, or it is blank.
     Raises Unavailable."""
-    start, end = 0, PIECE_CHARS
-    if row and row.start_char is not None and row.end_char:  # 0: only its name matched
-        start, end = row.start_char, row.end_char
-    size = min(4 * end, _MAX_BYTES)
+    row = search.candidates.get(event.event_id)
+    start, end = (row and row.start_char) or 0, (row and row.end_char) or 0
+    size = min(4 * end, _MAX_BYTES) if start else _MAX_BYTES
     try:
         text = blobs.read_text_prefix(tenant, event.blob_cid or "", size)
     except PayloadMissing:
         logger.warning("payload missing", extra={"cid": event.blob_cid})
         return None
+    if not start:  # The first part is found by the name and by the event before it, too.
+        spans = split_into_index_spans(text)
+        start, end = max(spans, key=lambda span: search.matcher.weigh(text[slice(*span)]))
     part = text[start:end]
     is_last = len(text) <= end and (event.blob_size or 0) <= size
     return PayloadPart(start, part, is_last) if part.strip() else None

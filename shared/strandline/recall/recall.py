@@ -100,7 +100,7 @@ def recall(
     best_ids = [event.candidate.event_id for event in best]
     events = store.read_visible_events(access, best_ids + supporting)
     payloads = read_payload_parts(
-        blobs, access.caller.tenant, map(events.get, best_ids), search_result.candidates
+        blobs, access.caller.tenant, map(events.get, best_ids), search_result
     )
     scored_hits = [
         _to_hit(scored_event, events, search_result, request, traits, groups.similar, payloads)

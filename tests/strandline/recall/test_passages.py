@@ -117,6 +117,7 @@ def test_passages_best_range_prefers_all_words_together() -> None:
         ("deliveri", "One Delivery came.", True),
         ("organ", "An organ plays.", True),
         ("organ", "The organization plays.", False),
+        ("limit", "These are its limitations.", True),
         ("key", "A monkey plays.", False),
         ("seat", "see test_seat_row", True),
         ("港口", "我们在港口见面。", True),

@@ -78,6 +78,28 @@ def test_payload_excerpt_names_its_file_in_context(gateway: Gateway, key: str) -
     assert "The cat is named Mimi." in text
 
 
+def test_payload_excerpt_of_named_file_is_match(gateway: Gateway, key: str) -> None:
+    said_before = "The boathouse log of the summer follows."
+    for event in (
+        user_message(said_before, ALICE, session_id="s2"),
+        {**user_message(f"{WEATHER} {WEATHER} {ANSWER} {WEATHER}", ALICE), "session_id": "s2"},
+    ):
+        reply = gateway.call("POST", "/api/v1/events", event, key=key)
+        assert reply.status == 201, reply.text
+    cid = reply.body["blob"]["cid"]
+    event = {**user_message("", ALICE), "blob": {"cid": cid}, "name": "boathouse-summer.log"}
+    event.pop("content")
+    reply = gateway.call("POST", "/api/v1/events", event, key=key)
+    assert reply.status == 201, reply.text
+    question = "What does boathouse-summer.log say about the heron?"
+    hits = ask(gateway, key, "/api/v1/recall", query=question, limit=20)["hits"]
+    shown = {hit["name"]: hit["excerpt"] for hit in hits if hit["text"] is None}
+    assert ANSWER in shown["boathouse-summer.log"]
+    question = "Which log of the summer follows, and where is the heron of the boathouse?"
+    hits = ask(gateway, key, "/api/v1/recall", query=question, limit=20)["hits"]
+    assert all(ANSWER in hit["excerpt"] for hit in hits if hit["text"] is None)
+
+
 def test_payload_excerpt_is_of_visible_events_alone(gateway: Gateway, key: str) -> None:
     gateway.sweep()
     for path in ("/api/v1/recall", "/api/v1/context"):
