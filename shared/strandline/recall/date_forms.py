@@ -12,7 +12,11 @@ READ = "\ue000"
 _YEAR = r"(?P<year>(?:19|20)\d\d)"
 _DAY_NUMBER, _MONTH_NUMBER = r"(?:0?[1-9]|[12]\d|3[01])", r"(?:0?[1-9]|1[0-2])"
 _DASH = "[-–]"  # noqa: RUF001
-_ISO_DATE = rf"\b{_YEAR}-(?P<month>\d\d)(?:-(?P<day>\d\d))?\b"
+_ISO_DATE = (
+    rf"\b(?:(?<!\w-)|(?=\d{{4}}-\d\d-\d\d)){_YEAR}-(?P<month>\d\d)"
+    r"(?:-(?P<day>\d\d)(?=\b|T\d|_)|\b(?!-\d))"
+)
+"""INV-2026-11 names no month."""
 _NUMERIC_DATE = (
     rf"(?<![\w.])(?P<day>{_DAY_NUMBER})(?P<mark>[./-])(?P<month>{_MONTH_NUMBER})(?P=mark){_YEAR}\b"
 )
@@ -21,6 +25,7 @@ _GERMAN_DATE = (
     rf"(?P<month>{_MONTH_NUMBER})(?P<ordinal>\.)(?!\d)"
 )
 _OR = "or|oder|ou|of|o|или"
+_NOT_AND_A_HALF = r"(?!\s+(?:et|y|e)\s+(?:demi|medi|mei)\w*)"
 _NOT_GENITIVE = r"(?!['’]s\b)"  # noqa: RUF001
 
 
@@ -186,7 +191,8 @@ def _make_part_form(words: DateWords) -> str:
 
 
 def _make_count_and_unit(words: DateWords) -> tuple[str, str]:
-    return rf"(?P<count>\d{{1,3}}|{_any_of(words.numbers)})", f"(?P<unit>{_any_of(words.units)})"
+    count = rf"(?<!\d[.,])(?<!\bhalf\s)(?P<count>\d{{1,3}}|{_any_of(words.numbers)})"
+    return count, f"(?P<unit>{_any_of(words.units)}){_NOT_AND_A_HALF}"
 
 
 def _make_relation_form(words: DateWords, article: str) -> str:

@@ -50,7 +50,12 @@ def _list_languages_by_time_word() -> Mapping[str, frozenset[str]]:
     """By each word for a time, the languages that have it."""
     languages: dict[str, frozenset[str]] = {}
     for language, words in DATE_WORDS.items():
-        items = (words.months, words.weekdays, words.days, words.last, words.last_after)
+        ends = words.weekday_end_form.split("|") if words.weekday_end_form else []
+        evenings = [day + end for day in re.split(r"[\s|]", words.weekdays) for end in ends]
+        items = (
+            *(words.months, words.weekdays, words.days, words.last, words.last_after),
+            *(words.last_units, *evenings),
+        )
         for name in number_items(" ".join(items)):
             if len(name) >= _MIN_WORD_CHARS or name in words.months:
                 languages[name] = languages.get(name, frozenset()) | {language}

@@ -44,6 +44,14 @@ _FOR = (
 )
 """What is for a day was said earlier."""
 _DATE_FOLLOWS = r"(?i)\s*,?\s*(?:the\s+|de[rn]\s+|le\s+|el\s+)?\d"
+_BESIDE = r"[\s,]+(?:[^\W\d_]{1,3}(?:['’]|\s+)){0,2}"  # noqa: RUF001
+"""Between a date and "last year"."""
+_SAID_THAT = (
+    r"(?i)\b(?:(?:said|says|told\s+\w+|promised|wrote)\s+that|(?:gesagt|erzählt|versprochen),?\s+dass"
+    r"|(?:dijo|dicho|disse|dito)\s+que|dit\s+(?:que\b|qu['’])|detto\s+che|gezegd\s+dat"  # noqa: RUF001
+    r"|сказал[аи]?,?\s+что)"
+)
+"""What is said to be is not past because it was said."""
 _SENTENCE_END = r"[!?:;\n]|(?<=\w{4})\.\s"
 _RELATION_CHARS, _SENTENCE_CHARS = 60, 300
 
@@ -69,10 +77,34 @@ def _parse_in_language(text: str, today: date, language: str) -> list[PartialDat
             dates.append((start, end, time))
             # a day's month is not once more a whole month
             text = text[:start] + READ * (end - start) + text[end:]
+    periods = [*_find_relative_periods(text, today, forms)]
+    dates = _set_last_year(dates, periods, text, forms)
     times = [*_relate_dates(sorted(dates, key=itemgetter(0)), text, today, forms)]
-    for match, period in _find_relative_periods(text, today, forms):
+    for match, period in periods:
         times += _apply_before_or_after(period, _cut_head(text, match.start()), today, forms)
     return times or [*_find_weekdays(text, today, forms, language)]
+
+
+def _set_last_year(
+    dates: Sequence[tuple[int, int, PartialDate]],
+    periods: list[tuple[re.Match[str], DateRange]],
+    text: str,
+    forms: DateForms,
+) -> list[tuple[int, int, PartialDate]]:
+    """The dates, those of last year with their year. What that was said of is no longer one of the
+    periods: "November last year" is not the rest of that year."""
+    dated = [*dates]
+    for match, period in [*periods]:
+        name = match.groupdict().get("period")
+        if name is None or forms.last_units.get(fold(name)) != "year":
+            continue
+        for n, (start, end, time) in enumerate(dates):
+            gaps = text[end : match.start()], text[match.end() : start]
+            if time.year is None and any(re.fullmatch(_BESIDE, gap) for gap in gaps):
+                dated[n] = start, end, replace(time, year=period.first.year)
+                periods.remove((match, period))
+                break
+    return dated
 
 
 def _to_partial_date(match: re.Match[str], forms: DateForms) -> PartialDate:
@@ -272,7 +304,8 @@ def _cut_sentence(text: str, match: re.Match[str]) -> str:
     """The sentence, or part of one, in which a match stands."""
     head = text[max(0, match.start() - _SENTENCE_CHARS) : match.start()]
     tail = text[match.start() : match.end() + _SENTENCE_CHARS]
-    return re.split(_SENTENCE_END, head)[-1] + re.split(_SENTENCE_END, tail)[0]
+    head = re.split(_SAID_THAT, re.split(_SENTENCE_END, head)[-1])[-1]
+    return head + re.split(_SENTENCE_END, tail)[0]
 
 
 def _compute_latest_days(match: re.Match[str], today: date, forms: DateForms) -> list[DateRange]:
