@@ -5,6 +5,7 @@ import itertools
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from uuid import UUID
 
 from strandline.aws.blobs import is_utf8_text_type
@@ -19,15 +20,16 @@ from strandline.jobs.worker_resources import (
     read_payload_text_head,
 )
 from strandline.log import indexed_text, store_work
-from strandline.log.passage_spans import split_into_passages
+from strandline.log.passage_spans import MAX_PASSAGES, split_into_passages
 from strandline.log.store_work import EventVector, UnembeddedEvent
 from strandline.observability import logger
 from strandline.permanent_failures import is_permanent_failure
 
-_MAX_TEXT_BYTES = 4000
-"""How many bytes of a text payload are embedded: more than the local model reads (256 tokens)."""
+_MAX_PAYLOAD_BYTES = 10_000
+"""How many bytes of a text payload are embedded: what its passages hold."""
 _MAX_TEXT_CHARS = 4000
-"""How many characters of a text its one vector is made of."""
+"""How many characters of a text its one vector is made of: more than the local model reads (256
+tokens)."""
 _MAX_PASSAGES = 256
 """How many passages are embedded between two commits, but those of one event in any case: a few
 seconds of the local model."""
@@ -39,7 +41,11 @@ def take_events_to_embed(candidates: Sequence[UnembeddedEvent]) -> Sequence[Unem
     """The first of these events, as many as are embedded between two commits; at least one."""
     passage_count = 0
     for n, event in enumerate(candidates):
-        passage_count += len(split_into_passages(event.content or ""))
+        passage_count += (
+            MAX_PASSAGES
+            if _is_text_payload(event)
+            else len(split_into_passages(event.content or ""))
+        )
         if n and passage_count > _MAX_PASSAGES:
             return candidates[:n]
     return candidates
@@ -50,8 +56,12 @@ def compute_vectors(
 ) -> list[EventVector]:
     """A vector, or the reason of a refusal, for each event that is not erased: from the cache or
     from the model; of a long text also the vectors of its passages. Outside of any transaction."""
-    events = [event for event in candidates if not event.is_erased]
-    texts = [_text_to_embed(worker, access.caller.tenant, event) for event in events]
+    events = [
+        _add_payload_text(worker, access.caller.tenant, event)
+        for event in candidates
+        if not event.is_erased
+    ]
+    texts = [_choose_text_to_embed(event) for event in events]
     hashes = [hashlib.sha256(text.encode()).digest() for text in texts]
     vector_by_hash = dict(store_work.read_cached_vectors(access, worker.embedder.space, hashes))
     missing_texts = {
@@ -137,11 +147,24 @@ def embed_texts[Key](
     return vector_by_key
 
 
-def _text_to_embed(worker: WorkerResources, tenant: str, event: UnembeddedEvent) -> str:
-    """The text that is embedded for an event. A text payload is represented by its beginning, any
-    other payload by its file name or MIME type."""
+def _is_text_payload(event: UnembeddedEvent) -> bool:
+    is_payload = event.content is None and event.blob_cid is not None
+    return is_payload and is_utf8_text_type(event.mime_type)
+
+
+def _add_payload_text(
+    worker: WorkerResources, tenant: str, event: UnembeddedEvent
+) -> UnembeddedEvent:
+    """The event of a text payload with the beginning of its text; any other as it is."""
+    if not _is_text_payload(event) or event.blob_cid is None:
+        return event
+    text = read_payload_text_head(worker, tenant, event.blob_cid, _MAX_PAYLOAD_BYTES)
+    return replace(event, content=text)
+
+
+def _choose_text_to_embed(event: UnembeddedEvent) -> str:
+    """The text of an event's one vector. A payload that is no text is represented by its file name
+    or MIME type."""
     text = event.content
-    if text is None and event.blob_cid and is_utf8_text_type(event.mime_type):
-        text = read_payload_text_head(worker, tenant, event.blob_cid, _MAX_TEXT_BYTES)
     body = text[:_MAX_TEXT_CHARS] if text is not None else event.file_name or event.mime_type or ""
     return indexed_text.format_event_for_model(event.said_at, event.speaker, body)

@@ -8,6 +8,7 @@ from uuid import UUID
 from strandline.chains.slot_decisions import StatementInMessage
 from strandline.context.lines import ChainLineSource, EventLineSource, LaterStatementMark
 from strandline.log.store import Event
+from strandline.recall.passages import Passages
 from strandline.recall.payload_excerpts import PayloadPart
 from strandline.recall.search import SearchResult
 from strandline.sessions.store_chains import MatchedChain
@@ -57,10 +58,16 @@ def to_event_line_source(
         else None,
         similar=len(similar.get(event.event_id, ())),
         is_late=notes_late and event.recorded_at - said_at >= _LATE,
-        passages=search.make_passages(event.event_id, text) if search and text else None,
+        passages=_make_passages(event, part, search) if search else None,
         is_neighbour=event.event_id in beside,
         is_newest=event.event_id == newest_id,
     )
+
+
+def _make_passages(event: Event, part: PayloadPart | None, search: SearchResult) -> Passages | None:
+    if part:
+        return Passages(part.marked_text, search.matcher, part.cosines)
+    return search.make_passages(event.event_id, event.content) if event.content else None
 
 
 def _describe_payload(event: Event) -> str:

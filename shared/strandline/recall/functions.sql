@@ -1,4 +1,4 @@
--- revision: 7
+-- revision: 8
 -- What recall reads: words and vectors of what is in view.
 
 -- in view ------------------------------------------------------------------------------------------
@@ -851,7 +851,8 @@ begin
                 select 1 - (p.embedding <=> p_vector)
                 from unnest(v.passages) with ordinality p (embedding, n) order by p.n) as cosines
             from event_vectors v
-            where p_vector is not null and f.text_bytes > p_long_bytes and v.space = p_space
+            where p_vector is not null and v.space = p_space
+                and (f.text_bytes > p_long_bytes or f.text_bytes = 0)  -- 0: a payload
                 and v.scope_id = f.scope_id and v.event_id = f.event_id and v.passages is not null
             offset 0) passages on true;
 end $$;

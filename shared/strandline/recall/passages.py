@@ -203,18 +203,22 @@ class Passages:
 
     def find_best(self, max_chars: int) -> tuple[int, int] | None:
         """The range of whole segments, at most this many characters or one segment, that holds most
-        of the question's words by weight, with the segments around them; None where no word
-        matches."""
+        of the question's words by weight, and most of the passages near to it, with the segments
+        around them; None where neither is there."""
         if not self.has_match:
             return None
         best, best_score = (0, 0), 0.0
+        sizes = Counter(word for own in self._words for word in own if word < 0)
         for first, (start, _) in enumerate(self._segments):
             word_weights: dict[int, float] = {}
+            meaning = 0.0
             for last in range(first, len(self._segments)):
                 if last > first and self._segments[last][1] - start > max_chars:
                     break
-                word_weights |= self._words[last]
-                score = sum(word_weights.values())
+                own = self._words[last]
+                meaning += sum(own[word] / sizes[word] for word in own if word < 0)
+                word_weights |= {word: own[word] for word in own if word >= 0}
+                score = sum(word_weights.values()) + meaning
                 if score > best_score + 1e-9:
                     best, best_score = (first, last), score
         first, last = best

@@ -33,6 +33,8 @@ class PayloadPart(NamedTuple):
     start_char: int
     text: str
     is_last: bool
+    cosines: Sequence[float] = ()
+    """The question's cosines with those of its passages that have vectors, the first."""
 
     @property
     def marked_text(self) -> str:
@@ -104,13 +106,15 @@ def _read_part(
         start, end = max(spans, key=lambda span: search.matcher.weigh(text[slice(*span)]))
     part = text[start:end]
     is_last = len(text) <= end and (event.blob_size or 0) <= size
-    return PayloadPart(start, part, is_last) if part.strip() else None
+    cosines = (row and row.passage_cosines) or () if start == 0 else ()
+    return PayloadPart(start, part, is_last, cosines) if part.strip() else None
 
 
 def choose_excerpt(part: PayloadPart, matcher: WordMatcher) -> tuple[TextRange, str]:
     """The range of a payload's text that matches best, and what it says; where only its name or
     meaning matches, how the part begins."""
-    first, last = Passages(part.text, matcher).find_best(MAX_EXCERPT_CHARS) or (
+    passages = Passages(part.text, matcher, part.cosines)
+    first, last = passages.find_best(MAX_EXCERPT_CHARS) or (
         0,
         _find_end_of_beginning(part.text),
     )

@@ -2,6 +2,7 @@
 
 import time
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -9,9 +10,10 @@ from strandline.aws.blobs import BlobStore
 from strandline.errors import PayloadMissing, Unavailable
 from strandline.recall import payload_excerpts
 from strandline.recall.features import QuestionWord
-from strandline.recall.passages import WordMatcher
+from strandline.recall.passages import Passages, WordMatcher
 from strandline.recall.payload_excerpts import PayloadPart, choose_excerpt
 from tests.support import Gateway, user_message
+from tests.uploads import upload_file
 
 ALICE, BOB = "user:alice", "user:bob"
 ANSWER = "The spare key of the boathouse hangs behind the blue heron."
@@ -175,3 +177,32 @@ def test_payload_excerpt_without_match_is_beginning() -> None:
     assert (place.start_char, WEATHER[: place.end_char]) == (0, text)
     assert text.endswith("from the west.")
     assert 500 < len(text) <= 600
+
+
+def test_payload_excerpt_is_found_by_meaning_of_its_passages(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The planted fault: without vectors of its passages the beginning stands there."""
+    key = gateway.key(user=ALICE)
+    notes = f"Notes of the summer.\n{WEATHER[:3000]} {ANSWER} {WEATHER[:3000]}"
+    upload = upload_file(gateway, key, notes.encode(), mime_type="text/markdown", name="notes.md")
+    event = {
+        "participants": [ALICE],
+        "role": "user",
+        "type": "upload",
+        "blob": {"cid": upload["cid"]},
+    }
+    reply = gateway.call("POST", "/api/v1/events", event, key=key)
+    assert reply.status == 201, reply.text
+    gateway.sweep()
+    monkeypatch.setattr(WordMatcher, "find", Mock(return_value=[]))
+    (hit,) = ask(gateway, key, "/api/v1/recall", min_relevance=0)["hits"]
+    assert ANSWER in hit["excerpt"]
+    assert ANSWER in ask(gateway, key, "/api/v1/context", budget=400, min_relevance=0)["text"]
+
+    def make_without_cosines(text: str, matcher: WordMatcher, _: object) -> Passages:
+        return Passages(text, matcher)
+
+    monkeypatch.setattr(payload_excerpts, "Passages", make_without_cosines)
+    (hit,) = ask(gateway, key, "/api/v1/recall", min_relevance=0)["hits"]
+    assert hit["excerpt"].startswith("Notes of the summer.")
