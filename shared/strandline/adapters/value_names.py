@@ -37,11 +37,10 @@ def encode_key(key: str) -> str:
     field = "".join(
         char if is_composed or char.isascii() else quote(char) for char in map(_escape_char, key)
     )
-    first, last = field[:1], field[-1:]
-    if first.isspace():
-        field = quote(first) + field[1:]
-    if len(field) > 1 and last.isspace():
-        field = field[:-1] + quote(last)
+    if field[:1].isspace():
+        field = quote(field[0]) + field[1:]
+    if field[-1:].isspace():
+        field = field[:-1] + quote(field[-1])
     if set(field) == {"."}:  # a path would lose it
         field = field.replace(".", "%2E")
     if 1 <= len(field) <= _MAX_FIELD_CHARS:

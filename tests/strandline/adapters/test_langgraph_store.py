@@ -225,7 +225,7 @@ def test_langgraph_store_async_is_the_same(users: Users) -> None:
 
 def test_langgraph_store_keeps_names_apart(store: StrandlineStore) -> None:
     keys = ["a", "A", "a ", " a", "/a", "a/b", "%2F", "\u00e9", "e\u0301", ".", "..", "x" * 300,
-            "x" * 301, "", "~", "日本", "a\tb", "\x85"]  # fmt: skip
+            "x" * 301, "", "~", "日本", "a\tb", "\x85", " ", "  "]  # fmt: skip
     spaces = [("n",), ("N",), ("n ",), ("n", "m"), ("n/m",), ("n!",), ("ﬁ",), ("fi",), ("日本",)]
     for namespace in spaces:
         store.put(namespace, "key", {"of": "/".join(namespace)})
