@@ -83,8 +83,9 @@ def require_no_more(more: Mapping[str, Any], verb: str) -> None:
 
 
 def list_messages(messages: object) -> list[tuple[str, str, str | None]]:
-    """Messages as roles, texts and names of speakers; those of a system are left out, as in mem0.
-    Raises ValueError, which names the message."""
+    """Messages as roles, texts and names of speakers. As in mem0, those of a system are left out,
+    and those without a text, as calls of tools and pictures. Raises ValueError, which names the
+    message."""
     if isinstance(messages, str):
         return [("user", messages, None)]
     if isinstance(messages, Mapping):
@@ -94,13 +95,14 @@ def list_messages(messages: object) -> list[tuple[str, str, str | None]]:
     turns: list[tuple[str, str, str | None]] = []
     for place, message in enumerate(cast("Sequence[Any]", messages)):
         fields = dict(cast("Mapping[str, Any]", message)) if isinstance(message, Mapping) else {}
-        role, text = fields.get("role"), _join_text(fields.get("content"))
-        if not isinstance(role, str) or not text.strip():
+        role, content = fields.get("role"), fields.get("content")
+        if not isinstance(role, str) or not (content is None or isinstance(content, str | list)):
             raise ValueError(
                 f"messages[{place}]: give a role and a text, as in"
                 " {'role': 'user', 'content': 'I like tea.'}"
             )
-        if role != "system":
+        text = _join_text(cast("object", content))
+        if role != "system" and text.strip():
             turns.append((role, text, fields.get("name")))
     return turns
 

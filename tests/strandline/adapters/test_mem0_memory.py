@@ -196,7 +196,7 @@ def test_mem0_memory_refuses_wrong_arguments(
         (memory.add, {"messages": "x", "user_id": " "}, "Invalid user_id"),
         (memory.add, {"messages": "x", "user_id": "a b"}, "Invalid user_id"),
         (memory.add, {"messages": 5, **whose}, "messages must be"),
-        (memory.add, {"messages": [{"role": "user"}], **whose}, r"messages\[0\]"),
+        (memory.add, {"messages": [{"content": "x"}], **whose}, r"messages\[0\]"),
         (memory.add, {"messages": "x", "prompt": "p", **whose}, "prompt"),
         (memory.add, {"messages": "x", "memory_type": "p", **whose}, "memory_type"),
         (memory.add, {"messages": "x", "expiration_date": "1.2.2026", **whose}, "expiration_date"),
@@ -227,6 +227,20 @@ def test_mem0_memory_refuses_wrong_arguments(
         again = Memory(client=anns).get(one["id"])
         assert again
         assert again["memory"] == "mine", "a bound key says whose it is"
+
+
+def test_mem0_memory_leaves_out_messages_without_text(client: Strandline, users: Users) -> None:
+    talk: list[dict[str, Any]] = [
+        {"role": "user", "content": "Where do I moor?"},
+        {"role": "assistant", "content": None, "tool_calls": [{"id": "c1"}]},
+        {"role": "assistant", "tool_calls": [{"id": "c2"}]},
+        {"role": "tool", "tool_call_id": "c1", "content": "pier B"},
+        {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]},
+        {"role": "assistant", "content": ""},
+        {"role": "assistant", "content": "At pier B."},
+    ]
+    added = Memory(client=client).add(talk, user_id=users.alice)["results"]
+    assert [one["memory"] for one in added] == ["Where do I moor?", "pier B", "At pier B."]
 
 
 def test_mem0_memory_stores_retried_message_once(client: Strandline, users: Users) -> None:
