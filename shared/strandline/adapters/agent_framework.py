@@ -131,9 +131,9 @@ class StrandlineHistoryProvider(HistoryProvider):
 
     Parameters and errors are those of `StrandlineContextProvider`, and what to load and store is
     said as for any `HistoryProvider`. A session belongs to its participants: give those of several
-    users different ids. Messages are stored all or none, up to 500; one that has an id is stored
-    once, one that has none keeps its key until it is stored, and a conversation that is handed over
-    again from its beginning is known by its texts.
+    users different ids. What a request holds is stored all or none; a message that has an
+    id is stored once, one that has none keeps its key until it is stored, and a conversation that
+    is handed over again from its beginning is known by its texts.
     """
 
     def __init__(

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal, TypeVar
 
 from typing_extensions import TypedDict
 
 from strandline.adapters.client_pairs import ClientPair, ParticipantChoice
+from strandline.adapters.event_batches import clean_text, list_batches, post_events
 from strandline.adapters.session_records import (
     RetryKeys,
     list_newest_first,
-    post_events,
     read_event_text,
 )
 from strandline.adapters.step_runners import ask, run_steps, run_steps_async
@@ -32,7 +32,6 @@ DEFAULT_BUDGET = 1000
 _NOBODY = VerbGroup()
 _MAX_QUESTION_CHARS = 8000
 _PAGE = 500
-_MAX_BATCH = 500
 _ERASED = 410
 
 
@@ -97,7 +96,9 @@ class AgentMemory:
     ) -> Steps[str]:
         """What memory holds about a question, as a text for a prompt; what is newest without one.
         `budget` is in tokens, from 100 to 8,000."""
-        asked = question[:_MAX_QUESTION_CHARS] if question and question.strip() else None
+        asked = (
+            clean_text(question[:_MAX_QUESTION_CHARS]) if question and question.strip() else None
+        )
         call = MemoryVerbs.context.call(_NOBODY, asked, participants=participants, budget=budget)
         return (yield from ask(call)).text
 
@@ -133,10 +134,9 @@ class AgentMemory:
         texts: Sequence[SaidText],
         post: Callable[[Sequence[Mapping[str, Any]]], Steps[None]] = post_events,
     ) -> Steps[None]:
-        """Store texts in order, each once; up to 500 all or none, or as `post` does it. Blank ones
-        are left out."""
-        full_texts = [one for one in texts if one.text.strip()]
-
+        """Store texts in order, each once; all or none of what a request holds, or as `post` does
+        it. Blank ones are left out."""
+        full_texts = [replace(one, text=clean_text(one.text)) for one in texts if one.text.strip()]
         people = list(participants)
         contents = [[people, session_id, one.role, one.text] for one in full_texts]
         with self._keys.attempt(contents, [one.key for one in full_texts]) as keys:
@@ -171,8 +171,7 @@ def post_unerased_events(events: Sequence[Mapping[str, Any]]) -> Steps[None]:
     """Store events in order, each on its own; one that was stored and erased stays so, and one that
     was stored with other metadata or at another time stays as it was. Raises the first other error
     of an event."""
-    for start in range(0, len(events), _MAX_BATCH):
-        batch = events[start : start + _MAX_BATCH]
+    for batch in list_batches(events):
         answer = yield from ask(MemoryVerbs.post_batch.call(_NOBODY, batch, atomic=False))
         for item in answer.results:
             if item.error is None or item.status == _ERASED:

@@ -116,7 +116,8 @@ def _get_thread(config: RunnableConfig) -> str:
 def _make_key(config: RunnableConfig, name: str, text: str) -> str:
     """The key of a message or a call of a thread. Some models number their calls anew in each
     turn, so the text counts, too."""
-    return f"{_get_thread(config)}/{name}/{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+    return f"{_get_thread(config)}/{name}/{digest[:16]}"
 
 
 def _list_said(state: Any, config: RunnableConfig) -> list[SaidText]:

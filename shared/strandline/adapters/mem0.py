@@ -77,9 +77,9 @@ class Memory:
         memory_type: str | None = None,
         prompt: str | None = None,
     ) -> dict[str, Any]:
-        """Store messages, each a memory, all or none up to 500: `{"results": [{"id", "memory",
-        "event"}]}`. `timestamp` says when they were said; after the day `expiration_date` no
-        search and no list has them."""
+        """Store messages, each a memory, all or none of what a request holds: `{"results": [{"id",
+        "memory", "event"}]}`. `timestamp` says when they were said; after the day
+        `expiration_date` no search and no list has them."""
         return self._run(
             self._verbs.add(
                 messages,
@@ -227,9 +227,9 @@ class AsyncMemory:
         prompt: str | None = None,
         llm: object = None,
     ) -> dict[str, Any]:
-        """Store messages, each a memory, all or none up to 500: `{"results": [{"id", "memory",
-        "event"}]}`. `timestamp` says when they were said; after the day `expiration_date` no
-        search and no list has them."""
+        """Store messages, each a memory, all or none of what a request holds: `{"results": [{"id",
+        "memory", "event"}]}`. `timestamp` says when they were said; after the day
+        `expiration_date` no search and no list has them."""
         return await self._run(
             self._verbs.add(
                 messages,

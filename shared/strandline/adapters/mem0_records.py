@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from strandline.adapters.event_batches import post_events
 from strandline.adapters.mem0_shapes import (
     ENTITIES,
     Filters,
@@ -19,7 +20,7 @@ from strandline.adapters.mem0_shapes import (
     make_item,
     matches_filters,
 )
-from strandline.adapters.session_records import post_events, read_event_text
+from strandline.adapters.session_records import read_event_text
 from strandline.adapters.step_runners import ask
 from strandline.adapters.value_topics import NOBODY
 from strandline.client import answers
@@ -90,7 +91,7 @@ class MemoryRecords:
         self._has_told_of_history = False
 
     def add(self, events: Sequence[Mapping[str, Any]]) -> Steps[None]:
-        """Store events, up to 500 all or none."""
+        """Store events, all or none of what a request holds."""
         yield from post_events(events)
         for event in events:
             self._remember(event["metadata"][KIND]["id"], event["participants"])

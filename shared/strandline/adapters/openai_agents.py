@@ -36,10 +36,10 @@ class StrandlineSession(SessionABC):
     STRANDLINE_API_KEY; a client of your own may be given instead. `session_settings` may limit how
     many items a run reads. Safe for tasks.
 
-    What is added is stored all or none, and once: where the SDK adds the same again after an error,
-    it is stored under the key of the attempt before. `pop_item` and `clear_session` erase where the
-    key has the right `erase`; without it items are hidden, and a warning says so once. Raises
-    ValueError where no user is named, and ServiceError.
+    What is added is stored once, and all or none of what a request holds: where the SDK adds the
+    same again after an error, it is stored under the key of the attempt before. `pop_item` and
+    `clear_session` erase where the key has the right `erase`; without it items are hidden, and a
+    warning says so once. Raises ValueError where no user is named, and ServiceError.
     """
 
     def __init__(

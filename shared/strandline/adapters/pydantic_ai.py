@@ -157,4 +157,5 @@ def _read_text(content: str | Sequence[UserContent]) -> str:
 
 def _make_key(ctx: RunContext[Any], name: object, text: str) -> str:
     """The key of a text of a run. A run that is carried out again may say another one."""
-    return f"{ctx.run_id}/{name}/{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+    return f"{ctx.run_id}/{name}/{digest[:16]}"

@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import json
 import logging
+import re
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,10 +19,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, cast
 from uuid import UUID, uuid4
 
+from strandline.adapters.event_batches import post_events
 from strandline.adapters.step_runners import ask
 from strandline.client import answers
 from strandline.client.erasures import ErasureVerbs
-from strandline.client.errors import ForbiddenError, GoneError, ServiceError, make_error
+from strandline.client.errors import ForbiddenError, GoneError
 from strandline.client.memory import EventType, MemoryVerbs
 from strandline.client.request_building import VerbGroup
 from strandline.client.scopes_and_payloads import ScopeAndPayloadVerbs
@@ -30,13 +32,13 @@ from strandline.client.verb_declarations import Steps
 logger = logging.getLogger(__name__)
 
 _NOBODY = VerbGroup()
-_MAX_BATCH = 500
-_NOT_TRIED = 424
-"""The status of an event of a batch that was not stored for another one's sake."""
 _MAX_ERASED = 1000
 _PAGE = 500
 _MAX_METADATA_BYTES = 12 * 1024
-"""Of a record beside its text; a larger one is the event's content as a whole, as JSON."""
+"""Of a record beside its text; a larger one is the event's content as a whole, as JSON, and so is
+one with what an event cannot have as it is."""
+_HALVES = re.compile("[\ud800-\udfff]")
+"""Halves of characters, which no event has as they are, as it has no NUL."""
 _MAX_SHOWN_CHARS = 500
 
 TextPath: TypeAlias = Sequence[str | int]
@@ -85,8 +87,8 @@ class SessionRecords:
         records: Sequence[NewRecord],
         key: str | Sequence[str],
     ) -> Steps[None]:
-        """Store records in order: up to 500 all or none, once under this key, or each under its
-        own."""
+        """Store records in order: all or none of what a request holds, once under this key, or
+        each under its own."""
         keys = [f"{key}#{n}" for n in range(len(records))] if isinstance(key, str) else key
         yield from post_events(
             [
@@ -203,8 +205,10 @@ class SessionRecords:
         note: dict[str, Any] = {"labels": dict(record.labels), "rest": rest}
         if record.text_at is not None and text is not None:
             note["text_at"] = list(record.text_at)
-        if len(json.dumps(note).encode()) > _MAX_METADATA_BYTES:
-            text = json.dumps(record.body, ensure_ascii=False)
+        whole = json.dumps(record.body, ensure_ascii=False)  # a NUL is escaped in it
+        is_odd = "\\u0000" in whole or _HALVES.search(whole) is not None
+        if is_odd or len(json.dumps(note)) > _MAX_METADATA_BYTES:
+            text = _HALVES.sub(lambda half: f"\\u{ord(half[0]):04x}", whole)
             note = {"labels": dict(record.labels)}
         return {
             "participants": list(participants),
@@ -281,26 +285,6 @@ def read_event_text(event: answers.EventOut, participants: Sequence[str]) -> Ste
         return event.content or ""
     call = ScopeAndPayloadVerbs.block.call(_NOBODY, event.blob.cid, participants=participants)
     return (yield from ask(call)).decode()
-
-
-def post_events(events: Sequence[Mapping[str, Any]]) -> Steps[None]:
-    """Store events in order, up to 500 all or none. Raises the error of the event that kept the
-    others from being stored."""
-    for start in range(0, len(events), _MAX_BATCH):
-        batch = events[start : start + _MAX_BATCH]
-        call = MemoryVerbs.post_batch.call(_NOBODY, batch, atomic=True)
-        try:
-            yield from ask(call)
-        except ServiceError as error:
-            raise _find_cause(error) from error
-
-
-def _find_cause(error: ServiceError) -> ServiceError:
-    """The error of an event of a batch, where the batch was refused for it."""
-    for item in error.details.get("results", ()):
-        if item["error"] is not None and item["status"] != _NOT_TRIED:
-            return make_error(item["status"], item["error"], None)
-    return error
 
 
 def list_newest_first(

@@ -23,7 +23,8 @@ from strands.memory import (
 from strands.types.content import Message
 
 from strandline.adapters.client_pairs import ClientPair, choose_participants
-from strandline.adapters.session_records import RetryKeys, post_events
+from strandline.adapters.event_batches import clean_text, post_events
+from strandline.adapters.session_records import RetryKeys
 from strandline.adapters.step_runners import run_steps_async
 from strandline.client.clients import AsyncStrandline
 
@@ -82,7 +83,7 @@ class StrandlineMemoryStore(MemoryStore):
         if limit < 1 or not query.strip():
             return []
         answer = await self._clients.asynchronous.recall(
-            query[:_MAX_QUERY_CHARS],
+            clean_text(query[:_MAX_QUERY_CHARS]),
             participants=self._participants,
             limit=min(limit, _MOST_RESULTS),
         )
@@ -108,7 +109,7 @@ class StrandlineMemoryStore(MemoryStore):
     async def add_messages(
         self, messages: list[Message], context: AddMessagesContext | None = None
     ) -> None:
-        """Store messages, all or none: texts, and results of tools as observations."""
+        """Store messages: texts, and results of tools as observations."""
         numbers = context.sequence_numbers if context else None
         events = [
             (number, event)
@@ -121,7 +122,12 @@ class StrandlineMemoryStore(MemoryStore):
         """Store events, each under a key that it keeps until it is stored."""
         with self._keys.attempt([[*event] for event in events]) as keys:
             numbered_events = [
-                {**event, "participants": self._participants, "source_event_key": f"{key}/{number}"}
+                {
+                    **event,
+                    "content": clean_text(event["content"]),
+                    "participants": self._participants,
+                    "source_event_key": f"{key}/{number}",
+                }
                 for key, (number, event) in zip(keys, events, strict=True)
             ]
             await run_steps_async(self._clients.asynchronous, post_events(numbered_events))

@@ -22,7 +22,8 @@ FRAMEWORKS: dict[tuple[str, ...], set[str]] = {
 }
 """The packages of frameworks that modules may import."""
 NEUTRAL = (
-    *("agent_memory", "client_pairs", "keyed_values", "session_records", "step_runners"),
+    *("agent_memory", "client_pairs", "event_batches", "keyed_values"),
+    *("session_records", "step_runners"),
     *("memory_file_store", "memory_file_texts", "memory_files"),
     *("mem0", "mem0_records", "mem0_shapes", "mem0_verbs"),
     *("value_filters", "value_names", "value_topics"),

@@ -95,6 +95,33 @@ def test_openai_agents_session_pops_and_clears(
     assert (ITEMS[3]["output"] in said) is not may_erase
 
 
+def test_openai_agents_session_keeps_what_no_event_can_have(service: Service, users: Users) -> None:
+    """A NUL and half a character, also where they stand for themselves in JSON."""
+    items: list[Any] = [
+        {"type": "function_call_output", "call_id": "c1", "output": text}
+        for text in ("a\x00b", "\udc80 é 中 🌊", "\\u0000 \\ud800 \x00\ud800", "\\\x00", "\x00")
+    ]
+    items += [{"role": "user", "content": "yes", "note\x00": ["\ud83c"]}]
+
+    async def use(session: StrandlineSession) -> None:
+        await session.add_items(items)
+        assert await session.get_items() == items
+
+    run(use, users.alice, service.key)
+
+
+def test_openai_agents_session_adds_items_larger_than_request(
+    service: Service, users: Users
+) -> None:
+    items: list[Any] = [{"role": "user", "content": f"{n}" + "x" * 1_500_000} for n in range(4)]
+
+    async def use(session: StrandlineSession) -> None:
+        await session.add_items(items)
+        assert await session.get_items() == items
+
+    run(use, users.alice, service.key)
+
+
 def test_openai_agents_session_stores_retried_items_once(service: Service, users: Users) -> None:
     """The answer to an attempt is lost; the SDK adds the same items again."""
 

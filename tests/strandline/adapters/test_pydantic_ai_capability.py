@@ -60,6 +60,22 @@ def use(memory: StrandlineMemory, talk: Callable[[], Coroutine[Any, Any, None]])
         runner.run(run())
 
 
+def test_pydantic_ai_capability_replaces_what_no_event_can_have(
+    users: Users, client: Strandline
+) -> None:
+    """What is pasted from a file."""
+    memory = make_memory(users)
+    agent: Any = Agent(RequestLog().model, capabilities=[memory])
+
+    async def talk() -> None:
+        assert (await agent.run("The tide\x00turns at noon.\udc80")).output == "Aye."
+
+    use(memory, talk)
+    assert "The tide\ufffdturns at noon.\ufffd" in [
+        event.content for event in client.get_all(user=users.alice)
+    ]
+
+
 def test_pydantic_ai_capability_serves_each_way_to_run(users: Users, client: Strandline) -> None:
     requests, memory = RequestLog(), make_memory(users)
     agent: Any = Agent(requests.model, capabilities=[memory])

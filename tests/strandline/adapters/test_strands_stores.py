@@ -55,6 +55,18 @@ def test_strands_store_adds_and_searches(users: Users, client: Strandline) -> No
     assert not client.recall("pier", user=users.bob, agent="helper", min_relevance=0).hits
 
 
+def test_strands_store_replaces_what_no_event_can_have(users: Users, client: Strandline) -> None:
+    result = {"toolResult": {"toolUseId": "1", "content": [{"text": "tide\x00noon\udc80"}]}}
+    messages: list[Any] = [{"role": "user", "content": [result]}]
+
+    async def use(store: StrandlineMemoryStore) -> None:
+        await store.add_messages(messages)
+        (entry,) = await store.search("tide\x00 noon")
+        assert entry.content == "tide\ufffdnoon\ufffd"
+
+    run(use, users.alice)
+
+
 def test_strands_store_searches_within_limits(users: Users) -> None:
     """Whatever the manager asks for: a long message is a query, and any number a limit."""
 

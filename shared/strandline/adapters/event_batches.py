@@ -1,0 +1,62 @@
+"""Events of an adapter: their texts, and as many requests as they need."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from strandline.adapters.step_runners import ask
+from strandline.client.errors import ServiceError, make_error
+from strandline.client.memory import MemoryVerbs
+from strandline.client.outbox import MAX_BATCH_BYTES
+from strandline.client.request_building import VerbGroup
+from strandline.client.verb_declarations import Steps
+
+_NOBODY = VerbGroup()
+_MAX_BATCH = 500
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+_NOT_TRIED = 424
+"""The status of an event of a batch that was not stored for another one's sake."""
+
+
+def clean_text(text: str) -> str:
+    """A text with U+FFFD for what no event can have, as a pasted file may: NUL, and halves of
+    characters."""
+    return _UNSTORABLE.sub("\ufffd", text)
+
+
+def post_events(events: Sequence[Mapping[str, Any]]) -> Steps[None]:
+    """Store events in order, all or none of what one request holds: up to 500, of 3 MiB together.
+    Raises the error of the event that kept the others from being stored."""
+    for batch in list_batches(events):
+        call = MemoryVerbs.post_batch.call(_NOBODY, batch, atomic=True)
+        try:
+            yield from ask(call)
+        except ServiceError as error:
+            raise _find_cause(error) from error
+
+
+def list_batches(events: Sequence[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
+    """Events as requests take them, in order. One that is larger than others may be together has a
+    request of its own."""
+    batch: list[Mapping[str, Any]] = []
+    room = MAX_BATCH_BYTES
+    for event in events:
+        size = len(json.dumps(event, default=str))
+        if batch and (len(batch) == _MAX_BATCH or size > room):
+            yield batch
+            batch, room = [], MAX_BATCH_BYTES
+        batch.append(event)
+        room -= size
+    if batch:
+        yield batch
+
+
+def _find_cause(error: ServiceError) -> ServiceError:
+    """The error of an event of a batch, where the batch was refused for it."""
+    for item in error.details.get("results", ()):
+        if item["error"] is not None and item["status"] != _NOT_TRIED:
+            return make_error(item["status"], item["error"], None)
+    return error
