@@ -99,6 +99,12 @@ def _choose_year(first: PartialDate, last: PartialDate, today: date) -> int:
     return last.year - is_later
 
 
+def name_single_day(period: DateRange) -> PartialDate | DateRange:
+    """The date of a period of one day: "yesterday" is that date. A longer one as it is."""
+    day = period.first
+    return PartialDate(day.year, day.month, day.day) if day == period.last else period
+
+
 def make_range_around_day(day: date, unit_days: int) -> DateRange:
     """The days around one, by half of the unit in which it was counted."""
     slack = timedelta(days=unit_days // 2)

@@ -11,6 +11,7 @@ from strandline.recall.date_ranges import (
     compute_range_of_last_unit,
     make_period,
     make_range_around_day,
+    name_single_day,
 )
 
 _FIRST_HAN, _LAST_HAN = "\u4e00", "\u9fff"
@@ -63,9 +64,10 @@ def parse_han_dates(text: str, today: date) -> list[PartialDate | DateRange]:
     text = date_form.sub("\ue000", text)
     for match in relative.finditer(text):
         try:
-            times.append(_compute_relative_period(match, today))
+            period = _compute_relative_period(match, today)
         except (OverflowError, ValueError):  # before the first year
             continue
+        times.append(period if match["count"] else name_single_day(period))
     return times
 
 

@@ -19,6 +19,7 @@ from strandline.recall.date_ranges import (
     find_last_weekend,
     make_period,
     make_range_around_day,
+    name_single_day,
 )
 from strandline.recall.date_words import DATE_WORDS
 from strandline.recall.han_dates import parse_han_dates
@@ -81,7 +82,8 @@ def _parse_in_language(text: str, today: date, language: str) -> list[PartialDat
     dates = _set_last_year(dates, periods, text, forms)
     times = [*_relate_dates(sorted(dates, key=itemgetter(0)), text, today, forms)]
     for match, period in periods:
-        times += _apply_before_or_after(period, _cut_head(text, match.start()), today, forms)
+        time = period if match.groupdict().get("unit") else name_single_day(period)
+        times += _apply_before_or_after(time, _cut_head(text, match.start()), today, forms)
     return times or [*_find_weekdays(text, today, forms, language)]
 
 
@@ -292,7 +294,7 @@ def _find_weekdays(
             if forms.since.search(head := _cut_head(text, match.start())):
                 yield DateRange(period.first, date.max)
             else:
-                yield from _apply_before_or_after(period, head, today, forms)
+                yield from _apply_before_or_after(name_single_day(period), head, today, forms)
 
 
 def _cut_head(text: str, start: int) -> str:

@@ -81,11 +81,11 @@ def test_time_zone_decides_days_of_question(
         ("What happened before 9 May?", "2026-05-10T12:00:00Z"),
         ("What happened after 8 May?", "2026-05-10T12:00:00Z"),
     )
-    assert [date(*question) for question in requests] == [0, 1, 1, 1, 0]
+    assert [date(*question) for question in requests] == [1, 2, 1, 1, 0]
     change(gateway, operator, time_zone="Europe/Berlin")  # there it is half past midnight
-    assert [date(*question) for question in requests] == [1, 1, 2, 0, 1]
+    assert [date(*question) for question in requests] == [2, 2, 2, 0, 1]
     change(gateway, operator, time_zone="America/New_York")
-    assert [date(*question) for question in requests] == [0, 1, 1, 1, 0]
+    assert [date(*question) for question in requests] == [1, 2, 1, 1, 0]
 
 
 @pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "Pacific/Niue"])
