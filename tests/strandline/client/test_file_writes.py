@@ -55,3 +55,15 @@ def test_file_write_keeps_links_and_pipes(tmp_path: Path) -> None:
     reader.join(10)
     assert texts == ["y"]
     assert pipe.is_fifo()
+
+
+def test_file_write_says_what_is_wrong_with_folder(tmp_path: Path) -> None:
+    write(tmp_path / "file", "was")
+    for name in ("file/a", "file/folder/a"):
+        with pytest.raises(NotADirectoryError) as error:
+            write(tmp_path / name, "x")
+        assert str(error.value.strerror) == f"{tmp_path / 'file'} is no folder"
+        assert error.value.filename == str(tmp_path / name)
+    with pytest.raises(FileNotFoundError, match="Its folder does not exist"):
+        write(tmp_path / "none/a", "x")
+    assert (tmp_path / "file").read_text() == "was"
