@@ -64,10 +64,9 @@ def parse_han_dates(text: str, today: date) -> list[PartialDate | DateRange]:
     text = date_form.sub("\ue000", text)
     for match in relative.finditer(text):
         try:
-            period = _compute_relative_period(match, today)
+            times.append(name_single_day(_compute_relative_period(match, today)))
         except (OverflowError, ValueError):  # before the first year
             continue
-        times.append(period if match["count"] else name_single_day(period))
     return times
 
 

@@ -82,8 +82,8 @@ def _parse_in_language(text: str, today: date, language: str) -> list[PartialDat
     dates = _set_last_year(dates, periods, text, forms)
     times = [*_relate_dates(sorted(dates, key=itemgetter(0)), text, today, forms)]
     for match, period in periods:
-        time = period if match.groupdict().get("unit") else name_single_day(period)
-        times += _apply_before_or_after(time, _cut_head(text, match.start()), today, forms)
+        head = _cut_head(text, match.start())
+        times += _apply_before_or_after(name_single_day(period), head, today, forms)
     return times or [*_find_weekdays(text, today, forms, language)]
 
 
@@ -208,7 +208,7 @@ def _apply_before_or_after(
         period = time if isinstance(time, DateRange) else time.resolve_to_latest_range(today)
         if isinstance(time, PartialDate) and time.days == MONTH_PARTS["late"]:
             period = replace(period, first=period.last)  # before the end of a month
-        yield _to_range_before_or_after(relation, period, forms)
+        yield name_single_day(_to_range_before_or_after(relation, period, forms))
     except (OverflowError, ValueError):
         return
 

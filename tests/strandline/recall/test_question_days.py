@@ -54,6 +54,14 @@ TODAY = date(2026, 6, 10)  # a Wednesday
         ("Che cosa ha detto Marco ieri?", "2026-06-09", "2026-06-08"),
         ("O que fizemos ontem?", "2026-06-09", "2026-06-08"),
         ("昨天说了什么？", "2026-06-09", "2026-06-08"),
+        ("What happened the day before yesterday?", "2026-06-08", "2026-06-09"),
+        ("What happened two days ago?", "2026-06-08", "2026-06-09"),
+        ("What happened two days before yesterday?", "2026-06-07", "2026-06-09"),
+        ("What happened the day after 3 June?", "2026-06-04", "2026-06-03"),
+        ("Was war vor zwei Tagen?", "2026-06-08", "2026-06-09"),
+        ("Qu'a-t-il dit avant-hier ?", "2026-06-08", "2026-06-09"),
+        ("¿Qué hicimos hace tres días?", "2026-06-07", "2026-06-08"),
+        ("三日前に何をした？", "2026-06-07", "2026-06-08"),
     ],
 )
 def test_question_days_are_latest(question: str, inside: str, outside: str) -> None:
