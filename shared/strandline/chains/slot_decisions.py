@@ -22,13 +22,12 @@ from strandline.llm.heuristic.slots import (
     read_slot_statements,
 )
 from strandline.llm.heuristic.statements import capitalize_participant_name
+from strandline.llm.heuristic.words import split_sentences
 
 KIND = "slots"
 """The kind of the decision."""
 _MAX_DECISIONS = 200
 """How many of the newest decisions about one person are read."""
-_MAX_REST = 12
-"""What a text has beside its only statement may be a greeting or signs: so many characters."""
 _MAX_TAIL_SCOPES, _MAX_TAIL_EVENTS = 100, 200
 """How many scopes with events that are not folded yet, and of these events, are read: the
 newest."""
@@ -263,10 +262,11 @@ def find_later_statements(
 
 
 def _find_only_sentence(text: str, sentences: Iterable[str]) -> str | None:
-    """The only one of these sentences of a text, if the text says more than that."""
-    sentence, *others = {sentence.strip() for sentence in sentences}
-    is_all = len(sentence) + _MAX_REST > len(text.strip())
-    return None if others or is_all or not sentence else sentence
+    """The only one of these sentences of a text, if the text says more than that and a greeting."""
+    sentence, *more = {sentence.strip() for sentence in sentences}
+    plain_text = text[:MAX_CHARACTERS].replace("’", "'")  # noqa: RUF001
+    others = [one for one in split_sentences(plain_text) if one != sentence and " " in one]
+    return None if more or not others else sentence
 
 
 def _list_slot_statements_of_message(

@@ -115,8 +115,9 @@ class ContextTextOut(ResponseModel):
     degraded: list[str]
     """The limitations of this answer, empty if there are none. `no_query_vector`: it was searched
     by words alone. `not_calibrated`: `min_relevance` left nothing out, because the embedding space
-    has no calibration. `no_scope_in_view`: the participants, as their names are written, never took
-    part together; names keep their case."""
+    has no calibration. `payloads_unread`: the payload store did not answer in time, so texts of
+    payloads are missing. `no_scope_in_view`: the participants, as their names are written, never
+    took part together; names keep their case."""
     not_yet_embedded: int | None
     """The number of visible events, at most 50, that have no vector yet and are found by words
     alone; null without a query."""

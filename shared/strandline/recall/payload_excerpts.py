@@ -1,13 +1,14 @@
 """What the texts of payloads say where they match a question: read from the payload store for an
 answer, outside of any transaction."""
 
+import functools
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from strandline.aws.blobs import BlobStore, is_utf8_text_type
 from strandline.errors import PayloadMissing, Unavailable
-from strandline.log.indexed_text import split_into_index_spans
+from strandline.log.indexed_text import INDEXED_CHARS, split_into_index_spans
 from strandline.log.passage_spans import split_into_segments
 from strandline.log.store import Event
 from strandline.observability import logger
@@ -15,14 +16,15 @@ from strandline.recall.passages import Passages, WordMatcher
 from strandline.recall.schemas import TextRange
 from strandline.recall.search import SearchResult
 
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
 PAYLOADS_UNREAD = "payloads_unread"
 """The code for `degraded` where the payload store did not answer in time."""
 MAX_EXCERPT_CHARS = 600
 """The maximum characters of an excerpt, unless it is one sentence."""
 _MAX_PAYLOADS = 8
 """How many payloads are read for one answer, the first."""
-_MAX_BYTES = 2 * 1024 * 1024
-"""How much of one is read: what is indexed, in characters of two bytes."""
 _SECONDS = 2.0
 """How long an answer waits for the payload store."""
 
@@ -65,17 +67,15 @@ def read_payload_parts(
     ]
     if not text_payloads:
         return NO_PAYLOADS
-    from concurrent.futures import ThreadPoolExecutor, wait  # few answers have payloads
+    from concurrent.futures import wait  # few answers have payloads
 
-    pool = ThreadPoolExecutor(_MAX_PAYLOADS, "payloads")
-    try:
-        reads = {
-            event.event_id: pool.submit(_read_part, blobs, tenant, event, search)
-            for event in text_payloads[:_MAX_PAYLOADS]
-        }
-        in_time, late = wait(reads.values(), timeout=_SECONDS)
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
+    reads = {
+        event.event_id: _get_pool().submit(_read_part, blobs, tenant, event, search)
+        for event in text_payloads[:_MAX_PAYLOADS]
+    }
+    in_time, late = wait(reads.values(), timeout=_SECONDS)
+    for read in late:
+        read.cancel()  # one that has begun ends by the store's own timeout
     failures = [read.exception() for read in in_time]
     faults = [error for error in failures if error and not isinstance(error, Unavailable)]
     if faults:
@@ -88,6 +88,14 @@ def read_payload_parts(
     return PayloadParts(parts, [PAYLOADS_UNREAD] if late or any(failures) else [])
 
 
+@functools.cache
+def _get_pool() -> "ThreadPoolExecutor":
+    """The process's threads that read payloads: no more, however many answers wait."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    return ThreadPoolExecutor(_MAX_PAYLOADS, "payloads")
+
+
 def _read_part(
     blobs: BlobStore, tenant: str, event: Event, search: SearchResult
 ) -> PayloadPart | None:
@@ -95,7 +103,7 @@ def _read_part(
     Raises Unavailable."""
     row = search.candidates.get(event.event_id)
     start, end = (row and row.start_char) or 0, (row and row.end_char) or 0
-    size = min(4 * end, _MAX_BYTES) if start else _MAX_BYTES
+    size = 4 * end if start else INDEXED_CHARS
     try:
         text = blobs.read_text_prefix(tenant, event.blob_cid or "", size)
     except PayloadMissing:
@@ -114,15 +122,13 @@ def choose_excerpt(part: PayloadPart, matcher: WordMatcher) -> tuple[TextRange, 
     """The range of a payload's text that matches best, and what it says; where only its name or
     meaning matches, how the part begins."""
     passages = Passages(part.text, matcher, part.cosines)
-    first, last = passages.find_best(MAX_EXCERPT_CHARS) or (
-        0,
-        _find_end_of_beginning(part.text),
-    )
+    first, last = passages.find_best(MAX_EXCERPT_CHARS) or (_find_beginning(part.text))
     place = TextRange(start_char=part.start_char + first, end_char=part.start_char + last)
     return place, part.text[first:last]
 
 
-def _find_end_of_beginning(text: str) -> int:
-    """Where the first sentences end that fit an excerpt."""
-    ends = [end for _, end in split_into_segments(text)]
-    return max((end for end in ends if end <= MAX_EXCERPT_CHARS), default=ends[0])
+def _find_beginning(text: str) -> tuple[int, int]:
+    """The range of the first sentences that fit an excerpt."""
+    (start, first_end), *others = split_into_segments(text)
+    ends = (end for _, end in others if end - start <= MAX_EXCERPT_CHARS)
+    return start, max(ends, default=first_end)

@@ -175,7 +175,8 @@ class Hit(ResponseModel):
     piece: TextRange | None
     """The part that matches, of a payload's text or of a text of more than 1,000 characters: at
     most 600 characters, or one sentence; of a payload whose text was not read up to 16,384
-    characters. Null if nothing of the text matches."""
+    characters. Where only the name or the meaning of a payload matches, its beginning; null if
+    nothing of another text does."""
     excerpt: str | None
     """What a payload's text says in `piece`, with `max_tokens` perhaps cut. Null for other events,
     for a payload that is no text, and where it was not read: beyond the best eight payloads, or as
@@ -235,9 +236,10 @@ class RecallAnswer(ResponseModel):
     degraded: list[str]
     """The limitations of this answer, empty if there are none. `no_query_vector`: it was searched
     by words alone. `not_calibrated`: `min_relevance` left nothing out, because the embedding space
-    has no calibration. `cut_by_size`: the response was full before `limit` hits. `cut_by_budget`:
-    a text does not fit `max_tokens` and is cut, marked by `…`. `no_scope_in_view`: the
-    participants, as their names are written, never took part together; names keep their case."""
+    has no calibration. `cut_by_size`: the response was full before `limit` hits. `cut_by_budget`: a
+    text does not fit `max_tokens` and is cut, marked by `…`. `payloads_unread`: the payload store
+    did not answer in time, so texts of payloads are missing. `no_scope_in_view`: the participants,
+    as their names are written, never took part together; names keep their case."""
     not_yet_embedded: int
     """The number of visible events, at most 50, that have no vector yet and are found by words
     alone."""

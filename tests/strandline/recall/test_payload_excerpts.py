@@ -1,8 +1,10 @@
 """What recall and contexts show of a text that is stored as a payload."""
 
 import time
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
+from uuid import uuid4
 
 import pytest
 
@@ -11,7 +13,12 @@ from strandline.errors import PayloadMissing, Unavailable
 from strandline.recall import payload_excerpts
 from strandline.recall.features import QuestionWord
 from strandline.recall.passages import Passages, WordMatcher
-from strandline.recall.payload_excerpts import PayloadPart, choose_excerpt
+from strandline.recall.payload_excerpts import (
+    PAYLOADS_UNREAD,
+    PayloadPart,
+    choose_excerpt,
+    read_payload_parts,
+)
 from tests.support import Gateway, user_message
 from tests.uploads import upload_file
 
@@ -58,7 +65,7 @@ def test_payload_excerpt_stands_in_recall_and_contexts(
     block = ask(gateway, key, "/api/v1/context")
     assert ANSWER in block["text"]
     assert "alice: … " in block["text"]
-    assert block["degraded"] == [] or not is_embedded
+    assert block["degraded"] == []
     path = "/api/v1/sessions/s1/context"
     query = {"query": QUESTION, "format": "text", "participants": ALICE}
     assert ANSWER in gateway.call("GET", path, key=key, query=query).body["text"]
@@ -169,6 +176,39 @@ def test_payload_excerpt_reads_best_texts_alone(
     reads.clear()
     ask(gateway, key, "/api/v1/recall", query="What happens on Mondays?", limit=1)
     assert reads == []
+
+
+def test_payload_excerpt_is_read_beyond_two_megabytes() -> None:
+    """More than 2 MiB stand before the part that the index names."""
+    text = f"{'今日は穏やかで風もない。' * 80_000}予備の鍵は青鷺の後ろにある。"
+    start, event_id = 950_000, uuid4()
+
+    def read_text_prefix(tenant: str, cid: str, size: int) -> str:
+        return text.encode()[:size].decode(errors="ignore")
+
+    row = SimpleNamespace(start_char=start, end_char=len(text), passage_cosines=None)
+    search: Any = SimpleNamespace(candidates={event_id: row}, matcher=WordMatcher([]))
+    event: Any = SimpleNamespace(
+        event_id=event_id, blob_cid="b", blob_size=len(text.encode()), mime_type="text/plain"
+    )
+    blobs: Any = SimpleNamespace(read_text_prefix=read_text_prefix)
+    found = read_payload_parts(blobs, "acme", [event], search)
+    assert found.by_event[event_id].text == text[start:]
+    assert found.by_event[event_id].is_last
+
+
+def test_payload_excerpt_is_documented_where_it_is_missing(gateway: Gateway) -> None:
+    schemas = gateway.call("GET", "/openapi.json").body["components"]["schemas"]
+    for name in ("RecallAnswer", "ContextTextOut"):
+        assert PAYLOADS_UNREAD in schemas[name]["properties"]["degraded"]["description"]
+
+
+def test_payload_excerpt_of_beginning_leaves_out_blank_lines() -> None:
+    text = "\n" * 3000 + WEATHER
+    place, excerpt = choose_excerpt(PayloadPart(0, text, is_last=True), WordMatcher([]))
+    assert place.start_char == 3000
+    assert excerpt.startswith("Day 0 was cloudy")
+    assert 500 < len(excerpt) <= 600
 
 
 def test_payload_excerpt_without_match_is_beginning() -> None:
