@@ -41,6 +41,7 @@ _GIVE_UP_AFTER = 20.0
 """Seconds that a batch is repeated for; the next hook begins again."""
 _WAITING_ERRORS = (UnavailableError, UnauthorizedError, ForbiddenError, QuotaExceededError)
 """Errors that say nothing about the message: it waits."""
+_UNREADABLE = "A transcript cannot be read: "
 _SETTLED_ERRORS = (KeyConflictError, GoneError)
 """It was stored before, with other settings or in another session; or it was erased since."""
 
@@ -58,8 +59,7 @@ def deliver(spool: Spool, client: Strandline, *, is_urgent: bool = False) -> Non
                 drop_oldest_segments_over_limits(spool)
                 can_send = can_send and send_segments(spool, client)
             drop_oldest_segments_over_limits(spool)
-            if read_errors and can_send:  # else what keeps all messages is the problem
-                spool.set_problem(f"A transcript cannot be read: {read_errors[0]}.")
+            _append_to_problem(spool, read_errors)
         finally:
             os.close(descriptor)
         has_grown = any(
@@ -112,6 +112,15 @@ def _spool_transcript(
         place = part.place
         if part.is_last:
             return
+
+
+def _append_to_problem(spool: Spool, read_errors: Sequence[OSError]) -> None:
+    """Say that a transcript cannot be read, behind what keeps all messages; or say it no more."""
+    problem = str(spool.read_report().get("problem", "")).partition(_UNREADABLE)[0].strip()
+    if read_errors:
+        before = f"{problem.removesuffix('.')}. " if problem else ""
+        problem = f"{before}{_UNREADABLE}{read_errors[0]}."
+    spool.set_problem(problem)
 
 
 def drop_oldest_segments_over_limits(spool: Spool) -> None:

@@ -1,8 +1,8 @@
 """`strandline hook`: what happens when Claude Code or Codex calls a hook. Its imports are few: the
 agent waits for them each time.
 
-It always ends with 0, since another code would stop the agent or show an error at each prompt. What
-is wrong is said once a session, when it starts.
+It ends with 0 whatever is sent, set or away, since another code would stop the agent or show an
+error at each prompt. What is wrong is said once a session, when it starts.
 """
 
 import json
@@ -65,13 +65,18 @@ def answer_hook(
         _register(spool, settings, payload)
         if event in _STORING or _has_work_from_before(spool, event):
             _start_delivery(spool, settings)
-        if event in _STORING or (event == "UserPromptSubmit" and spool.is_service_away):
+    except (ValueError, OSError) as error:  # settings, or a disk that is full or not ours
+        return _say(f"nothing is remembered: {error}") if event == "SessionStart" else {}
+    if event in _STORING:
+        return {}
+    try:
+        if event == "UserPromptSubmit" and spool.is_service_away:
             return {}
         from strandline.adapters.coding_agents.questions import answer_with_context
 
         return answer_with_context(spool, settings, event, _text_or_none(payload.get("prompt")))
-    except (ValueError, OSError) as error:  # settings, or a disk that is full or not ours
-        return _say(f"nothing is remembered: {error}") if event == "SessionStart" else {}
+    except OSError as error:  # the disk: what is said is remembered all the same
+        return _say(f"memory cannot be asked: {error}") if event == "SessionStart" else {}
 
 
 def _say(sentence: str) -> dict[str, Any]:

@@ -65,15 +65,15 @@ def describe_problems(spool: Spool) -> str:
 def _ask_in_time(settings: HookSettings, request: dict[str, Any], seconds: float) -> dict[str, Any]:
     """The answer of the service. The question is asked in a thread of its own, because a search for
     a host's name cannot be broken off; by the module below `threading`, which would be imported for
-    this alone. Raises ServiceError."""
-    results: list[dict[str, Any] | ServiceError] = []
+    this alone. Raises ServiceError, and whatever else went wrong there."""
+    results: list[dict[str, Any] | Exception] = []
     is_answered = _thread.allocate_lock()
     is_answered.acquire()
 
     def ask() -> None:
         try:
             results.append(_ask(settings, request, seconds))
-        except ServiceError as error:
+        except Exception as error:  # raised below
             results.append(error)
         finally:
             is_answered.release()
@@ -82,7 +82,7 @@ def _ask_in_time(settings: HookSettings, request: dict[str, Any], seconds: float
     is_answered.acquire(timeout=seconds)
     if not results:
         raise UnavailableError(f"Memory did not answer within {seconds:g} s.")
-    if isinstance(results[0], ServiceError):
+    if isinstance(results[0], Exception):
         raise results[0]
     return results[0]
 

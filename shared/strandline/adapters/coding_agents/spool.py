@@ -118,9 +118,10 @@ class Spool:
             return [json.loads(line) for line in file]
 
     def has_work(self) -> bool:
-        """Whether a message waits, or a transcript has grown since it was read."""
+        """Whether a message waits, or a transcript that can be read has grown since it was."""
         return bool(self.list_segments()) or any(
-            measure_file(place.path) > place.offset for place in self.list_transcript_places()
+            measure_file(place.path) > place.offset and _is_readable(place.path)
+            for place in self.list_transcript_places()
         )
 
     # The service's absence, and who delivers ------------------------------------------------------
@@ -215,6 +216,10 @@ def _read_creation_ns(path: str) -> int:
 
 def _open_for_owner(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
+
+
+def _is_readable(path: str) -> bool:
+    return os.path.isfile(path) and os.access(path, os.R_OK)
 
 
 def measure_file(path: str) -> int:

@@ -5,10 +5,13 @@ import os
 import resource
 import subprocess
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
-from strandline import Strandline
+from strandline import Strandline, secret_scrubbing
+from strandline.adapters.coding_agents import questions
+from strandline.adapters.coding_agents.hook import answer_hook
 from strandline.adapters.coding_agents.spool import Spool
 from tests.strandline.adapters.coding_agents.hook_calls import (
     COMMAND,
@@ -86,7 +89,63 @@ def test_hook_ends_well_where_absence_cannot_be_noted(
     os.utime(caller.folder / "away", (0, 0))
     assert caller.call("UserPromptSubmit", session, prompt="When?") == {}
     says = caller.call("SessionStart", session, source="resume")["systemMessage"]
-    assert says.startswith("Strandline: nothing is remembered: ")
+    assert says.startswith("Strandline: memory cannot be asked: ")
+
+
+@pytest.mark.parametrize(
+    ("event", "module", "function"),
+    [
+        ("SessionStart", questions, "describe_problems"),
+        ("SessionStart", questions, "_ask"),
+        ("UserPromptSubmit", secret_scrubbing, "scrub_secrets"),
+        ("UserPromptSubmit", questions, "_ask"),
+    ],
+)
+def test_hook_hides_no_fault_of_asking(
+    event: str, module: ModuleType, function: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise ValueError("a fault of ours")
+
+    monkeypatch.setattr(module, function, fail)
+    payload = {"hook_event_name": event, "prompt": "When?"}
+    arguments = ["--url", NOBODY, "--user", "ann", "--folder", str(tmp_path / "state")]
+    with pytest.raises(ValueError, match="a fault of ours"):
+        answer_hook(json.dumps(payload).encode(), arguments, {})
+
+
+def test_hook_tells_unreadable_transcript_while_service_is_away(
+    users: Users, session: ClaudeTranscript, tmp_path: Path
+) -> None:
+    caller = HookCaller(tmp_path, users.alice, STRANDLINE_URL=NOBODY)
+    written = session.path.read_bytes()
+    session.path.unlink()
+    session.path.mkdir()
+    assert caller.call("SessionStart", session, source="startup")
+    caller.call("Stop", session)
+    caller.wait_for_delivery()
+    sentence = f"A transcript cannot be read: [Errno 21] Is a directory: '{session.path}'."
+    says = caller.call("SessionStart", session, source="resume")["systemMessage"]
+    assert says.startswith(f"Strandline: {sentence} ")
+    spool = Spool(str(caller.folder))
+    assert not spool.has_work(), "it starts no delivery"
+
+    other = ClaudeTranscript(tmp_path / "other.jsonl")
+    other.ask("The buoy goes out on Friday.")
+    caller.call("Stop", other)
+    caller.wait_for_delivery()
+    for _ in range(2):
+        problem = caller.flush(expected_code=1)["problem"]
+        assert problem.startswith("Messages wait on disk: ")
+        assert problem.endswith(f". {sentence}")
+        assert problem.count(sentence) == 1
+
+    session.path.rmdir()
+    session.path.write_bytes(written)
+    assert spool.has_work()
+    problem = caller.flush(expected_code=1)["problem"]
+    assert problem.startswith("Messages wait on disk: ")
+    assert "transcript" not in problem
 
 
 def test_hook_spool_leaves_nothing_on_full_disk(tmp_path: Path) -> None:
