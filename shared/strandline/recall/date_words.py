@@ -1,10 +1,11 @@
 # ruff: noqa: RUF001 -- words of Russian
-"""The words by which questions name dates and periods, by language. A space stands between items,
-a bar between the forms of one item, an underscore for a space inside a form. Units are days, weeks,
-months and years; weekdays begin with Monday, seasons with spring, numbers with one."""
+"""Words of dates and periods, by language: a space between items, a bar between forms of one, "_"
+for a space. Units begin with days, weekdays with Monday, seasons with spring, numbers at 1."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
+
+from strandline.recall.past_questions import ENGLISH_BEFORE_WEEKDAY
 
 
 class DateWords(NamedTuple):
@@ -99,7 +100,7 @@ DATE_WORDS: Mapping[str, DateWords] = {
         last_night="last_night",
         days="today|this_morning yesterday",
         today_if_past="tonight this_afternoon this_evening",
-        on_weekday_form=r"(?:on|do|eat|go|say|watch|happened|here|me|there|us)\s+",
+        on_weekday_form=ENGLISH_BEFORE_WEEKDAY,
         weekend="weekend",
         at_weekend="at_the_weekend on_the_weekend over_the_weekend during_the_weekend "
         "this_past_weekend",

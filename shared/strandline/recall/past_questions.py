@@ -5,10 +5,40 @@ import re
 from collections.abc import Mapping
 from functools import cache
 
+_ENGLISH_PAST = (
+    r"(?:(?!hundred)[a-z]{3,}(?<!e)ed|agreed|died|lied|owed|tied|used|ate|began|blew|bought|broke"
+    r"|brought|built|burnt|came|caught|chose|dealt|drank|drew|drove|dug|fell|felt|flew|forgot|fought"
+    r"|found|froze|gave|got|grew|heard|held|hid|kept|knew|laid|led|left|lent|lit|lost|made|met|paid"
+    r"|ran|rang|rode|rose|said|sang|sank|sat|saw|sent|shook|shot|slept|sold|spent|spoke|stole|stood"
+    r"|stuck|swam|swept|taught|threw|thought|told|took|understood|went|woke|won|wore|wrote)"
+    r"\b(?!\s+by\b)"
+)
+_ENGLISH_WHO_OR_WHAT_DID = (
+    r"(?:(?:^|[^\w\s])\s*|\b(?:about|and|know|me|or|remember|\w*day|afternoon|evening|morning|night)"
+    r"\s+)who(?:\s+(?:all|also|else|first|just|last))?"
+    rf"\s+(?:{_ENGLISH_PAST}|(?:beat|cost|cut|hit|hurt|let|put|quit|read|set|shut)\b)"
+    rf"|\bwhat(?:\s+else)?\s+{_ENGLISH_PAST}"
+    r"|\b(?:which|whose|how\s+many)(?:\s+(?!(?:am|are|be|can|do|does|get|has|have|is|may|must|should"
+    r"|that|who|will)\b|(?:cost|feel|get|keep|like|look|need|remain|seem|stay|want)s?\b)\w+){1,3}?"
+    rf"\s+{_ENGLISH_PAST}"
+)
+"""The past tense of a question without "did". After "who" only where it is no relative pronoun."""
+_ENGLISH_DAY = r"(?:mon|tues|wednes|thurs|fri|satur|sun)day\b"
+ENGLISH_BEFORE_WEEKDAY = (
+    r"(?:(?:on|happened|here|me|there|us)\s+"
+    rf"|(?:did\s+(?!{_ENGLISH_DAY})[\w'’-]+|who)(?:,?\s+(?!{_ENGLISH_DAY})[\w'’-]+){{0,11}}?"
+    r"\s+(?!(?:the|an?|my|your|his|our|their|this|that|next|last|past|every|each|any|some|one|on|of|for"
+    r"|by|until|till|to|from|since|before|after|between|about|than|and|or|is|was|were|are|like|which"
+    r"|what|if|whether|but|except|good|black|easter|palm|ash|holy|cyber|maundy|did)\s"
+    r"|(?:book|cancel|choose|chose|confirm|mean|move|need|pick|prefer|propose|skip|suggest|want)"
+    r"|\w+['’]s\s)[\w'’-]+\s+"
+    r"(?=\w+(?:\s+(?:morning|afternoon|evening|night|noon))?(?:\s*(?:[?.!,;:)]|$)"
+    r"|\s+(?:about|after|and|as|at|because|before|by|from|if|in|or|that|to|when|while|with)\b)))"
+)
+"""What precedes an English weekday that is a day: "on", or any word that does not make another noun
+of it, where "did" or "who" comes before that word and the phrase ends with the weekday."""
 _PAST_FORMS: Mapping[str, str] = {
-    "en": r"\b(?:did|was|were|had|happened)\b|\b(?:who|what|(?:which|whose|how\s+many)"
-    r"(?:\s+\w+){1,2})\s+(?:asked|ate|bought|broke|brought|called|came|failed|fixed|found|gave|got"
-    r"|left|made|met|paid|rang|said|saw|sent|told|took|visited|went|wrote)\b",
+    "en": rf"\b(?:did|was|were|had|happened)\b|{_ENGLISH_WHO_OR_WHAT_DID}",
     "de": r"\b(?:war|waren|hatten?|wurden?|gab|sagten?|ging|gingen|kam|kamen|machten?|rief"
     r"|schrieb|kaufte|traf|trafen|sprach|brachte|fand|erzählte|geschah|passierte)\b"
     r"|\b(?:hat|habe|haben|hast|habt)\b[^!?]{0,200}\s(?-i:\w{0,12}ge(?!öffnet|schlossen)\w{2,20}(?:t|en)"
@@ -46,10 +76,8 @@ _PAST_FORMS: Mapping[str, str] = {
 }
 """By language, forms of the past tense that are seldom anything else."""
 _OTHER_FORMS: Mapping[str, str] = {
-    "en": r"\b(?:will|would|shall|should|must|going\s+to|plann\w+|suppos\w+|schedul\w+|due"
-    r"|want\w*|need\w*|(?:have|has|had)\s+to|to\s+(?:attend|be|bring|buy|call|come|deliver|do"
-    r"|finish|get|go|have|make|meet|pay|pick|see|send|ship|take|visit)"
-    r"|weekly|usual\w*|always|regular\w*|normally|every|each|when\s+(?:was|were))\b",
+    "en": r"\b(?:used\s+to|weekly|usual\w*|always|regular\w*|normally|every|each"
+    r"|when\s+(?:was|were))\b",
     "de": r"\b(?:werde|werden|wird|würde\w*|soll\w*|muss\w*|müss\w+|plan(?:en|st|t|te\w*)|geplant"
     r"|vorhat\w*|wollt\w+|fällig"
     r"|wöchentlich\w*|immer|jede\w*|üblich\w*|normalerweise)\b",
@@ -71,16 +99,38 @@ _OTHER_FORMS: Mapping[str, str] = {
     r"|всегда|кажд\w+|обычно|еженедельн\w+)\b",
 }
 """By language, words that tell that a habit is asked for, or what was then still to come."""
+_PLAN_FORMS: Mapping[str, str] = {
+    "en": r"\b(?:will|would|shall|should|must|could|might|going\s+to|plann\w+|suppos\w+|schedul\w+"
+    r"|due(?!\s+to\b)|(?:have|has|had)\s+to|(?:he|I|it|she|they|we|you)['’](?:d|ll)"
+    r"|am|are|arrives|can|comes|is|leaves|starts|(?:ask|wonder)(?:s|ed)?\s+(?:\w+\s+)?(?:if|whether)"
+    r"|(?:say|said|think|thought)(?:\s+(?!about|at|by|from|in|of|on|to|with)\w+){0,4}?"
+    r"\s+(?!yes\b)[a-z]{2,}[^\Ws]s(?=\s+(?:on\s+)?$)"
+    r"|(?:agree|arrang|ask|decid|expect|hope|hoping|intend|invit|need|offer|plan|prepar|promis|refus"
+    r"|remind|sign|tell|told|volunteer|want)\w*"
+    r"(?:\s+\w+){0,3}?\s+to\s+(?!(?:the|an?|me|us|him|her|you|them|it|my|our|his|your|their)\b)"
+    r"(?-i:[a-z]\w*)"
+    r"|(?<!call\s)(?<!called\s)(?<!came\s)(?<!come\s)(?<!go\s)(?<!rang\s)(?<!went\s)to\s+(?:attend"
+    r"|be|bring|buy|call|come|deliver|do|finish|get|go|have|make|meet|pay|pick|see|send|ship|take"
+    r"|visit))\b"
+}
+"""By language, words that make a plan of what follows them, up to the next past tense. The day that
+follows "called to make" is that of the call."""
 
 
-def asks_for_what_was(text: str, language: str) -> bool:
-    """Whether a question is in the past tense, and for neither plans nor habits."""
-    past, other = _compile(language)
-    return past.search(text) is not None and other.search(text) is None
+def asks_for_what_was(head: str, tail: str, language: str) -> bool:
+    """Whether a question is in the past tense, and for neither plans nor habits. Its words before a
+    day, and those from it on, tell whether what is then still to come is for that day."""
+    past, other, plan = _compile(language)
+    sentence = head + tail
+    if other.search(sentence) or not past.search(sentence):
+        return False
+    last_plan = max((match.end() for match in plan.finditer(head)), default=None)
+    if last_plan is not None and not past.search(head, last_plan):
+        return False
+    return not plan.search(tail) or past.search(head) is not None
 
 
 @cache
-def _compile(language: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
-    forms = _PAST_FORMS[language], _OTHER_FORMS[language]
-    past, other = (re.compile(form, re.IGNORECASE) for form in forms)
-    return past, other
+def _compile(language: str) -> tuple[re.Pattern[str], ...]:
+    forms = _PAST_FORMS[language], _OTHER_FORMS[language], _PLAN_FORMS.get(language, "(?!)")
+    return tuple(re.compile(form, re.IGNORECASE) for form in forms)

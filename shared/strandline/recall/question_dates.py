@@ -48,7 +48,8 @@ _DATE_FOLLOWS = r"(?i)\s*,?\s*(?:the\s+|de[rn]\s+|le\s+|el\s+)?\d"
 _BESIDE = r"[\s,]+(?:[^\W\d_]{1,3}(?:['’]|\s+)){0,2}"  # noqa: RUF001
 """Between a date and "last year"."""
 _SAID_THAT = (
-    r"(?i)\b(?:(?:said|says|told\s+\w+|promised|wrote)\s+that|(?:gesagt|erzählt|versprochen),?\s+dass"
+    r"(?i)\b(?:(?:say|says|said|(?:told|texted|reminded|warned)\s+\w+|agreed|announced|claimed"
+    r"|confirmed|decided|heard|hoped|knew|mentioned|noted|promised|texted|thought|wrote)\s+that|(?:gesagt|erzählt|versprochen),?\s+dass"
     r"|(?:dijo|dicho|disse|dito)\s+que|dit\s+(?:que\b|qu['’])|detto\s+che|gezegd\s+dat"  # noqa: RUF001
     r"|сказал[аи]?,?\s+что)"
 )
@@ -280,7 +281,7 @@ def _find_weekdays(
             for form in forms.days_if_past
             for match in form.finditer(text)
             if not re.search(_FOR, _cut_head(text, match.start()))
-            and asks_for_what_was(_cut_sentence(text, match), language)
+            and asks_for_what_was(*_cut_sentence(text, match), language)
         ]
     for match in matches:
         tail = text[match.end() : match.end() + _RELATION_CHARS]
@@ -302,12 +303,13 @@ def _cut_head(text: str, start: int) -> str:
     return text[max(0, start - _RELATION_CHARS) : start]
 
 
-def _cut_sentence(text: str, match: re.Match[str]) -> str:
-    """The sentence, or part of one, in which a match stands."""
-    head = text[max(0, match.start() - _SENTENCE_CHARS) : match.start()]
-    tail = text[match.start() : match.end() + _SENTENCE_CHARS]
+def _cut_sentence(text: str, match: re.Match[str]) -> tuple[str, str]:
+    """The sentence, or part of one, in which a match stands: before its day, and from there on."""
+    start = min(match.start(name) for name, part in match.groupdict().items() if part)
+    head = text[max(0, start - _SENTENCE_CHARS) : start]
+    tail = text[start : match.end() + _SENTENCE_CHARS]
     head = re.split(_SAID_THAT, re.split(_SENTENCE_END, head)[-1])[-1]
-    return head + re.split(_SENTENCE_END, tail)[0]
+    return head, re.split(_SENTENCE_END, tail)[0]
 
 
 def _compute_latest_days(match: re.Match[str], today: date, forms: DateForms) -> list[DateRange]:

@@ -46,6 +46,28 @@ def test_question_dates_of_weekend_are_latest(question: str, inside: str, outsid
         "What did Bo say he would do on Friday?",
         "What did she tell me to bring on Friday?",
         "What must I finish before Friday?",
+        "What is the plan for Friday?",
+        "Who comes on Friday?",
+        "Who wanted to come on Friday?",
+        "Who promised to cook on Friday?",
+        "Who said he comes on Friday?",
+        "Who mentioned that he comes on Friday?",
+        "Who asked if we meet on Friday?",
+        "Who said they might come on Friday?",
+        "Who volunteered to drive on Friday?",
+        "What did Mum say happens on Friday?",
+        "Is the man who called free on Friday?",
+        "Which shops are closed on Friday?",
+        "Which shop stays closed on Friday?",
+        "Which goods ordered by Bo come on Friday?",
+        "What did we plan to eat Friday?",
+        "What did we buy Black Friday?",
+        "What did the new Friday class do?",
+        "What did we move to Friday?",
+        "Did Bo want Friday off?",
+        "Did Friday work for Bo?",
+        "Was the deadline Friday?",
+        "On Friday, what was planned?",
         "What was the last Friday of the month?",
         "What did we do on our last Sunday together?",
         "What was said on Friday the 13th?",
@@ -275,7 +297,7 @@ def test_question_dates_have_words_of_every_language() -> None:
         assert {*forms.months.values()} == {*range(1, 13)}
         assert {*forms.weekday_numbers.values()} == {*range(7)}
         assert len({*forms.units.values()}) == len({*forms.seasons.values()}) == 4
-        assert not asks_for_what_was("", language)
+        assert not asks_for_what_was("", "", language)
 
 
 @pytest.mark.parametrize("year", [1, 9999])
@@ -300,6 +322,8 @@ def test_question_dates_with_letters_that_match_others() -> None:
 def test_question_dates_are_read_in_linear_time() -> None:
     for text in (
         "was on Friday ",
+        "who did ",
+        "which told me to ",
         "hat gesagt ",
         "am 3. Mai ",
         "昨日12月3日",
