@@ -17,13 +17,13 @@ from strandline.graph.transfer import store_import
 from strandline.graph.transfer.export import MAX_FILE_BYTES
 from strandline.graph.transfer.import_file import read_graph_file
 from strandline.graph.transfer.import_rows import ImportedGraphWriter
+from strandline.graph.transfer.known_statements import resolve_speaker
 from strandline.graph.transfer.parsed_file import FileObservation, FileStatement, GraphFile
 from strandline.graph.transfer.schemas import GraphImportResult, ImportRequest
 from strandline.http.writer import WriterResources
 from strandline.log import store_uploads
 from strandline.log.append_state import AppendBatch, AppendResult
 from strandline.log.cid import sha256_of_payload_cid
-from strandline.log.schemas_fields import Role
 from strandline.log.statement_events import (
     GraphStatement,
     build_statement_events,
@@ -116,11 +116,11 @@ def _store_new_statements(
     stored_ids = store_import.find_stored_sources(
         access, [statement.source_id for statement in graph.statements]
     )
-    stored_lines = rows.find_stored_statements(graph.statements)
+    known_lines = rows.find_known_lines(writer.principal)
     new_lines = {
         one.line
         for one in graph.statements
-        if one.source_id not in stored_ids and one.line not in stored_lines
+        if one.source_id not in stored_ids and one.line not in known_lines
     }
     if not new_lines:
         return _make_import_answer(graph, [], 0, rows)
@@ -192,7 +192,7 @@ def make_statement_events(
                 f" its nodes, at most {MAX_RECORD_BYTES}",
                 line=statement.line,
             )
-        role, speaker = _resolve_speaker(principal, statement)
+        role, speaker = resolve_speaker(principal, statement)
         yield GraphStatement(
             participants=graph.scopes[statement.scope],
             role=role,
@@ -204,15 +204,6 @@ def make_statement_events(
             channel=CHANNEL,
             most_trust=statement.trust,
         )
-
-
-def _resolve_speaker(principal: Principal, statement: FileStatement) -> tuple[Role, str | None]:
-    """The role and speaker under which a statement is stored here. A bound credential speaks as an
-    agent of the scope if that agent is the speaker, else as its own user."""
-    is_agent = statement.speaker is not None and statement.role == "agent"
-    if principal.user is None or is_agent:
-        return statement.role, statement.speaker
-    return "user", principal.user
 
 
 def _hash_statement(graph: GraphFile, statement: FileStatement, record: Mapping[str, Any]) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
+from strandline.auth.principals import Principal
 from strandline.db.database import TenantDb
 from strandline.graph.nodes.identity import derive_edge_id, derive_node_id
 from strandline.graph.nodes.observations import (
@@ -13,7 +14,8 @@ from strandline.graph.nodes.observations import (
 from strandline.graph.nodes.store_observations import lock_scope_graphs, recompute_nodes_and_edges
 from strandline.graph.transfer import store_import
 from strandline.graph.transfer.hashed_lines import make_line_error
-from strandline.graph.transfer.parsed_file import FileObservation, FileStatement, GraphFile
+from strandline.graph.transfer.known_statements import KnownStatementFinder
+from strandline.graph.transfer.parsed_file import FileStatement, GraphFile
 from strandline.graph.transfer.schemas_file import RevisionFields
 from strandline.participants import derive_scope_id
 
@@ -46,39 +48,12 @@ class ImportedGraphWriter:
         ]
         self.new_nodes = self.new_edges = self.new_revisions = 0
 
-    def find_stored_statements(self, statements: Sequence[FileStatement]) -> frozenset[int]:
-        """The lines of those statements that the graph already has from the same moment: they were
-        exported here, or imported before. A statement is known by its revision, else by the first
-        thing that it says."""
-        observations: list[Row] = []
-        revisions: list[Row] = []
-        for statement in statements:
-            row = {
-                "place": statement.line,
-                "said_at": statement.said_at.isoformat(),
-                "trust": statement.trust,
-            }
-            if revision := statement.revision:
-                revisions.append(row | self._make_revision_search_columns(revision))
-            elif statement.says:
-                observations.append(row | self._make_observation_search_columns(statement.says[0]))
-        return store_import.find_stored_places(self._access, observations, revisions)
-
-    def _make_revision_search_columns(self, revision: RevisionFields) -> Row:
-        return {
-            "target_id": str(self._node_ids[revision.node - 1]),
-            "field": revision.field,
-            "value": revision.value,
-            "valid_from": revision.valid_from.isoformat(),
-        }
-
-    def _make_observation_search_columns(self, observation: FileObservation) -> Row:
-        target_id = self._get_target_id((observation.is_edge, observation.target))
-        return {
-            "target_id": str(target_id),
-            "patch": observation.patch,
-            "valid_from": observation.valid_from.isoformat(),
-        }
+    def find_known_lines(self, principal: Principal) -> frozenset[int]:
+        """The lines of the statements that the graph already has as a whole from the same moment:
+        they were exported here, or imported before."""
+        return KnownStatementFinder(
+            principal, self._access, self._graph, self._node_ids, self._edge_ids
+        ).find_lines()
 
     def write_observations(self, statements: Sequence[StoredStatement]) -> None:
         """Write all observations of these statements. Raises Invalid, which names a line, for a

@@ -100,13 +100,15 @@ def _convert_chain_to_statement(
     return {
         "role": role,
         "speaker": only[0] if len(only) == 1 else None,
-        "content": _join_names_as_content(source_statement),
+        "content": join_names_as_content(
+            row.name for row in source_statement.observations if row.name
+        ),
     }
 
 
-def _join_names_as_content(source_statement: ExportStatement) -> str:
-    names = dict.fromkeys(row.name for row in source_statement.observations if row.name)
-    text = "; ".join(names) or "Relations."
+def join_names_as_content(names: Iterable[str]) -> str:
+    """The content of a chain's observations as a statement: the names of the nodes."""
+    text = "; ".join(dict.fromkeys(names)) or "Relations."
     return text if len(text) <= MAX_STATEMENT_CHARS else f"{text[: MAX_STATEMENT_CHARS - 1]}…"
 
 

@@ -41,69 +41,6 @@ def find_stored_sources(access: TenantDb, source_ids: Sequence[UUID]) -> frozens
     return frozenset(row.id for row in rows)
 
 
-def find_stored_places(access: TenantDb, observations: Rows, revisions: Rows) -> frozenset[int]:
-    """The places of those of these observations and revisions that the tenant's graph already has
-    from the moment at which they were said, whichever source here said it. What two rows have in
-    common counts once for each source."""
-    return frozenset(
-        row.place
-        for row in (
-            *access.fetch(_Place, _FIND_OBSERVATIONS, _make_search_params(observations)),
-            *access.fetch(_Place, _FIND_REVISIONS, _make_search_params(revisions)),
-        )
-    )
-
-
-def _make_search_params(rows: Rows) -> dict[str, object]:
-    return {"rows": json.dumps(rows), "ids": list({row["target_id"] for row in rows})}
-
-
-@dataclass(frozen=True)
-class _Place:
-    place: int
-
-
-_FIND_OBSERVATIONS: LiteralString = """
-    with said as (
-        select *, row_number() over (
-            partition by target_id, said_at, trust, valid_from, patch order by place) as n
-        from jsonb_to_recordset(%(rows)s::jsonb) d
-            (place int, target_id uuid, said_at timestamptz, trust text, valid_from timestamptz,
-            patch jsonb)),
-    stored as (
-        select o.target_id, coalesce(e.occurred_at, o.observed_at) as said_at, o.trust,
-            o.valid_from, o.patch, count(*) as n
-        from graph_observations o
-        left join events e on e.tenant_id = o.tenant_id and e.event_id = o.source_id
-            and o.source_version is null
-        where o.tenant_id = current_tenant() and o.target_id = any (%(ids)s::uuid[])
-        group by 1, 2, 3, 4, 5)
-    select s.place from said s join stored t using (target_id, said_at, trust, valid_from, patch)
-    where s.n <= t.n
-"""
-_FIND_REVISIONS: LiteralString = """
-    with said as (
-        select *, row_number() over (
-            partition by target_id, said_at, trust, valid_from, field, value order by place) as n
-        from (
-            select place, target_id, said_at, trust, valid_from, field,
-                coalesce(value, 'null') as value
-            from jsonb_to_recordset(%(rows)s::jsonb) d
-                (place int, target_id uuid, said_at timestamptz, trust text,
-                valid_from timestamptz, field text, value jsonb)) d),
-    stored as (
-        select r.node_id as target_id, coalesce(e.occurred_at, r.recorded_at) as said_at,
-            e.origin as trust, r.valid_from, r.field, r.value, count(*) as n
-        from topic_field_revisions r
-        join events e on e.tenant_id = r.tenant_id and e.event_id = r.event_id
-        where r.tenant_id = current_tenant() and r.node_id = any (%(ids)s::uuid[])
-        group by 1, 2, 3, 4, 5, 6)
-    select s.place from said s
-    join stored t using (target_id, said_at, trust, valid_from, field, value)
-    where s.n <= t.n
-"""
-
-
 def add_nodes(access: TenantDb, rows: Rows) -> int:
     """Add the nodes that do not exist. Returns how many were added. None of them holds until it is
     computed, because two facts of one name must not hold at once."""
