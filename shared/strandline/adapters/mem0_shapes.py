@@ -16,6 +16,15 @@ ENTITIES = ("user_id", "agent_id", "run_id")
 IDENTITIES = (*ENTITIES, "actor_id")
 FIELDS_BESIDE_TEXT = (*IDENTITIES, "role", "attributed_to", "expiration_date")
 """Fields of a memory that stand beside its text, and not in its metadata."""
+_IN_PLACE_OF_CONTENT = frozenset({"tool_calls", "function_call", "audio", "refusal"})
+"""Fields of messages that need no content: an assistant's that calls tools, speaks or refuses."""
+_PARTS_WITHOUT_TEXT = (
+    *("image_url", "input_image", "image", "audio", "input_audio", "video", "video_url"),
+    *("file", "input_file", "document", "mdx_url", "pdf_url", "refusal"),
+    *("thinking", "redacted_thinking", "reasoning"),
+    *("tool_use", "tool_call", "tool_result", "server_tool_use", "web_search_tool_result"),
+)
+"""Types of parts that messages of mem0, OpenAI and Anthropic have beside those of text."""
 _ORDER: Mapping[str, Callable[[Any, Any], bool]] = {
     "gt": operator.gt,
     "gte": operator.ge,
@@ -95,27 +104,48 @@ def list_messages(messages: object) -> list[tuple[str, str, str | None]]:
     turns: list[tuple[str, str, str | None]] = []
     for place, message in enumerate(cast("Sequence[Any]", messages)):
         fields = dict(cast("Mapping[str, Any]", message)) if isinstance(message, Mapping) else {}
-        role, content = fields.get("role"), fields.get("content")
-        if not isinstance(role, str) or not (content is None or isinstance(content, str | list)):
+        role, name = fields.get("role"), f"messages[{place}]"
+        if not isinstance(role, str) or not _has_content(fields):
             raise ValueError(
-                f"messages[{place}]: give a role and a text, as in"
+                f"{name}: give a role and a text, as in"
                 " {'role': 'user', 'content': 'I like tea.'}"
             )
-        text = _join_text(cast("object", content))
+        text = _join_text(fields.get("content"), f"{name}.content")
         if role != "system" and text.strip():
             turns.append((role, text, fields.get("name")))
     return turns
 
 
-def _join_text(content: object) -> str:
-    """A message's text, also where it is in parts."""
+def _has_content(fields: Mapping[str, Any]) -> bool:
+    """Whether a message has a content, or what stands in place of one."""
+    content = fields.get("content")
+    if content is None:
+        return "content" in fields or not _IN_PLACE_OF_CONTENT.isdisjoint(fields)
+    if isinstance(content, Mapping):  # mem0's form of a picture or a document
+        return cast("Mapping[str, Any]", content).get("type") in _PARTS_WITHOUT_TEXT
+    return isinstance(content, str | list)
+
+
+def _join_text(content: object, name: str) -> str:
+    """A message's text, also where it is in parts. Raises ValueError for a part that
+    has no text and is of no kind that has none; it has the name of the content."""
     if isinstance(content, str):
         return content
-    parts = cast("list[Any]", content) if isinstance(content, list) else []
-    texts = [
-        cast("Mapping[str, Any]", part).get("text") for part in parts if isinstance(part, dict)
-    ]
-    return "\n".join(text for text in texts if isinstance(text, str))
+    texts: list[str] = []
+    for place, part in enumerate(
+        cast("list[object]", content) if isinstance(content, list) else []
+    ):
+        fields = dict(cast("Mapping[str, Any]", part)) if isinstance(part, Mapping) else {}
+        text = fields.get("text")
+        if isinstance(text, str):
+            texts.append(text)
+        elif fields.get("type") not in _PARTS_WITHOUT_TEXT:
+            raise ValueError(
+                f"{name}[{place}]: give a part with a text, as in"
+                " {'type': 'text', 'text': 'I like tea.'}; parts without one are left out where"
+                f" their type is of {', '.join(_PARTS_WITHOUT_TEXT)}"
+            )
+    return "\n".join(texts)
 
 
 # Memories -----------------------------------------------------------------------------------------

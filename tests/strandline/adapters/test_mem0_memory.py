@@ -19,10 +19,11 @@ from strandline.adapters.mem0 import AsyncMemory, Memory
 from tests.strandline.adapters.conftest import ROOT, Service, Users
 
 VERBS = ("add", "search", "get", "get_all", "update", "delete", "delete_all", "history")
+TEXT = {"type": "text", "text": "Noted."}
 TALK = [
     {"role": "system", "content": "You are a helper."},
     {"role": "user", "content": "I moor at pier B.", "name": "al"},
-    {"role": "assistant", "content": [{"type": "text", "text": "Noted."}, {"type": "image_url"}]},
+    {"role": "assistant", "content": [TEXT, {"type": "image_url"}]},
 ]
 
 
@@ -196,6 +197,8 @@ def test_mem0_memory_refuses_wrong_arguments(
         (memory.add, {"messages": "x", "user_id": " "}, "Invalid user_id"),
         (memory.add, {"messages": "x", "user_id": "a b"}, "Invalid user_id"),
         (memory.add, {"messages": 5, **whose}, "messages must be"),
+        (memory.add, {"messages": [{"role": "user"}], **whose}, r"messages\[0\]"),
+        (memory.add, {"messages": [{"role": "user", "content": TEXT}], **whose}, r"messages\[0\]"),
         (memory.add, {"messages": [{"content": "x"}], **whose}, r"messages\[0\]"),
         (memory.add, {"messages": "x", "prompt": "p", **whose}, "prompt"),
         (memory.add, {"messages": "x", "memory_type": "p", **whose}, "memory_type"),
@@ -217,6 +220,9 @@ def test_mem0_memory_refuses_wrong_arguments(
     for verb, arguments, message in wrong:
         with pytest.raises(ValueError, match=message):
             verb(**arguments)
+    for part in ("I like tea.", {}, {"type": "text"}, {"type": "txt", "txt": "x"}, None):
+        with pytest.raises(ValueError, match=r"messages\[0\]\.content\[1\]: give a part"):
+            memory.add([{"role": "user", "content": [TEXT, part]}], **whose)
     with pytest.raises(ValueError, match="Unsupported metadata filter operator: like"):
         memory.get_all(filters={**whose, "n": {"like": 1}})
     with pytest.raises(TypeError, match="limit"):
@@ -236,6 +242,8 @@ def test_mem0_memory_leaves_out_messages_without_text(client: Strandline, users:
         {"role": "assistant", "tool_calls": [{"id": "c2"}]},
         {"role": "tool", "tool_call_id": "c1", "content": "pier B"},
         {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]},
+        {"role": "user", "content": {"type": "pdf_url", "pdf_url": {"url": "x"}}},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "c3"}]},
         {"role": "assistant", "content": ""},
         {"role": "assistant", "content": "At pier B."},
     ]
