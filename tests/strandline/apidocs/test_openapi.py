@@ -12,6 +12,7 @@ import pytest
 from openapi_spec_validator import validate
 from pydantic import BaseModel
 
+from strandline import __version__
 from strandline.apidocs import openapi
 from strandline.errors import Conflict
 from strandline.function_specs import FUNCTIONS
@@ -19,6 +20,7 @@ from strandline.http.app import STATUS
 from strandline.http.request import Request
 from strandline.http.routes_and_responses import AnswerMediaType, Route, json_response
 from strandline.http.schemas_idempotency import IdempotencyHeaders
+from strandline.mcp.protocol import SERVER_VERSION
 from strandline.schemas import PagedReadQuery, ParticipantsQuery
 from strandline.status.schemas import Liveness
 from tests.contract import document, operations
@@ -153,9 +155,15 @@ def test_openapi_document_is_same_at_every_start(repository: Path) -> None:
     assert json.loads(outputs.pop()) == document()
 
 
-def test_openapi_version_equals_project_version(repository: Path) -> None:
-    project = tomllib.loads((repository / "pyproject.toml").read_text())
-    assert project["project"]["version"] == openapi.VERSION
+def test_openapi_version_equals_versions_of_distributions(repository: Path) -> None:
+    client, service = (
+        tomllib.loads((repository / path).read_text())["project"]
+        for path in ("pyproject.toml", "shared/pyproject.toml")
+    )
+    versions = (client["version"], service["version"], openapi.VERSION, SERVER_VERSION)
+    assert versions == (__version__,) * 4
+    assert f"strandline=={__version__}" in service["dependencies"]
+    assert f"strandline-service[all]=={__version__}" in client["optional-dependencies"]["service"]
 
 
 class _Body(BaseModel):
