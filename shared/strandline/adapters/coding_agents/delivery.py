@@ -144,6 +144,8 @@ def drop_oldest_segments_over_limits(spool: Spool) -> None:
 def send_segments(spool: Spool, client: Strandline) -> bool:
     """Store what waits, in order. Whether all of it is settled."""
     for path in spool.list_segments():
+        spool.set_damage_aside(path)
+    for path in spool.list_segments():
         events = spool.read_segment(path)
         failures = _store(client, events)
         waiting_failures = [

@@ -7,6 +7,7 @@ import json
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple, cast
 
 _AWAY_SECONDS = 30.0
@@ -35,6 +36,7 @@ class Spool:
         self.folder = folder
         self.transcripts = os.path.join(folder, "transcripts")
         self.segments = os.path.join(folder, "segments")
+        self.damaged = os.path.join(folder, "damaged")
         self._away = os.path.join(folder, "away")
         self._lock = os.path.join(folder, "lock")
         self._report = os.path.join(folder, "report.json")
@@ -113,9 +115,29 @@ class Spool:
         os.replace(draft, path)
 
     def read_segment(self, path: str) -> list[dict[str, Any]]:
-        """The messages of a file."""
-        with open(path, encoding="utf-8") as file:
-            return [json.loads(line) for line in file]
+        """The messages of a file, without lines that are damaged."""
+        events = map(_parse_message, _read_lines(path))
+        return [event for event in events if event is not None]
+
+    def set_damage_aside(self, path: str) -> None:
+        """Keep a file with damaged lines as it is in the folder `damaged`, and only its messages
+        among what waits. The lines are counted."""
+        lines = _read_lines(path)
+        events = self.read_segment(path)
+        if len(events) == len(lines):
+            return
+        os.makedirs(self.damaged, mode=0o700, exist_ok=True)
+        with suppress(FileExistsError):  # a process that was killed came so far
+            os.link(path, os.path.join(self.damaged, os.path.basename(path)))
+        if events:
+            self.replace_segment(path, events)
+        else:
+            os.unlink(path)
+        self.add_to_report({"damaged": len(lines) - len(events)})
+
+    def has_damaged_files(self) -> bool:
+        """Whether files with damaged lines are kept."""
+        return os.path.isdir(self.damaged) and bool(os.listdir(self.damaged))
 
     def has_work(self) -> bool:
         """Whether a message waits, or a transcript that can be read has grown since it was."""
@@ -157,8 +179,9 @@ class Spool:
     # What became of messages ----------------------------------------------------------------------
 
     def read_report(self) -> dict[str, Any]:
-        """Counts of messages that were `stored`, `refused` and `dropped`, of lines that could not
-        be read, and of secrets by rule, since the folder was made; and what is wrong now."""
+        """Counts of messages that were `stored`, `refused`, `dropped` and found `damaged`, of lines
+        that could not be read, and of secrets by rule, since the folder was made; and what is wrong
+        now."""
         return self.read_json(self._report)
 
     def add_to_report(self, counts: Mapping[str, Any]) -> None:
@@ -212,6 +235,24 @@ class Spool:
 def _read_creation_ns(path: str) -> int:
     """The moment in the name of a file of messages, in nanoseconds."""
     return int(os.path.basename(path).partition("-")[0])
+
+
+def _read_lines(path: str) -> list[bytes]:
+    """The lines of a file of messages. None is written without any: an empty one has a damaged
+    one."""
+    with open(path, "rb") as file:
+        return file.read().splitlines() or [b""]
+
+
+def _parse_message(line: bytes) -> dict[str, Any] | None:
+    """The message of a line; None for one that is damaged."""
+    try:
+        value: object = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    event = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    texts = (event.get("content"), event.get("source_event_key"))
+    return event if all(isinstance(text, str) for text in texts) else None
 
 
 def _open_for_owner(path: str, flags: int) -> int:

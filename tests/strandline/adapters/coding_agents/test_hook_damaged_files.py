@@ -172,3 +172,39 @@ def test_hook_flush_says_that_folder_cannot_be_written(users: Users, tmp_path: P
     assert "set STRANDLINE_HOOK_FOLDER to a folder that you may write" in done.stderr
     assert done.stderr.startswith("strandline: folder: ")
     assert "Traceback" not in done.stderr
+
+
+def test_hook_delivers_what_stands_beside_damaged_messages(
+    client: Strandline, users: Users, session: ClaudeTranscript, tmp_path: Path
+) -> None:
+    """Lines cut in two, of zeros, of no object and of no message; a file of zeros, an empty one."""
+    caller = HookCaller(tmp_path, users.alice, STRANDLINE_URL=NOBODY)
+    caller.call("Stop", session)
+    caller.wait_for_delivery()
+    spool = Spool(str(caller.folder))
+    (segment,) = spool.list_segments()
+    lines = Path(segment).read_bytes().splitlines(keepends=True)
+    damaged = [*lines[:1], b"\0\0\0\n", b"[1]\n", b'{"content": 5}\n', *lines[1:], lines[0][:40]]
+    files = {"0" * 19 + "1-1.jsonl": b"\0" * 512, "0" * 19 + "2-1.jsonl": b""}
+    files[Path(segment).name] = b"".join(damaged)
+    for name, data in files.items():
+        (caller.folder / "segments" / name).write_bytes(data)
+        (caller.folder / "segments" / name).chmod(0o600)
+
+    real = HookCaller(tmp_path / "real", users.alice)
+    real.call("SessionStart", session, source="startup")
+    target = Spool(str(real.folder))
+    for path in spool.list_segments():
+        os.rename(path, os.path.join(target.segments, os.path.basename(path)))
+    report = real.flush()
+    assert (report["damaged"], report["waiting"]) == (6, 0)
+    assert list_stored_texts(client, users.alice) == session.said
+    kept = {path.name: path.read_bytes() for path in Path(target.damaged).iterdir()}
+    assert kept == files
+    real.assert_files_are_private()
+    says = real.call("SessionStart", session, source="resume")["systemMessage"]
+    assert "6 messages that waited are damaged and were not stored: their files are in " in says
+    assert target.damaged in says
+    for name in files:
+        (Path(target.damaged) / name).unlink()
+    assert "systemMessage" not in real.call("SessionStart", session, source="resume")
