@@ -20,7 +20,8 @@ _INVISIBLE = re.compile(
 letters and emoji are kept."""
 _JOINERS = "\u200c\u200d\ufe0e\ufe0f"
 _CONTROL = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f]+")
-_SPACE = re.compile("[\\s\u2800]+")
+# Not a single space, which stays as it is: most of a text's white space is that.
+_SPACE = re.compile("(?:[^\\S ]|\u2800)[\\s\u2800]*| [\\s\u2800]+")
 _BREAKS = re.compile("[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 _TAG = re.compile(rf"[<\uff1c\ufe64](?=[{_JOINERS}]*[!?A-Za-z]|[\s{_JOINERS}]*[/|])")
 """Also matches the special tokens of models, such as `<|im_start|>`."""
