@@ -52,8 +52,6 @@ def add_event(
 ) -> None:
     """Store an event. TEXT is what was said; - reads it from standard input."""
     content = sys.stdin.read() if text == "-" else text
-    if not content.strip():
-        raise click.UsageError("TEXT is empty: there is nothing to store.")
     receipt = run.client.add(
         content,
         **people,

@@ -193,6 +193,7 @@ def build_draft(
     _require_edge_targets(request)
     _require_one_of_content_parts_blob(request)
     text, parts = _read_text_and_model_parts(request)
+    _require_text(request, text)
     payload = None
     if text is not None and len(text) * 4 > INLINE_BYTES:
         data = text.encode()
@@ -240,6 +241,19 @@ def _read_text_and_model_parts(request: AppendRequest) -> tuple[str | None, list
         raise Invalid(f"{name}: only for the role `agent`, except observations", field=name)
     text = "".join(part.content for part in parts)
     return text, [ModelWrittenSpan(len(part.content), part.model) for part in parts]
+
+
+def _require_text(request: AppendRequest, text: str | None) -> None:
+    """Refuse a text of white space alone, which tells nothing, but for what a tool gave. Raises
+    Invalid."""
+    if text is None or text.strip() or request.type == "observation":
+        return
+    name = "content" if request.parts is None else "parts"
+    raise Invalid(
+        f"{name}: is blank: give a text, or leave the event out. Only an event of the type "
+        "`observation` may be blank: a tool that gave nothing",
+        field=name,
+    )
 
 
 def _require_edge_targets(request: AppendRequest) -> None:

@@ -19,7 +19,7 @@ from strandline.mcp.argument_schemas import (
     text_list_schema,
     text_schema,
 )
-from strandline.mcp.arguments import Arguments, WrongArgument, pick_arguments
+from strandline.mcp.arguments import Arguments, pick_arguments
 from strandline.mcp.event_texts import read_event_text
 from strandline.mcp.rendering import (
     citations_note,
@@ -104,8 +104,6 @@ def _write_block_with_notes(answer: dict[str, Any]) -> str:
 
 
 def _post_event(operation: str, context: ToolContext, arguments: Arguments) -> dict[str, Any]:
-    if not arguments["content"].strip():
-        raise WrongArgument("content: give the text to store; this one is blank")
     event = pick_arguments(arguments, *_EVENT_FIELDS, source_event_key="event_key")
     return context.operations.call(
         operation, event | context.make_participants_and_speaker(arguments)

@@ -39,6 +39,12 @@ def _clean_name(name: str) -> str:
     return text
 
 
+def _require_text(message: str) -> str:
+    if not message.strip():
+        raise ValueError("must not be blank")
+    return message
+
+
 SonaNameIn = TypeAliasType(
     "SonaNameIn", Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_clean_name)]
 )
@@ -212,7 +218,9 @@ class AnswerRequest(RequestModel):
 class ChatRequest(OccurredAtFields):
     """A message to store, and to reply to from memory."""
 
-    message: str = Field(min_length=1, max_length=MAX_MESSAGE_CHARS)
+    message: Annotated[
+        str, Field(min_length=1, max_length=MAX_MESSAGE_CHARS), AfterValidator(_require_text)
+    ]
     participants: Participants
     """All participants, one of them an agent. They are the scope of both events, and only what all
     of them may see is recalled."""

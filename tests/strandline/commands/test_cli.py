@@ -153,7 +153,8 @@ def test_cli_mistakes_give_sentence_and_exit_code(
     monkeypatch.setattr("strandline.commands.invocation._SECONDS", 0.1)
     assert run("add", "x")[0] == 1
     assert "--user NAME" in run("add", "x")[2]
-    assert run("add", " ", "--user", "alice")[0] == 2, "there is nothing to store"
+    code, _, err = run("add", " ", "--user", "alice")
+    assert (code, "content: is blank: give a text" in err) == (1, True), err
     empty = tmp_path / "empty.txt"
     empty.touch()
     code, _, err = run("upload", str(empty), "--user", "alice")

@@ -133,6 +133,17 @@ def test_event_builder_takes_one_of_content_parts_and_blob(given_as: dict[str, A
     assert refusal_of(Invalid, **given_as) == "content"
 
 
+@pytest.mark.parametrize("text", ["", " ", "\n\t\u00a0\u2003"])
+def test_event_builder_refuses_blank_text_but_of_tools(text: str) -> None:
+    for kind in ("message", "thought", "action", "upload"):
+        assert refusal_of(Invalid, content=text, type=kind, role="agent") == "content"
+    assert refusal_of(Invalid, content=text, type="message", role="user") == "content"
+    assert refusal_of(Invalid, content=text, type="message", role="agent", model="m") == "content"
+    blank_parts = [{"content": text, "model": "m"}, {"content": text}]
+    assert refusal_of(Invalid, content=..., role="agent", parts=blank_parts) == "parts"
+    assert draft(content=text, type="observation", role="agent").text == text
+
+
 def test_event_builder_takes_parts_from_agents_only() -> None:
     parts = [{"content": "x"}]
     assert refusal_of(Invalid, content=..., parts=parts) == "parts"
@@ -151,7 +162,7 @@ def test_event_builder_parts_split_one_text() -> None:
 @pytest.mark.parametrize(
     ("text", "is_payload"),
     [
-        ("", False),
+        ("a", False),
         ("a" * 65_536, False),
         ("a" * 65_537, True),
         ("é" * 32_768, False),
@@ -161,7 +172,7 @@ def test_event_builder_parts_split_one_text() -> None:
         ("a" * 65_534 + "海", True),
     ],
     ids=[
-        "nothing",
+        "a letter",
         "65536 letters",
         "65537 letters",
         "65536 in twos",

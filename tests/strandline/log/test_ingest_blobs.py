@@ -265,13 +265,13 @@ def bodies(targets: list[str]) -> list[dict[str, Any]]:
     parts = [{"content": "Grüße 🌊", "model": "m"}, {"content": ""}, {"content": "\r\n\tend "}]
     shapes: list[dict[str, Any]] = [
         {},
-        {"content": ""},
+        {"type": "observation", "content": ""},
         {"content": "\u2028 \ufeff e\u0301 \U0010ffff \\ \" '"},
         {"type": "observation", "name": "ignored.txt"},
         {"role": "system", "occurred_at": "0001-01-01T00:00:00Z"},
         {"role": "agent", "stop_reason": "maxTokens", "occurred_at": -1.5},
-        {"role": "agent", "type": "thought", "content": ""},
-        {"role": "agent", "type": "observation", "occurred_at": 0},
+        {"role": "agent", "type": "thought", "content": "?"},
+        {"role": "agent", "type": "observation", "content": "", "occurred_at": 0},
         {**agent, "parts": parts, "stop_reason": "endTurn", "edges": edges},
         {**agent, "parts": [{"content": "x" * 70_000, "model": "m"}], "name": "é.txt"},
         {"content": "x" * 70_000, "name": "big.txt", "mime_type": "text/markdown", "edges": edges},

@@ -384,7 +384,7 @@ def test_mcp_tool_error_tells_how_to_correct_call(gateway: Gateway, key: str) ->
         ("recall", {"query": "x", "participants": [ALICE], "limit": 999}, "limit: "),
         ("recall", {"query": "x", "participants": [ALICE], "since": secret}, "since: must be RFC"),
         ("add", {"content": "x"}, "say whose memory it is"),
-        ("add", {"content": " \n", **who}, "^content: give the text"),
+        ("add", {"content": " \n", **who}, "^content: is blank: give a text"),
         ("mie_store", {"type": "fact", "participants": [ALICE]}, "^content: is required"),
         (
             "mie_store",

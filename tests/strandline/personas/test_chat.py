@@ -536,6 +536,7 @@ def test_chat_refuses_foreign_sona_and_other_body_under_key(
         (CHAT, {"message": "x", "participants": [ALICE]}, "reply_as"),
         (CHAT, {"message": "x", "participants": [ALICE, HELPER, "agent:b"]}, "reply_as"),
         (CHAT, {"message": "x", "participants": [*WHO], "reply_as": "agent:b"}, "reply_as"),
+        (CHAT, {"message": " \n", "participants": [*WHO]}, "message"),
         (CHAT, {"message": "x" * 8001, "participants": [*WHO]}, "message"),
         (CHAT, {"message": "x", "participants": [*WHO], "sona": "   "}, "sona"),
     ],

@@ -302,6 +302,8 @@ def test_session_interaction_is_atomic(gateway: Gateway, scratch_db: ScratchData
         ({"user_message": "", "agent_response": "b"}, 422, "user_message"),
         ({"user_message": "a", "agent_response": "b\0"}, 422, "agent_response"),
         ({"user_message": "a", "agent_response": "b", "timestamp": "noon"}, 422, "timestamp"),
+        ({"user_message": " ", "agent_response": "b"}, 422, "user_message"),
+        ({"user_message": "a", "agent_response": "\n"}, 422, "agent_response"),
         ({"user_message": "a", "agent_response": "b", "agent": ALICE}, 422, "agent"),
         ({"user_message": "a", "agent_response": "b", "agent": "agent:x"}, 422, "agent"),
         ({"user_message": "a", "agent_response": "b", "user": BOB}, 422, "user"),

@@ -186,3 +186,16 @@ def test_hook_stores_tools_where_asked(
         assert output.endswith("the end")
         assert len(output) < 17_000
         assert ours[2].origin == "tool"
+
+
+def test_hook_stores_what_tools_gave_nothing(
+    caller: HookCaller, client: Strandline, users: Users, tmp_path: Path
+) -> None:
+    for kind in (ClaudeTranscript, CodexTranscript):
+        session = kind(tmp_path / f"{kind.__name__}.jsonl")
+        session.answer("It is removed.", tool_output="")
+        caller.call("Stop", session, "--tools", "1")
+        assert caller.flush()["refused"] == 0
+        events = [*client.get_all(user=users.alice)][::-1]
+        ours = [event for event in events if event.session_id == session.session_id]
+        assert [event.content for event in ours if event.type == "observation"] == [""]
