@@ -26,6 +26,14 @@ _GERMAN_DATE = (
 )
 _OR = "or|oder|ou|of|o|или"
 _NOT_AND_A_HALF = r"(?!\s+(?:et|y|e)\s+(?:demi|medi|mei)\w*)"
+_PHRASE_END = r"(?=\s*(?:[?.!,;:)]|$)|\s+(?:about|after|at|because|before|when|while|with)\b)"
+"""In other languages than English only a mark ends it."""
+_QUARTER_FOLLOWS = "in|im|during|since|throughout|seit|sinds|в"
+"""Words after which a quarter needs no year; a trimester is also of a pregnancy."""
+_NOT_OF = r"(?!\s+(?:of|des|del|dell\w*|di|do|van)\b)"
+"""The last week of something is not the last one; other such words are also articles."""
+_NOT_CLAUSE = r"(?!\s+(?:is|was|will|would|has|does|can)\b)"
+"""After "since Monday", that is no reason."""
 _NOT_GENITIVE = r"(?!['’]s\b)"  # noqa: RUF001
 
 
@@ -33,6 +41,8 @@ class DateForms(NamedTuple):
     """The forms of one language, and what their words stand for."""
 
     dates: tuple[re.Pattern[str], ...]
+    dates_in_words: tuple[re.Pattern[str], ...]
+    """Those of them that may match a text without digits."""
     months: Mapping[str, int]
     """The number of a month by its names."""
     parts: re.Pattern[str]
@@ -45,6 +55,7 @@ class DateForms(NamedTuple):
     """The first day of a period, before the date that ends it."""
     last_day: re.Pattern[str] | None
     """The last day of a period, after the date that begins it."""
+    week_of: re.Pattern[str]
     since: re.Pattern[str]
     relation: re.Pattern[str]
     relatives: tuple[re.Pattern[str], ...]
@@ -54,17 +65,22 @@ class DateForms(NamedTuple):
     """Days that count only where the question asks for what was."""
     not_last: re.Pattern[str]
     numbers: Mapping[str, int]
+    some: Mapping[str, int]
+    ordinals: Mapping[str, int]
     units: Mapping[str, int]
     """The days of a unit by its names."""
     seasons: Mapping[str, int]
     """The first month of a season by its names."""
     last_units: Mapping[str, str]
+    this_units: Mapping[str, str]
     weekday_numbers: Mapping[str, int]
 
 
 def fold(form: str) -> str:
-    """A form as a key: any letter that matches another one without regard to case is the same."""
-    return form.casefold().replace("i\u0307", "i").replace("\u0131", "i")
+    """A form as a key: any letter that matches another one without regard to case is the same, as
+    is any white space."""
+    form = form.casefold().replace("i\u0307", "i").replace("\u0131", "i").replace("\u2019", "'")
+    return " ".join(form.split())
 
 
 def number_items(items: str) -> dict[str, int]:
@@ -74,6 +90,11 @@ def number_items(items: str) -> dict[str, int]:
         for place, item in enumerate(items.split())
         for form in item.split("|")
     }
+
+
+def _name_units(items: str) -> dict[str, str]:
+    names = "week", "month", "year", "quarter"
+    return {form: names[place] for form, place in number_items(items).items()}
 
 
 def _any_of(items: str) -> str:
@@ -106,8 +127,10 @@ def get_date_forms(language: str) -> DateForms:
     any_to = _before_word(_join(words.to, words.and_))
     between = _before_word(words.between)
     units = number_items(words.units)
+    dates, in_words = _list_date_forms(words, language)
     return DateForms(
-        dates=_compile(*_list_date_forms(words, language)),
+        dates=_compile(*dates),
+        dates_in_words=_compile(*in_words),
         months={name: place + 1 for name, place in months.items()},
         parts=_compile_one(_make_part_form(words)),
         between=_compile_one(rf"\b{between}{article}$"),
@@ -123,6 +146,10 @@ def get_date_forms(language: str) -> DateForms:
         )
         if words.month_first
         else None,
+        week_of=_compile_one(
+            rf"\b(?:{_any_of(words.last_units.split()[0])})\s+"
+            rf"{_before_word(_join(words.of, words.between))}{article}$"
+        ),
         since=_compile_one(rf"\b{_before_word(words.since)}{article}$"),
         relation=_compile_one(_make_relation_form(words, article)),
         relatives=_compile(*_list_relative_forms(words)),
@@ -130,13 +157,13 @@ def get_date_forms(language: str) -> DateForms:
         days_if_past=_compile(*_list_forms_if_past(words)),
         not_last=_compile_one(words.not_last_form),
         numbers={name: place + 1 for name, place in number_items(words.numbers).items()},
+        some={name: 2 * place + 2 for name, place in number_items(words.some).items()},
+        ordinals={name: place + 1 for name, place in number_items(words.ordinals).items()},
         units={name: (1, 7, 30, 365)[place] for name, place in units.items()},
         seasons={name: 3 * place + 3 for name, place in number_items(words.seasons).items()},
-        last_units={
-            name: ("week", "month", "year")[place]
-            for name, place in number_items(words.last_units).items()
-        },
-        weekday_numbers=number_items(words.weekdays),
+        last_units=_name_units(words.last_units),
+        this_units=_name_units(words.this_units),
+        weekday_numbers=number_items(words.weekdays) | number_items(words.short_weekdays),
     )
 
 
@@ -148,12 +175,15 @@ def _compile(*forms: str) -> tuple[re.Pattern[str], ...]:
     return tuple(map(_compile_one, forms))
 
 
-def _list_date_forms(words: DateWords, language: str) -> list[str]:
-    """The forms of dates, months and years. "May", "march" and "April" are also words and names. On
-    their own, they are read as months only after certain words."""
+def _list_date_forms(words: DateWords, language: str) -> tuple[list[str], list[str]]:
+    """The forms of dates, months and years, and those of them that need no digit. "May" and "march"
+    are also words, "April" a name. On their own, they are read as months only after certain
+    words."""
     month = _any_of(words.months)
     name = rf"(?P<name>(?:{month})\b|(?:{_any_of(words.short_months)})\b\.?)"
-    lone_name = rf"(?P<name>{month})\b{_NOT_GENITIVE}"
+    short = _any_of(words.lone_short_months) or "(?!)"
+    lone_month = f"{month}|(?-i:{short})"
+    lone_name = rf"(?P<name>{lone_month})\b{_NOT_GENITIVE}"
     ordinal = f"(?P<ordinal>{words.ordinal_form})?"
     day = rf"(?P<day>\d{{1,2}}){ordinal}"
     of = rf"(?P<of>{_before_word(words.of)})?" if words.of else ""
@@ -165,23 +195,36 @@ def _list_date_forms(words: DateWords, language: str) -> list[str]:
     forms = [_ISO_DATE] if language == "en" else [_ISO_DATE, _NUMERIC_DATE]
     if language == "de":
         forms.append(_GERMAN_DATE)
-    forms.append(rf"\b{day}{gap}{of}{name}{year}")
+    quarter = _make_quarter_form(words)
+    forms += [
+        rf"\b{quarter}[\s,/-]+(?:{_before_word('of of_the de del van do')})?{_YEAR}\b",
+        rf"\b{day}{gap}{of}{name}{year}",
+    ]
     if words.month_first:
         forms.append(rf"\b{name}\s+{day}\b{year}")
     forms.append(rf"\b{name},?\s+{of_year}{_YEAR}\b")
+    year_noun = rf"(?=\s+(?:{_any_of(words.year_noun)})\b)" if words.year_noun else ""
+    year_form = rf"\b(?:{_any_of(words.year_follows)})\s+{_YEAR}\b{year_noun}"
+    in_words = [rf"\b(?:{_QUARTER_FOLLOWS})\s+(?:the\s+)?{quarter}\b(?![\w-]){_NOT_OF}"]
     if last_words := _join(words.last, words.near).strip():
-        forms.append(rf"\b(?:{_any_of(last_words)})\s+(?P<name>{month})\b")
+        in_words.append(rf"\b(?:{_any_of(last_words)})\s+{lone_name}")
     if words.last_after:
-        forms.append(rf"\b(?P<name>{month})\s+(?:{_any_of(words.last_after)})\b")
-    forms += [
+        in_words.append(rf"\b(?P<name>{month})\s+(?:{_any_of(words.last_after)})\b")
+    in_words += [
         rf"\b(?:{_any_of(words.month_follows)})[\s-]+{lone_name}",
-        rf"\b(?:{_any_of(words.between)})\s+(?P<name>{month})\s+(?:{any_to})\s+(?=(?:{month})\b)",
+        rf"\b(?:{_any_of(words.between)})\s+(?P<name>{lone_month})\s+(?:{any_to})\s+"
+        rf"(?=(?:{lone_month})\b)",
         next_month,
         next_month,
     ]
-    year_noun = rf"(?=\s+(?:{_any_of(words.year_noun)})\b)" if words.year_noun else ""
-    forms.append(rf"\b(?:{_any_of(words.year_follows)})\s+{_YEAR}\b{year_noun}")
-    return forms
+    return [*forms, *in_words, year_form], in_words
+
+
+def _make_quarter_form(words: DateWords) -> str:
+    ordinal = rf"{_any_of(words.ordinals)}|[1-4](?:{words.ordinal_form or '[ºª]'})"
+    noun = _any_of(words.last_units.split()[-1])
+    letter = "[QT]" if noun == "trimestre" else "Q"
+    return rf"(?P<quarter>{letter}[1-4]|(?:{ordinal})\s+(?:{noun}))"
 
 
 def _make_part_form(words: DateWords) -> str:
@@ -191,7 +234,8 @@ def _make_part_form(words: DateWords) -> str:
 
 
 def _make_count_and_unit(words: DateWords) -> tuple[str, str]:
-    count = rf"(?<!\d[.,])(?<!\bhalf\s)(?P<count>\d{{1,3}}|{_any_of(words.numbers)})"
+    numbers = _any_of(_join(words.numbers, words.some))
+    count = rf"(?<!\d[.,])(?<!\bhalf\s)(?P<count>\d{{1,3}}|{numbers})"
     return count, f"(?P<unit>{_any_of(words.units)}){_NOT_AND_A_HALF}"
 
 
@@ -208,12 +252,19 @@ def _list_relative_forms(words: DateWords) -> list[str]:
         f"(?P<days_{number}>{_any_of(item)})" for number, item in enumerate(words.days.split())
     )
     last_unit = f"(?P<period>{_any_of(_join(words.last_units, words.seasons))})"
+    weekday = f"(?P<weekday>{_any_of(words.weekdays)})"
     forms = [rf"\b(?:{days})\b"]
     for form in words.ago_forms:
-        form = form.replace(" ", r"\s+").replace("COUNT", count).replace("UNIT", unit)
-        forms.append(rf"\b{form}\b")
+        form = form.replace(" ", r"\s+").replace("COUNT", count)
+        forms.append(rf"\b{form.replace('UNIT', rf'(?:{unit}|{weekday}(?:s|en|e)?)')}\b")
+    form = words.past_form.replace(" ", r"\s+").replace("COUNT", count)
+    forms.append(rf"\b{form.replace('UNIT', unit)}\b{_NOT_OF}(?P<past>)")
+    if words.before_last_form:
+        form = words.before_last_form.replace(" ", r"\s+").replace("END", _PHRASE_END)
+        one = rf"(?:{last_unit}|{weekday}|(?P<weekend>{_any_of(words.weekend)}))"
+        forms.append(rf"\b{form.replace('UNIT', one)}\b(?P<again>)")
     if words.last:
-        forms.append(rf"\b(?:{_any_of(words.last)})\s+{last_unit}\b")
+        forms.append(rf"\b(?:{_any_of(words.last)})\s+{last_unit}\b{_NOT_OF}")
     if words.last_after:
         forms.append(rf"\b{last_unit}\s+(?:{_any_of(words.last_after)})\b")
     return forms
@@ -224,15 +275,32 @@ def _make_weekday_form(words: DateWords) -> str:
 
 
 def _list_last_weekday_forms(words: DateWords) -> list[str]:
-    day = rf"(?:{_make_weekday_form(words)}|(?P<weekend>{_any_of(words.weekend)}))"
+    short = _make_short_weekday_form(words)
+    weekday = rf"(?:(?P<weekday>{_any_of(words.weekdays)}|{short})(?:{words.weekday_end_form})?"
+    day = rf"{weekday}|(?P<weekend>{_any_of(words.weekend)}))"
     forms: list[str] = []
     if words.last:
         forms.append(rf"\b(?:{_any_of(words.last)})\s+{day}\b")
     if words.last_after:
         forms.append(rf"\b{day}\s+(?:{_any_of(words.last_after)})\b")
+    if words.since_day:
+        since = f"(?P<since>{_any_of(words.since_day)})"
+        no_end = rf"(?!\s+(?:{_any_of(words.to)})\b)"
+        day = rf"{weekday}\b|{_make_day_number_form(words)})"
+        forms.append(rf"\b{since}\s+{day}{no_end}{_NOT_CLAUSE}")
     if words.last_night:
         forms.append(rf"\b(?P<days_1>{_any_of(words.last_night)})\b")
     return forms
+
+
+def _make_short_weekday_form(words: DateWords) -> str:
+    return rf"(?-i:{_any_of(words.short_weekdays) or '(?!)'})\b"
+
+
+def _make_day_number_form(words: DateWords) -> str:
+    form = words.day_number_form.replace("END", _PHRASE_END)
+    form = form.replace("SHORT", f"(?P<other>{_make_short_weekday_form(words)})")
+    return form.replace("DAY", rf"(?P<day>{_DAY_NUMBER})")
 
 
 def _list_forms_if_past(words: DateWords) -> list[str]:
@@ -240,6 +308,7 @@ def _list_forms_if_past(words: DateWords) -> list[str]:
     link = rf"\s+(?:{_any_of(words.and_)}|{_OR})\s+(?:{words.on_weekday_form})?"
     return [
         rf"\b{words.on_weekday_form}{_make_weekday_form(words)}\b(?:{link}{other}\b)?",
-        rf"\b(?P<weekend>{_any_of(words.at_weekend)})\b",
-        rf"\b(?P<days_0>{_any_of(words.today_if_past)})\b",
+        rf"\b(?:(?P<weekend>{_any_of(words.at_weekend)})|(?P<this>{_any_of(words.this_units)})"
+        rf"|(?P<days_0>{_any_of(words.today_if_past)}))\b",
+        rf"\b(?:{_any_of(words.on_day)})\s*(?:{_make_day_number_form(words)})",
     ]

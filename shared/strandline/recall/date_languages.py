@@ -36,7 +36,8 @@ def choose_date_language(text: str) -> str:
             return next(iter(languages))
     words = [*split_into_lowercase_words(text)]
     own = [one for word in words if len(one := languages_by_word.get(word, frozenset())) == 1]
-    other_languages = {next(iter(languages)) for languages in own} - {"en"}
+    own = [languages for languages in own if "en" not in languages]
+    other_languages = {next(iter(languages)) for languages in own}
     if len(other_languages) != 1 or language in other_languages:
         return language
     (other,) = other_languages
@@ -54,7 +55,7 @@ def _list_languages_by_time_word() -> Mapping[str, frozenset[str]]:
         evenings = [day + end for day in re.split(r"[\s|]", words.weekdays) for end in ends]
         items = (
             *(words.months, words.weekdays, words.days, words.last, words.last_after),
-            *(words.last_units, *evenings),
+            *(words.last_units, words.units, *evenings),
         )
         for name in number_items(" ".join(items)):
             if len(name) >= _MIN_WORD_CHARS or name in words.months:

@@ -17,13 +17,16 @@ class PartialDate:
     day: int | None
     days: tuple[int, int] | None = None
     """The first and last day of the part of the month that it names."""
+    months: int = 1
+    """How many months it names, from the first of a quarter on."""
 
     def score_match(self, moment: date) -> float:
         """1 if the moment's month, or year, matches the date, and 2 if its day matches, too. In the
         month, but outside its part that is named, it is 0.5: what happened is also told later."""
-        for part, actual in ((self.year, moment.year), (self.month, moment.month)):
-            if part is not None and part != actual:
-                return 0.0
+        if self.year is not None and self.year != moment.year:
+            return 0.0
+        if self.month is not None and not 0 <= moment.month - self.month < self.months:
+            return 0.0
         if self.days:
             return 1.0 if self.days[0] <= moment.day <= self.days[1] else 0.5
         if self.day is None:
@@ -48,7 +51,7 @@ class PartialDate:
         first = date(year, self.month or 1, self.day or 1)
         if self.day:
             return DateRange(first, first)
-        month = self.month or 12
+        month = self.month + self.months - 1 if self.month else 12
         last = date(year, month, calendar.monthrange(year, month)[1])
         if self.days:
             first = first.replace(day=self.days[0])
@@ -111,15 +114,30 @@ def make_range_around_day(day: date, unit_days: int) -> DateRange:
     return DateRange(day - slack, day + slack)
 
 
-def compute_range_of_last_unit(unit: str, today: date) -> DateRange:
-    """The latest week, month or year that is over."""
+def make_week(day: PartialDate, today: date) -> DateRange | None:
+    """The week in which a day is, from Monday on, or from the day if it is a Sunday; None if the
+    calendar does not have it."""
+    try:
+        first = day.resolve_to_latest_range(today).first
+        if first.weekday() != 6:
+            first = find_start_of_unit("week", first)
+        return DateRange(first, first + timedelta(days=6), names_days=True)
+    except (OverflowError, ValueError):
+        return None
+
+
+def find_start_of_unit(unit: str, day: date) -> date:
+    """The first day of the week, month, quarter or year in which a day is."""
     if unit == "week":
-        monday = today - timedelta(days=today.weekday())
-        return DateRange(monday - timedelta(days=7), monday - timedelta(days=1))
-    if unit == "month":
-        end = today.replace(day=1) - timedelta(days=1)
-        return DateRange(end.replace(day=1), end)
-    return DateRange(date(today.year - 1, 1, 1), date(today.year - 1, 12, 31))
+        return day - timedelta(days=day.weekday())
+    months = {"month": 1, "quarter": 3, "year": 12}[unit]
+    return day.replace(month=day.month - (day.month - 1) % months, day=1)
+
+
+def compute_range_of_last_unit(unit: str, today: date) -> DateRange:
+    """The latest week, month, quarter or year that is over."""
+    last = find_start_of_unit(unit, today) - timedelta(days=1)
+    return DateRange(find_start_of_unit(unit, last), last)
 
 
 def compute_range_of_last_season(month: int, today: date) -> DateRange:
@@ -127,6 +145,15 @@ def compute_range_of_last_season(month: int, today: date) -> DateRange:
     year = today.year if today.month >= month else today.year - 1
     start = date(year, month, 1)
     return DateRange(start, start + timedelta(days=91))
+
+
+def find_last_day_of_number(number: int, today: date) -> date:
+    """The latest day with this number in its month, today at the latest; in a leap year's three
+    months there is each. Raises OverflowError before the first year."""
+    for days in range(93):
+        if (day := today - timedelta(days=days)).day == number:
+            return day
+    raise OverflowError("no such day")
 
 
 def find_last_weekday(number: int, today: date) -> date:

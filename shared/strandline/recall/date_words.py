@@ -3,70 +3,9 @@
 for a space. Units begin with days, weekdays with Monday, seasons with spring, numbers at 1."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
+from strandline.recall.date_word_fields import DateWords
 from strandline.recall.past_questions import ENGLISH_BEFORE_WEEKDAY
-
-
-class DateWords(NamedTuple):
-    """The words of one language. Fields named `…_form` are regular expressions."""
-
-    months: str
-    short_months: str
-    """Abbreviations that are read beside a day or a year; `-` for a month without one."""
-    weekdays: str
-    seasons: str
-    units: str
-    last_units: str
-    """Week, month and year, in the forms that one of them takes beside `last`."""
-    numbers: str
-    month_follows: str
-    """Words after which a month's name alone is a month."""
-    year_follows: str
-    between: str
-    to: str
-    and_: str
-    since: str
-    before: str
-    after: str
-    early: str
-    """Words directly before a month, as of `middle` and `late`."""
-    middle: str
-    late: str
-    ago_forms: tuple[str, ...]
-    """COUNT stands for a number and UNIT for a unit."""
-    days: str
-    """Today, yesterday and the day before."""
-    today_if_past: str
-    """Words for today, or a part of it, that also stand for what is to come, or for nowadays."""
-    on_weekday_form: str
-    """What precedes a weekday that is a day, and no habit."""
-    weekend: str
-    at_weekend: str
-    """In a question for what was, at the latest one."""
-    ordinal_form: str = ""
-    of: str = ""
-    """Between a day and its month."""
-    of_year: str = ""
-    articles: str = ""
-    """May stand before a day; after an apostrophe at its end, without a space."""
-    year_noun: str = ""
-    """What must follow a year."""
-    last: str = ""
-    last_after: str = ""
-    """The same, after its noun."""
-    near: str = ""
-    """Other words than `last` that choose a month by today."""
-    last_night: str = ""
-    weekday_end_form: str = ""
-    """Parts of a day that are written as one word with it."""
-    not_last_form: str = r"(?!)"
-    """What precedes "last Friday" where that names no day."""
-    month_first: bool = False
-    """Whether a month may stand before its day."""
-    words: frozenset[str] = frozenset()
-    """Months that are common words in lower case."""
-
 
 DATE_WORDS: Mapping[str, DateWords] = {
     "en": DateWords(
@@ -76,7 +15,7 @@ DATE_WORDS: Mapping[str, DateWords] = {
         weekdays="monday tuesday wednesday thursday friday saturday sunday",
         seasons="spring summer autumn|fall winter",
         units="day|days week|weeks month|months year|years",
-        last_units="week month year",
+        last_units="week month year quarter",
         numbers="a|an|one two three four five six seven eight nine ten",
         ordinal_form="st|nd|rd|th",
         of="of",
@@ -107,6 +46,17 @@ DATE_WORDS: Mapping[str, DateWords] = {
         not_last_form=r"\b(?:the|an?|every|each|my|our|your|his|her|its|their|\w+['’]s)\s+$",
         month_first=True,
         words=frozenset({"may", "march", "mar", "jan"}),
+        this_units="this_week this_month this_year this_quarter",
+        some="couple_of|couple few|several",
+        ordinals="first second third fourth",
+        past_form=r"(?=[lp]ast\s)(?<!my\s)(?<!(?:our|his|her|its)\s)(?<!(?:your|heir)\s)(?<!s['’]\s)"
+        r"(?<!['’]s\s)(?:(?:last|past) COUNT|past(?= (?:week|month|year)\b)) UNIT(?! before\b)",
+        before_last_form="UNIT before lastEND",
+        since_day="since",
+        on_day="on",
+        day_number_form=r"(?:the\s+DAY(?:st|nd|rd|th)|SHORT(?:\s+(?:morning|afternoon|evening|night))?)END",
+        short_weekdays="Mon Tue|Tues Wed|Weds Thu|Thur|Thurs Fri Sat Sun",
+        lone_short_months="Feb Apr Aug Sep Sept Oct Nov Dec",
     ),
     "de": DateWords(
         months="januar|jänner februar|feber märz|maerz april mai juni|juno juli|julei august "
@@ -115,7 +65,7 @@ DATE_WORDS: Mapping[str, DateWords] = {
         weekdays="montag dienstag mittwoch donnerstag freitag samstag|sonnabend sonntag",
         seasons="frühling|frühjahr sommer herbst winter",
         units="tag|tage|tagen|tags woche|wochen monat|monate|monaten jahr|jahre|jahren",
-        last_units="woche monat|monats jahr|jahres",
+        last_units="woche monat|monats jahr|jahres quartal|quartals",
         numbers="ein|eine|einem|einen|einer zwei drei vier fünf sechs sieben acht neun zehn",
         ordinal_form=r"\.",
         articles="dem den der die das zum",
@@ -142,6 +92,17 @@ DATE_WORDS: Mapping[str, DateWords] = {
         weekend="wochenende",
         at_weekend="am_wochenende übers_wochenende",
         not_last_form=r"\b(?:der|die|das|des|mein\w*|unser\w*|sein\w*|ihr\w*|jede\w*)\s+$",
+        this_units="diese_woche|dieser_woche diesen_monat|diesem_monat dieses_jahr|diesem_jahr "
+        "dieses_quartal|diesem_quartal",
+        some="- paar|ein_paar|einigen|wenigen",
+        ordinals="ersten|erstes zweiten|zweites dritten|drittes vierten|viertes",
+        past_form="(?:letzten|vergangenen) COUNT UNIT",
+        before_last_form="vorletzte[nrs]? UNIT",
+        since_day="seit seit_dem",
+        on_day="am",
+        day_number_form=r"(?:DAY\.(?:END|(?=\s+(?-i:[a-zäöüß]+)\s*(?:[?.!,]|$)))|SHORT)",
+        short_weekdays="Mo Di Mi Do Fr Sa So",
+        lone_short_months="Feb Apr Aug Sept Okt Nov Dez",
     ),
     "es": DateWords(
         months="enero febrero marzo abril mayo junio julio agosto septiembre|setiembre octubre "
@@ -150,7 +111,7 @@ DATE_WORDS: Mapping[str, DateWords] = {
         weekdays="lunes martes miércoles|miercoles jueves viernes sábado|sabado domingo",
         seasons="primavera verano otoño invierno",
         units="día|días|dia|dias semana|semanas mes|meses año|años",
-        last_units="semana mes año",
+        last_units="semana mes año trimestre",
         numbers="un|una|uno dos tres cuatro cinco seis siete ocho nueve diez",
         ordinal_form="º",
         of="de del",
@@ -176,6 +137,12 @@ DATE_WORDS: Mapping[str, DateWords] = {
         on_weekday_form=r"el\s+",
         weekend="fin_de_semana",
         at_weekend="el_fin_de_semana",
+        this_units="esta_semana este_mes este_año este_trimestre",
+        some="par_de unos|unas|pocos|pocas|algunos|algunas",
+        ordinals="primer segundo tercer cuarto",
+        past_form="últim[oa]s COUNT UNIT",
+        since_day="desde desde_el",
+        day_number_form=r"el\s+día\s+DAYEND",
     ),
     "fr": DateWords(
         months="janvier février|fevrier mars avril mai juin juillet août|aout septembre octobre "
@@ -184,7 +151,7 @@ DATE_WORDS: Mapping[str, DateWords] = {
         weekdays="lundi mardi mercredi jeudi vendredi samedi dimanche",
         seasons="printemps été automne hiver",
         units="jour|jours semaine|semaines mois an|ans|année|années",
-        last_units="semaine mois an|année",
+        last_units="semaine mois an|année trimestre",
         numbers="un|une deux trois quatre cinq six sept huit neuf dix",
         ordinal_form="er",
         articles="le la l' les au du",
@@ -208,6 +175,12 @@ DATE_WORDS: Mapping[str, DateWords] = {
         r"(?<!haque\s)(?<!\bau\s)(?<!rochain\s)(?<!our\s)(?<!vant\s)(?<!\bà\s)",
         weekend="week-end weekend",
         at_weekend="ce_week-end ce_weekend le_week-end le_weekend pendant_le_week-end",
+        this_units="cette_semaine ce_mois|ce_mois-ci cette_année ce_trimestre",
+        some="- quelques",
+        ordinals="premier deuxième|second troisième quatrième",
+        past_form="COUNT derni(?:er|ère)s UNIT",
+        since_day="depuis",
+        day_number_form=r"le\s+DAYEND",
     ),
     "it": DateWords(
         months="gennaio febbraio marzo aprile maggio giugno luglio agosto settembre ottobre "
@@ -217,7 +190,7 @@ DATE_WORDS: Mapping[str, DateWords] = {
         "venerdì|venerdi sabato domenica",
         seasons="primavera estate autunno inverno",
         units="giorno|giorni settimana|settimane mese|mesi anno|anni",
-        last_units="settimana mese anno",
+        last_units="settimana mese anno trimestre",
         numbers="un|uno|una due tre quattro cinque sei sette otto nove dieci",
         ordinal_form="º|°",
         of="di del",
@@ -245,6 +218,11 @@ DATE_WORDS: Mapping[str, DateWords] = {
         r"(?<!\bun\s)(?<!\bper\s)(?<!rossimo\s)(?<!rossima\s)(?<!ntro\s)(?<!\ba\s)",
         weekend="fine_settimana weekend",
         at_weekend="nel_fine_settimana nel_weekend",
+        this_units="questa_settimana questo_mese quest'anno|questo_anno questo_trimestre",
+        some="paio_di qualche|alcuni|alcune|pochi|poche",
+        ordinals="primo secondo terzo quarto",
+        past_form="ultim[ie] COUNT UNIT",
+        day_number_form=r"il\s+(?:giorno\s+)?DAYEND",
     ),
     "nl": DateWords(
         months="januari februari maart april mei juni juli augustus september oktober november "
@@ -253,7 +231,7 @@ DATE_WORDS: Mapping[str, DateWords] = {
         weekdays="maandag dinsdag woensdag donderdag vrijdag zaterdag zondag",
         seasons="lente|voorjaar zomer herfst|najaar winter",
         units="dag|dagen week|weken maand|maanden jaar|jaren",
-        last_units="week maand jaar",
+        last_units="week maand jaar kwartaal",
         numbers="een|één twee drie vier vijf zes zeven acht negen tien",
         ordinal_form="e|ste|de",
         articles="de het",
@@ -278,6 +256,13 @@ DATE_WORDS: Mapping[str, DateWords] = {
         weekend="weekend",
         at_weekend="in_het_weekend dit_weekend",
         not_last_form=r"\b(?:mijn|onze|zijn|haar|elke|iedere)\s+$",
+        this_units="deze_week deze_maand dit_jaar dit_kwartaal",
+        some="- paar|enkele",
+        ordinals="eerste tweede derde vierde",
+        past_form="(?:afgelopen|laatste) COUNT UNIT",
+        since_day="sinds",
+        on_day="op",
+        day_number_form=r"de\s+DAY(?:e|ste|de)(?:END|(?=\s+ge\w+(?:d|t|en|aan)\s*[?.!,]))",
     ),
     "pt": DateWords(
         months="janeiro fevereiro março abril maio junho julho agosto setembro outubro "
@@ -287,7 +272,7 @@ DATE_WORDS: Mapping[str, DateWords] = {
         "sexta-feira|sexta sábado|sabado domingo",
         seasons="primavera verão outono inverno",
         units="dia|dias semana|semanas mês|mes|meses ano|anos",
-        last_units="semana mês|mes ano",
+        last_units="semana mês|mes ano trimestre",
         numbers="um|uma dois|duas três|tres quatro cinco seis sete oito nove dez",
         ordinal_form="º",
         of="de do",
@@ -314,6 +299,13 @@ DATE_WORDS: Mapping[str, DateWords] = {
         r"|\w+\s+(?:à|de\s+manhã|de\s+tarde)\b)",
         weekend="fim_de_semana final_de_semana",
         at_weekend="no_fim_de_semana no_final_de_semana",
+        this_units="esta_semana|nesta_semana este_mês|neste_mês este_ano|neste_ano neste_trimestre",
+        some="par_de alguns|algumas|poucos|poucas",
+        ordinals="primeiro segundo terceiro quarto",
+        past_form="últim[oa]s COUNT UNIT",
+        since_day="desde desde_a desde_o",
+        on_day="no",
+        day_number_form=r"dia\s+DAYEND",
     ),
     "ru": DateWords(
         months="январь|января|январе февраль|февраля|феврале март|марта|марте апрель|апреля|апреле "
@@ -321,10 +313,12 @@ DATE_WORDS: Mapping[str, DateWords] = {
         "сентябрь|сентября|сентябре октябрь|октября|октябре ноябрь|ноября|ноябре "
         "декабрь|декабря|декабре",
         short_months="янв фев|февр - апр - - - авг сен|сент окт ноя|нояб дек",
-        weekdays="понедельник вторник среду четверг пятницу субботу воскресенье",
+        weekdays="понедельник|понедельника вторник|вторника среду|среды четверг|четверга "
+        "пятницу|пятницы субботу|субботы воскресенье|воскресенья",
         seasons="весна|весной лето|летом осень|осенью зима|зимой",
         units="день|дня|дней неделя|неделю|недели|недель месяц|месяца|месяцев год|года|лет",
-        last_units="неделе|неделю|недели месяце|месяц|месяца году|год|года",
+        last_units="неделе|неделю|недели месяце|месяц|месяца году|год|года "
+        "квартале|квартал|квартала",
         numbers="один|одну два|две три четыре пять шесть семь восемь девять десять",
         ordinal_form="-?го|-?е|-?ого",
         month_follows="в во с до после к начале середине конце начала середины конца",
@@ -346,5 +340,10 @@ DATE_WORDS: Mapping[str, DateWords] = {
         on_weekday_form=r"\bво?\s+",
         weekend="выходные выходных",
         at_weekend="на_выходных в_выходные",
+        this_units="на_этой_неделе в_этом_месяце в_этом_году в_этом_квартале",
+        some="пару|пара несколько",
+        ordinals="первый|первом второй|втором третий|третьем четвёртый|четвёртом|четвертом",
+        past_form="последни[ех] COUNT UNIT",
+        day_number_form=r"DAY(?:-?го|\s+числа)END",
     ),
 }

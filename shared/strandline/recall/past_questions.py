@@ -23,6 +23,13 @@ _ENGLISH_WHO_OR_WHAT_DID = (
     rf"\s+{_ENGLISH_PAST}"
 )
 """The past tense of a question without "did". After "who" only where it is no relative pronoun."""
+_ENGLISH_PERFECT = (
+    r"(?:\bha(?:s|ve)|['’]ve)\s+(?:\w+\s+){0,3}?(?:be(?:en|come|gun)|done|drunk|gone|run|sung|swum"
+    r"|(?:brok|chos|driv|eat|fall|forgott|giv|hidd|ridd|ris|se|spok|stol|tak|wok|writt)en"
+    rf"|(?:flow|grow|know|throw|wor)n|{_ENGLISH_PAST})\b[^!?]{{0,200}}\bthis\s+(?:week|month|quarter"
+    r"|year)\b"
+)
+"""What has been, in a period that is not over. With a day it is a plan."""
 _ENGLISH_DAY = r"(?:mon|tues|wednes|thurs|fri|satur|sun)day\b"
 ENGLISH_BEFORE_WEEKDAY = (
     r"(?:(?:on|happened|here|me|there|us)\s+"
@@ -38,7 +45,7 @@ ENGLISH_BEFORE_WEEKDAY = (
 """What precedes an English weekday that is a day: "on", or any word that does not make another noun
 of it, where "did" or "who" comes before that word and the phrase ends with the weekday."""
 _PAST_FORMS: Mapping[str, str] = {
-    "en": rf"\b(?:did|was|were|had|happened)\b|{_ENGLISH_WHO_OR_WHAT_DID}",
+    "en": rf"\b(?:did|was|were|had|happened)\b|{_ENGLISH_WHO_OR_WHAT_DID}|{_ENGLISH_PERFECT}",
     "de": r"\b(?:war|waren|hatten?|wurden?|gab|sagten?|ging|gingen|kam|kamen|machten?|rief"
     r"|schrieb|kaufte|traf|trafen|sprach|brachte|fand|erzählte|geschah|passierte)\b"
     r"|\b(?:hat|habe|haben|hast|habt)\b[^!?]{0,200}\s(?-i:\w{0,12}ge(?!öffnet|schlossen)\w{2,20}(?:t|en)"
@@ -64,7 +71,7 @@ _PAST_FORMS: Mapping[str, str] = {
     r"|rimast|tornat|uscit|accadut)\w*\b",
     "nl": r"\b(?:was|waren|hadden|had|werd|werden|zei|zeiden|deed|deden|ging|gingen|kwam"
     r"|kwamen|gaf|kocht|kochten|gebeurde|vertelde|belde|schreef)\b"
-    r"|\b(?:heb|hebt|heeft|hebben)\b[^!?]{0,200}\s(?-i:\w{0,12}ge\w{2,20}(?:d|t|en|aan)"
+    r"|\b(?:heb|hebt|heeft|hebben)\b[^!?]{0,200}\s(?-i:\w{0,12}ge(?:daan|had|\w{2,20}(?:d|t|en|aan))"
     r"|(?:be|ver|ont)\w{2,20}(?:d|t|en))\b|\b(?:is|zijn|ben)\b[^!?]{0,200}\s(?:gebeurd|geweest"
     r"|gegaan|gekomen|vertrokken|gebleven)\b",
     "pt": r"\b(?:foi|fui|fomos|foram|era|estava|tinha|disse\w*|fez|fiz|fizemos|fizeram|teve"

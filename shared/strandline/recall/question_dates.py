@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from datetime import date, timedelta
+from datetime import date
 from operator import itemgetter
 
 from strandline.languages import UNKNOWN
@@ -13,16 +13,18 @@ from strandline.recall.date_ranges import (
     MONTH_PARTS,
     DateRange,
     PartialDate,
-    compute_range_of_last_season,
-    compute_range_of_last_unit,
-    find_last_weekday,
-    find_last_weekend,
     make_period,
-    make_range_around_day,
+    make_week,
     name_single_day,
 )
 from strandline.recall.date_words import DATE_WORDS
 from strandline.recall.han_dates import parse_han_dates
+from strandline.recall.matched_dates import (
+    compute_latest_days,
+    compute_relative_period,
+    to_partial_date,
+    to_range_before_or_after,
+)
 from strandline.recall.past_questions import asks_for_what_was
 
 _BEFORE_MONTH = (
@@ -70,12 +72,12 @@ def parse_dates_and_periods(text: str, today: date) -> list[PartialDate | DateRa
 def _parse_in_language(text: str, today: date, language: str) -> list[PartialDate | DateRange]:
     forms = get_date_forms(language)
     dates: list[tuple[int, int, PartialDate]] = []
-    for form in forms.dates:
+    for form in forms.dates if re.search(r"\d", text) else forms.dates_in_words:
         for match in form.finditer(text):
             start, end = _find_date_span(match)
             if not _is_month_rather_than_word(match, text, start, language):
                 continue
-            time, start = _find_part_of_month(_to_partial_date(match, forms), text, start, forms)
+            time, start = _find_part_of_month(to_partial_date(match, forms), text, start, forms)
             dates.append((start, end, time))
             # a day's month is not once more a whole month
             text = text[:start] + READ * (end - start) + text[end:]
@@ -110,17 +112,11 @@ def _set_last_year(
     return dated
 
 
-def _to_partial_date(match: re.Match[str], forms: DateForms) -> PartialDate:
-    year, month, name, day = map(match.groupdict().get, ("year", "month", "name", "day"))
-    number = forms.months[fold(name).rstrip(".")] if name else _parse_optional_int(month)
-    return PartialDate(_parse_optional_int(year), number, _parse_optional_int(day))
-
-
 def _find_part_of_month(
     time: PartialDate, text: str, start: int, forms: DateForms
 ) -> tuple[PartialDate, int]:
     """The part of a month that the words before it name, and where these begin; else the same."""
-    if time.month is None or time.day is not None:
+    if time.month is None or time.day is not None or time.months > 1:
         return time, start
     head = _cut_head(text, start)
     match = forms.parts.search(head)
@@ -149,8 +145,9 @@ def _relate_dates(
             period = make_period(first, time, today)
         elif time.day and forms.last_day and (match := forms.last_day.match(text, end)):
             period = make_period(time, replace(time, day=int(match["day"])), today)
-        elif forms.since.search(before):
-            period = make_period(time, PartialDate(date.max.year, 12, 31), today)
+        elif time.day and forms.week_of.search(before):
+            period = make_week(time, today)
+            yield time  # the rest of its month counts as for the day
         if period:
             yield period
         else:
@@ -169,7 +166,7 @@ def _are_ends(
 
 def _find_date_span(match: re.Match[str]) -> tuple[int, int]:
     """The start and end of the date itself, without the words that identify it as a date."""
-    names = ("year", "month", "day", "name", "ordinal")
+    names = ("year", "quarter", "month", "day", "name", "ordinal")
     groups = [name for name in names if match.groupdict().get(name)]
     return min(map(match.start, groups)), max(map(match.end, groups))
 
@@ -192,51 +189,25 @@ def _is_month_rather_than_word(match: re.Match[str], text: str, start: int, lang
     return ends_phrase or bool(re.search(_BEFORE_DAY, head))
 
 
-def _parse_optional_int(text: str | None) -> int | None:
-    return int(text) if text else None
-
-
 def _apply_before_or_after(
     time: PartialDate | DateRange, before: str, today: date, forms: DateForms
 ) -> Iterator[PartialDate | DateRange]:
-    """The time that is meant, with words before it like "before" or "two weeks after" applied, if
+    """The time that is meant, with words before it like "since" or "two weeks after" applied, if
     there are any. Empty if the calendar does not have that time."""
     relation = forms.relation.search(before)
-    if relation is None:
+    if relation is None and not forms.since.search(before):
         yield time
         return
     try:
         period = time if isinstance(time, DateRange) else time.resolve_to_latest_range(today)
+        if relation is None:
+            yield DateRange(period.first, date.max)
+            return
         if isinstance(time, PartialDate) and time.days == MONTH_PARTS["late"]:
             period = replace(period, first=period.last)  # before the end of a month
-        yield name_single_day(_to_range_before_or_after(relation, period, forms))
+        yield name_single_day(to_range_before_or_after(relation, period, forms))
     except (OverflowError, ValueError):
         return
-
-
-def _to_range_before_or_after(
-    relation: re.Match[str], period: DateRange, forms: DateForms
-) -> DateRange:
-    is_before = relation["before"] is not None
-    if not relation["unit"]:
-        one = timedelta(days=1)
-        if is_before:
-            return DateRange(date.min, period.first - one)
-        return DateRange(period.last + one, date.max)
-    days = forms.units[fold(relation["unit"])]
-    sign, start = (-1, period.first) if is_before else (1, period.last)
-    if relation["count"]:
-        day = start + timedelta(days=sign * days * _parse_count(relation["count"], forms))
-        return make_range_around_day(day, days)
-    first, last = sorted((start + timedelta(days=sign), start + timedelta(days=sign * days)))
-    return DateRange(first, last)
-
-
-def _parse_count(text: str | None, forms: DateForms) -> int:
-    """A number in words or digits; one where there is none."""
-    if text is None:
-        return 1
-    return forms.numbers.get(fold(text)) or int(text)
 
 
 def _find_relative_periods(
@@ -246,24 +217,9 @@ def _find_relative_periods(
     for form in forms.relatives:
         for match in form.finditer(text):
             try:
-                yield match, _compute_relative_period(match, today, forms)
+                yield match, compute_relative_period(match, today, forms)
             except (OverflowError, ValueError):  # before the first year, or after the last
                 continue
-
-
-def _compute_relative_period(match: re.Match[str], today: date, forms: DateForms) -> DateRange:
-    parts = match.groupdict()
-    if parts.get("unit"):
-        days = forms.units[fold(parts["unit"])]
-        ago = _parse_count(parts["count"], forms) * days
-        return make_range_around_day(today - timedelta(days=ago), days)
-    if parts.get("period"):
-        name = fold(parts["period"])
-        if name in forms.seasons:
-            return compute_range_of_last_season(forms.seasons[name], today)
-        return compute_range_of_last_unit(forms.last_units[name], today)
-    day = today - timedelta(days=int(str(match.lastgroup).removeprefix("days_")))
-    return DateRange(day, day)
 
 
 def _find_weekdays(
@@ -288,13 +244,14 @@ def _find_weekdays(
         if re.match(_OF, tail) or re.match(_DATE_FOLLOWS, tail):
             continue
         try:
-            periods = _compute_latest_days(match, today, forms)
+            periods = compute_latest_days(match, today, forms)
         except OverflowError:  # before the first year
             continue
         for period in periods:
-            if forms.since.search(head := _cut_head(text, match.start())):
+            if "since" in match.groupdict():
                 yield DateRange(period.first, date.max)
             else:
+                head = _cut_head(text, match.start())
                 yield from _apply_before_or_after(name_single_day(period), head, today, forms)
 
 
@@ -310,14 +267,3 @@ def _cut_sentence(text: str, match: re.Match[str]) -> tuple[str, str]:
     tail = text[start : match.end() + _SENTENCE_CHARS]
     head = re.split(_SAID_THAT, re.split(_SENTENCE_END, head)[-1])[-1]
     return head, re.split(_SENTENCE_END, tail)[0]
-
-
-def _compute_latest_days(match: re.Match[str], today: date, forms: DateForms) -> list[DateRange]:
-    parts = match.groupdict()
-    if parts.get("weekend"):
-        return [find_last_weekend(today)]
-    names = [name for key in ("weekday", "other") if (name := parts.get(key))]
-    days = [find_last_weekday(forms.weekday_numbers[fold(name)], today) for name in names]
-    if not days:
-        days = [today - timedelta(days=int(str(match.lastgroup).removeprefix("days_")))]
-    return [DateRange(day, day) for day in days]

@@ -10,7 +10,7 @@ from strandline.participants import display_name
 from strandline.recall.date_ranges import DateRange, PartialDate
 from strandline.recall.question_dates import parse_dates_and_periods
 
-_WORD = re.compile(r"(?P<gap>\W*)(?P<word>\w+)(?=(?P<genitive>['’]s\b)?)")  # noqa: RUF001
+_WORD = re.compile(r"\w+(?=(?P<genitive>['’]s\b)?)")  # noqa: RUF001
 _PARTICIPANT = re.compile(r"\b[a-z]+:[\w.@+-]*\w")
 _SENTENCE_END = re.compile(r"[.!?…\n]")
 _EARLIER = re.compile(
@@ -61,12 +61,14 @@ def _extract_names(text: str) -> frozenset[str]:
     names = {match[0].lower() for match in _PARTICIPANT.finditer(text)}
     text = _PARTICIPANT.sub(" ", text)
     has_case = text != text.upper()
+    end = 0
     for match in _WORD.finditer(text):
-        word = match["word"]
+        word, gap, begins = match[0], text[end : match.start()], not end
+        end = match.end()
         if word.lower() == word.upper():
             is_name = not word.isdigit()
         else:
-            begins = not match.start() or _SENTENCE_END.search(match["gap"])
+            begins = begins or _SENTENCE_END.search(gap)
             is_name = has_case and word[0] != word[0].lower() and (not begins or match["genitive"])
         if is_name:
             names.add(word.lower())
