@@ -127,6 +127,8 @@ class Talk:
             "occurred_at": self.at.isoformat(),
             "source_event_key": str(next(self.keys)),
         }
+        if not content.strip():
+            event["type"] = "observation"
         if event["type"] != "message":
             event["role"], event["speaker"] = "agent", "agent:helper"
         return event

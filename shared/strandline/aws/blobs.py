@@ -6,11 +6,9 @@ graph under `_exports/<tenant>/<export_id>`, and the shard lists of job runs lie
 """
 
 import base64
-import codecs
 import functools
 import hashlib
 import json
-import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
@@ -28,6 +26,7 @@ from strandline.aws.object_removal import (
     make_s3_client_config,
     translate_s3_errors,
 )
+from strandline.aws.payload_texts import SNIFFED_BYTES, decode_payload_text
 from strandline.errors import PayloadMissing, Unavailable
 
 _MISSING_STATUSES = (404, 412)
@@ -38,21 +37,6 @@ _RUNS_PREFIX = "_jobs/"
 """The prefix of shard lists; no tenant's name can begin with an underscore."""
 
 _EXPORTS_PREFIX = "_exports/"
-
-_TEXT_TYPES = re.compile(
-    r"text/.+|.+\+(json|xml|yaml)"
-    r"|application/(json|xml|yaml|x-yaml|toml|sql|javascript|jsonl|x-ndjson|ndjson)"
-)
-_CHARSET = re.compile(r"charset=\"?([^\";\s]+)")
-
-
-def is_utf8_text_type(mime_type: str | None) -> bool:
-    """Whether a payload of this type is read as UTF-8 text: full-text search finds it, and a model
-    is shown it. False for text in another character set."""
-    kind, _, parameters = (mime_type or "").lower().partition(";")
-    charset = _CHARSET.search(parameters)
-    is_utf8 = charset is None or charset[1] in ("utf-8", "utf8", "us-ascii")
-    return is_utf8 and _TEXT_TYPES.fullmatch(kind.strip()) is not None
 
 
 @dataclass(frozen=True)
@@ -96,23 +80,29 @@ class BlobStore(Bucket):
             self.s3.put_object(Bucket=self.name, Key=f"{tenant}/{cid}", Body=data)
 
     def read_text_prefix(
-        self, tenant: str, cid: str, size: int, upload_id: UUID | None = None
+        self,
+        tenant: str,
+        cid: str,
+        size: int,
+        mime_type: str | None,
+        upload_id: UUID | None = None,
     ) -> str:
-        """The first `size` bytes of a payload, or of a pending upload, as text that can be stored.
-        A character cut off at the end is dropped. Bytes that are not UTF-8, and NUL, become U+FFFD,
-        so that positions stay right. Raises PayloadMissing when there is no such object."""
+        """The first `size` bytes of a payload of this type, or of a pending upload, as text that
+        can be stored: see `decode_payload_text`. Raises PayloadMissing when there is no such
+        object."""
         location = {"Bucket": self.name, "Key": f"{tenant}/{cid}"}
         if upload_id is not None:
             location = self._make_upload_location(tenant, upload_id)
         with translate_s3_errors():
             try:
-                response = self.s3.get_object(**location, Range=f"bytes=0-{size - 1}")
+                last = max(size, SNIFFED_BYTES) - 1
+                response = self.s3.get_object(**location, Range=f"bytes=0-{last}")
             except client_factory.client_error_class() as error:
                 if _get_error_code(error) not in _MISSING_CODES:
                     raise
                 raise PayloadMissing from None
             data = response["Body"].read()
-        return codecs.getincrementaldecoder("utf-8")("replace").decode(data).replace("\0", "\ufffd")
+        return decode_payload_text(data, size, mime_type)
 
     def read(self, tenant: str, cid: str) -> bytes:
         """A whole payload, which the caller knows to be small. Raises PayloadMissing when there is

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from uuid import UUID
 
-from strandline.aws.blobs import is_utf8_text_type
+from strandline.aws.payload_texts import is_text_type
 from strandline.db.database import TenantDb
 from strandline.db.packed_vectors import PackedVector
 from strandline.embeddings.vector_formats import pack_vector
@@ -149,7 +149,7 @@ def embed_texts[Key](
 
 def _is_text_payload(event: UnembeddedEvent) -> bool:
     is_payload = event.content is None and event.blob_cid is not None
-    return is_payload and is_utf8_text_type(event.mime_type)
+    return is_payload and is_text_type(event.mime_type)
 
 
 def _add_payload_text(
@@ -158,7 +158,9 @@ def _add_payload_text(
     """The event of a text payload with the beginning of its text; any other as it is."""
     if not _is_text_payload(event) or event.blob_cid is None:
         return event
-    text = read_payload_text_head(worker, tenant, event.blob_cid, _MAX_PAYLOAD_BYTES)
+    text = read_payload_text_head(
+        worker, tenant, event.blob_cid, _MAX_PAYLOAD_BYTES, event.mime_type
+    )
     return replace(event, content=text)
 
 

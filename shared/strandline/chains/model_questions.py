@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from strandline.aws.blobs import is_utf8_text_type
+from strandline.aws.payload_texts import is_text_type
 from strandline.db.database import TenantDb
 from strandline.jobs.worker_resources import WorkerResources, read_payload_text_head
 from strandline.llm.types import ModelResult, PromptEvent, TaskContext, TopicContinuation
@@ -152,8 +152,8 @@ def to_prompt_event(
     """An event as shown to the model. A text payload is represented by its beginning, any other
     payload by its file name or MIME type."""
     body = row.content
-    if body is None and row.blob_cid and is_utf8_text_type(row.mime_type):
-        body = read_payload_text_head(worker, tenant, row.blob_cid, _MAX_TEXT_BYTES)
+    if body is None and row.blob_cid and is_text_type(row.mime_type):
+        body = read_payload_text_head(worker, tenant, row.blob_cid, _MAX_TEXT_BYTES, row.mime_type)
     return PromptEvent(
         seq=row.seq,
         speaker=row.speaker,

@@ -179,12 +179,14 @@ def probe_embedding_model(worker: WorkerResources) -> None:
     raise EmbeddingUnavailable(f"The embedding model accepts no text at all: {fault}")
 
 
-def read_payload_text_head(worker: WorkerResources, tenant: str, cid: str, size: int) -> str | None:
+def read_payload_text_head(
+    worker: WorkerResources, tenant: str, cid: str, size: int, mime_type: str | None
+) -> str | None:
     """The first `size` bytes of a text payload, as text. If the payload is missing in the store:
     None, and a warning in the log; its event is then represented by its file name. Raises
     Unavailable."""
     try:
-        return worker.blobs.read_text_prefix(tenant, cid, size)
+        return worker.blobs.read_text_prefix(tenant, cid, size, mime_type)
     except PayloadMissing:
         logger.warning("payload missing", extra={"cid": cid})
         return None

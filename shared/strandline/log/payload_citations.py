@@ -6,7 +6,8 @@ from itertools import groupby
 from math import inf
 from time import monotonic
 
-from strandline.aws.blobs import BlobStore, is_utf8_text_type
+from strandline.aws.blobs import BlobStore
+from strandline.aws.payload_texts import is_text_type
 from strandline.db.database import TenantDb
 from strandline.errors import Invalid, PayloadMissing, StrandlineError, TooLarge, Unavailable
 from strandline.log import store_uploads
@@ -68,7 +69,7 @@ class _CitedPayloadReader:
         self._blobs = blobs
         self._deadline = deadline
         self._upload_checks: dict[str, CitedPayload | Invalid] = {}
-        self._texts: dict[str, str] = {}
+        self._texts: dict[tuple[str, str | None], str] = {}
         self._text_budget = _MAX_TEXT_BYTES
 
     def resolve_citation(self, rows: Sequence[CitedCidStatus]) -> CitedPayload | None:
@@ -116,13 +117,15 @@ class _CitedPayloadReader:
             expected_size=rows[0].size,
         )
 
-    def _read_payload_text(self, payload: CitedPayload) -> str:
+    def _read_payload_text(self, payload: CitedPayload, mime_type: str | None) -> str:
         """The first characters of a payload. Raises Unavailable when the store is too slow, or when
         the object went after it was looked up: a retry finds out why."""
         self._require_time_left()
         upload_id = payload.upload and payload.upload.upload_id
         try:
-            return self._blobs.read_text_prefix(self._tenant, payload.cid, INDEXED_CHARS, upload_id)
+            return self._blobs.read_text_prefix(
+                self._tenant, payload.cid, INDEXED_CHARS, mime_type, upload_id
+            )
         except PayloadMissing:
             raise Unavailable(
                 "The payload was removed while it was read. Send this again."
@@ -132,11 +135,13 @@ class _CitedPayloadReader:
         """The payload with the first characters of its text, if it is text. Raises TooLarge when
         this request cites more text than one request indexes, Unavailable when the store is too
         slow."""
-        if not is_utf8_text_type(request.mime_type or payload.mime_type):
+        mime_type = request.mime_type or payload.mime_type
+        if not is_text_type(mime_type):
             return payload
-        if self._text_budget > 0 and payload.cid not in self._texts:
-            self._texts[payload.cid] = self._read_payload_text(payload)
-        text = self._texts.get(payload.cid)
+        place = (payload.cid, mime_type)
+        if self._text_budget > 0 and place not in self._texts:
+            self._texts[place] = self._read_payload_text(payload, mime_type)
+        text = self._texts.get(place)
         self._text_budget -= 0 if text is None else len(text.encode())
         if text is None or self._text_budget < 0:
             self._text_budget = 0

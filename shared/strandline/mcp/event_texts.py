@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from strandline.aws.blobs import is_utf8_text_type
+from strandline.aws.payload_texts import is_text_type
 from strandline.context.fence import sanitize_to_one_line
 from strandline.mcp.answer_size import MAX_TOKENS, count_fitting_chars
 from strandline.mcp.arguments import Arguments, WrongArgument
@@ -47,8 +47,10 @@ def read_payload_text(context: ToolContext, file: Mapping[str, Any]) -> tuple[st
     """The text of a payload, up to 1 MiB, and a note with the address of the whole where that is
     not all of it."""
     address = f"\nThe whole file, {file['size']} bytes: {file['url']}"
-    if not is_utf8_text_type(file["mime_type"]):
+    if not is_text_type(file["mime_type"]):
         return "", address
     blobs = context.operations.request.resources.blobs
-    content = blobs.read_text_prefix(context.principal.tenant, file["cid"], MAX_TEXT_BYTES)
+    content = blobs.read_text_prefix(
+        context.principal.tenant, file["cid"], MAX_TEXT_BYTES, file["mime_type"]
+    )
     return content, address if file["size"] > MAX_TEXT_BYTES else ""

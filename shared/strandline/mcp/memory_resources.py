@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
-from strandline.aws.blobs import is_utf8_text_type
+from strandline.aws.payload_texts import is_text_type
 from strandline.config import McpToolset
 from strandline.mcp.answer_size import MAX_TOKENS, count_fitting_chars, shorten_json_to_fit
 from strandline.mcp.event_texts import read_payload_text
@@ -53,7 +53,7 @@ def read_payload_text_or_address(context: ToolContext, cid: str, start: int) -> 
     text, the address to download it from."""
     readers = _make_participants_query(context)
     file = context.operations.call("GET /file/{cid}", path={"cid": cid}, query=readers)
-    if not is_utf8_text_type(file["mime_type"]):
+    if not is_text_type(file["mime_type"]):
         return _make_json_contents(file, "")
     text, address = read_payload_text(context, file)
     rest = text[start:]

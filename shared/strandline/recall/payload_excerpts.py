@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
-from strandline.aws.blobs import BlobStore, is_utf8_text_type
+from strandline.aws.blobs import BlobStore
+from strandline.aws.payload_texts import is_text_type
 from strandline.errors import PayloadMissing, Unavailable
 from strandline.log.indexed_text import INDEXED_CHARS, split_into_index_spans
 from strandline.log.passage_spans import split_into_segments
@@ -63,7 +64,7 @@ def read_payload_parts(
     """Read what the first of these events that are payloads of text say where a question matches,
     all at the same time. What the store does not hold, or not in time, is left out."""
     text_payloads = [
-        event for event in events if event and event.blob_cid and is_utf8_text_type(event.mime_type)
+        event for event in events if event and event.blob_cid and is_text_type(event.mime_type)
     ]
     if not text_payloads:
         return NO_PAYLOADS
@@ -105,7 +106,7 @@ def _read_part(
     start, end = (row and row.start_char) or 0, (row and row.end_char) or 0
     size = 4 * end if start else INDEXED_CHARS
     try:
-        text = blobs.read_text_prefix(tenant, event.blob_cid or "", size)
+        text = blobs.read_text_prefix(tenant, event.blob_cid or "", size, event.mime_type)
     except PayloadMissing:
         logger.warning("payload missing", extra={"cid": event.blob_cid})
         return None

@@ -268,7 +268,7 @@ def test_local_aws_upload_is_hashed_after_restart(tmp_path: Path) -> None:
         assert uploaded_object is not None
         assert (uploaded_object.size, uploaded_object.sha256) == (5, digest)
         assert blobs.copy_upload_to_cid("acme", upload, "cid", uploaded_object.etag)
-        assert blobs.read_text_prefix("acme", "cid", 3) == "byt"
+        assert blobs.read_text_prefix("acme", "cid", 3, "text/plain") == "byt"
         other = blobs.inspect_upload("acme", wrong, deadline)
         assert other is not None
         assert other.sha256 != digest

@@ -13,7 +13,8 @@ import pytest
 from moto.s3.models import s3_backends
 
 from functions.ingest.handler import lambda_handler
-from strandline.aws.blobs import BlobStore, is_utf8_text_type
+from strandline.aws.blobs import BlobStore
+from strandline.aws.payload_texts import is_text_type
 from strandline.config import get_settings
 from strandline.db.database import Caller
 from strandline.errors import PayloadMissing, Unavailable
@@ -531,7 +532,10 @@ def test_upload_text_type_comes_from_event(gateway: Gateway) -> None:
         ("application/json", True),
         ("application/problem+json", True),
         ("image/svg+xml", True),
-        ("text/plain; charset=utf-16", False),
+        ("text/plain; charset=utf-16", True),
+        ("text/plain; charset=ISO-8859-1", True),
+        ("text/plain; charset=unicode-escape", False),
+        ("text/plain; charset=made-up", False),
         ("application/jsonp", False),
         ("image/png", False),
         ("application/octet-stream", False),
@@ -540,7 +544,7 @@ def test_upload_text_type_comes_from_event(gateway: Gateway) -> None:
     ],
 )
 def test_upload_mime_type_decides_text(mime_type: str | None, expected: bool) -> None:
-    assert is_utf8_text_type(mime_type) is expected
+    assert is_text_type(mime_type) is expected
 
 
 def test_upload_text_tolerates_bad_bytes(gateway: Gateway, scratch_db: ScratchDatabase) -> None:

@@ -109,6 +109,37 @@ def test_payload_excerpt_of_named_file_is_match(gateway: Gateway, key: str) -> N
     assert all(ANSWER in hit["excerpt"] for hit in hits if hit["text"] is None)
 
 
+@pytest.mark.parametrize(
+    ("codec", "mime_type"),
+    [
+        ("cp1252", "text/plain"),
+        ("latin-1", "text/plain; charset=iso-8859-1"),
+        ("utf-16", "text/plain"),
+        ("utf-8-sig", "text/plain"),
+    ],
+)
+@pytest.mark.parametrize("is_embedded", [False, True])
+def test_payload_excerpt_is_in_character_set_of_file(
+    gateway: Gateway, codec: str, mime_type: str, is_embedded: bool
+) -> None:
+    key, answer = gateway.key(), "Der Schlüssel hängt hinter dem Fischreiher über der Tür."
+    weather = " ".join(f"Am Tag {n} wehte ein mäßiger Wind aus Süden." for n in range(900))
+    text = f"Tagebuch. {weather} {answer} {weather}"
+    upload = upload_file(gateway, key, text.encode(codec), mime_type=mime_type)
+    event = {"participants": [ALICE], "role": "user", "blob": {"cid": upload["cid"]}}
+    reply = gateway.call("POST", "/api/v1/events", event, key=key)
+    assert reply.status == 201, reply.text
+    if is_embedded:
+        gateway.sweep()
+    hit = find_payload_hit(ask(gateway, key, "/api/v1/recall", query="Schlüssel Tür"))
+    assert {"schlussel", "tur"} <= {word.replace("ü", "u") for word in hit["why"]}
+    assert answer in hit["excerpt"]
+    begin = 1 if codec == "utf-8-sig" else 0  # the mark is a character of UTF-8
+    piece = hit["piece"]
+    assert hit["excerpt"] == text[piece["start_char"] - begin : piece["end_char"] - begin]
+    assert answer in ask(gateway, key, "/api/v1/context", query="Schlüssel Tür")["text"]
+
+
 def test_payload_excerpt_is_of_visible_events_alone(gateway: Gateway, key: str) -> None:
     gateway.sweep()
     for path in ("/api/v1/recall", "/api/v1/context"):
@@ -183,7 +214,7 @@ def test_payload_excerpt_is_read_beyond_two_megabytes() -> None:
     text = f"{'今日は穏やかで風もない。' * 80_000}予備の鍵は青鷺の後ろにある。"
     start, event_id = 950_000, uuid4()
 
-    def read_text_prefix(tenant: str, cid: str, size: int) -> str:
+    def read_text_prefix(tenant: str, cid: str, size: int, mime_type: str) -> str:
         return text.encode()[:size].decode(errors="ignore")
 
     row = SimpleNamespace(start_char=start, end_char=len(text), passage_cosines=None)
