@@ -25,6 +25,7 @@ _GERMAN_DATE = (
     rf"(?P<month>{_MONTH_NUMBER})(?P<ordinal>\.)(?!\d)"
 )
 _OR = "or|oder|ou|of|o|или"
+_UNIT_HOURS = 24, 7 * 24, 30 * 24, 365 * 24, 1
 _NOT_AND_A_HALF = r"(?!\s+(?:et|y|e)\s+(?:demi|medi|mei)\w*)"
 _PHRASE_END = r"(?=\s*(?:[?.!,;:)]|$)|\s+(?:about|after|at|because|before|when|while|with)\b)"
 """In other languages than English only a mark ends it."""
@@ -68,7 +69,7 @@ class DateForms(NamedTuple):
     some: Mapping[str, int]
     ordinals: Mapping[str, int]
     units: Mapping[str, int]
-    """The days of a unit by its names."""
+    """The hours of a unit by its names."""
     seasons: Mapping[str, int]
     """The first month of a season by its names."""
     last_units: Mapping[str, str]
@@ -159,7 +160,7 @@ def get_date_forms(language: str) -> DateForms:
         numbers={name: place + 1 for name, place in number_items(words.numbers).items()},
         some={name: 2 * place + 2 for name, place in number_items(words.some).items()},
         ordinals={name: place + 1 for name, place in number_items(words.ordinals).items()},
-        units={name: (1, 7, 30, 365)[place] for name, place in units.items()},
+        units={name: _UNIT_HOURS[place] for name, place in units.items()},
         seasons={name: 3 * place + 3 for name, place in number_items(words.seasons).items()},
         last_units=_name_units(words.last_units),
         this_units=_name_units(words.this_units),
@@ -196,8 +197,11 @@ def _list_date_forms(words: DateWords, language: str) -> tuple[list[str], list[s
     if language == "de":
         forms.append(_GERMAN_DATE)
     quarter = _make_quarter_form(words)
+    seasons = " ".join(words.seasons.split()[:3])
     forms += [
-        rf"\b{quarter}[\s,/-]+(?:{_before_word('of of_the de del van do')})?{_YEAR}\b",
+        rf"\b(?:{quarter}|(?P<season>{_any_of(seasons)}))[\s,/-]+"
+        rf"(?:{_before_word('of of_the de del van do')})?{_YEAR}\b",
+        rf"\b{_YEAR}[\s-]?(?P<quarter>Q[1-4])\b",
         rf"\b{day}{gap}{of}{name}{year}",
     ]
     if words.month_first:
@@ -283,11 +287,11 @@ def _list_last_weekday_forms(words: DateWords) -> list[str]:
         forms.append(rf"\b(?:{_any_of(words.last)})\s+{day}\b")
     if words.last_after:
         forms.append(rf"\b{day}\s+(?:{_any_of(words.last_after)})\b")
-    if words.since_day:
-        since = f"(?P<since>{_any_of(words.since_day)})"
+    if since := _any_of(words.since_day or words.since):
+        article = f"(?:{_before_word(words.articles)})?" if words.articles else ""
         no_end = rf"(?!\s+(?:{_any_of(words.to)})\b)"
         day = rf"{weekday}\b|{_make_day_number_form(words)})"
-        forms.append(rf"\b{since}\s+{day}{no_end}{_NOT_CLAUSE}")
+        forms.append(rf"\b(?P<since>{since})\s+{article}{day}{no_end}{_NOT_CLAUSE}")
     if words.last_night:
         forms.append(rf"\b(?P<days_1>{_any_of(words.last_night)})\b")
     return forms

@@ -12,6 +12,7 @@ class DateWords(NamedTuple):
     weekdays: str
     seasons: str
     units: str
+    """Day, week, month, year and hour."""
     last_units: str
     """Week, month, year and quarter, in the forms that one of them takes beside `last`."""
     this_units: str
@@ -56,7 +57,7 @@ class DateWords(NamedTuple):
     articles: str = ""
     """May stand before a day; after an apostrophe at its end, without a space."""
     since_day: str = ""
-    """What of `since` before a weekday is no plan."""
+    """What of `since` before a weekday is no plan, where not all; `-` for none."""
     on_day: str = ""
     """What must precede a day's number or an abbreviated weekday."""
     short_weekdays: str = ""

@@ -14,7 +14,7 @@ DATE_WORDS: Mapping[str, DateWords] = {
         short_months="jan feb mar apr - jun jul aug sep|sept oct nov dec",
         weekdays="monday tuesday wednesday thursday friday saturday sunday",
         seasons="spring summer autumn|fall winter",
-        units="day|days week|weeks month|months year|years",
+        units="day|days week|weeks month|months year|years hour|hours",
         last_units="week month year quarter",
         numbers="a|an|one two three four five six seven eight nine ten",
         ordinal_form="st|nd|rd|th",
@@ -52,7 +52,6 @@ DATE_WORDS: Mapping[str, DateWords] = {
         past_form=r"(?=[lp]ast\s)(?<!my\s)(?<!(?:our|his|her|its)\s)(?<!(?:your|heir)\s)(?<!s['’]\s)"
         r"(?<!['’]s\s)(?:(?:last|past) COUNT|past(?= (?:week|month|year)\b)) UNIT(?! before\b)",
         before_last_form="UNIT before lastEND",
-        since_day="since",
         on_day="on",
         day_number_form=r"(?:the\s+DAY(?:st|nd|rd|th)|SHORT(?:\s+(?:morning|afternoon|evening|night))?)END",
         short_weekdays="Mon Tue|Tues Wed|Weds Thu|Thur|Thurs Fri Sat Sun",
@@ -64,7 +63,8 @@ DATE_WORDS: Mapping[str, DateWords] = {
         short_months="jan feb mär|mrz apr - jun jul aug sep|sept okt nov dez",
         weekdays="montag dienstag mittwoch donnerstag freitag samstag|sonnabend sonntag",
         seasons="frühling|frühjahr sommer herbst winter",
-        units="tag|tage|tagen|tags woche|wochen monat|monate|monaten jahr|jahre|jahren",
+        units="tag|tage|tagen|tags woche|wochen monat|monate|monaten jahr|jahre|jahren "
+        "stunde|stunden",
         last_units="woche monat|monats jahr|jahres quartal|quartals",
         numbers="ein|eine|einem|einen|einer zwei drei vier fünf sechs sieben acht neun zehn",
         ordinal_form=r"\.",
@@ -98,7 +98,6 @@ DATE_WORDS: Mapping[str, DateWords] = {
         ordinals="ersten|erstes zweiten|zweites dritten|drittes vierten|viertes",
         past_form="(?:letzten|vergangenen) COUNT UNIT",
         before_last_form="vorletzte[nrs]? UNIT",
-        since_day="seit seit_dem",
         on_day="am",
         day_number_form=r"(?:DAY\.(?:END|(?=\s+(?-i:[a-zäöüß]+)\s*(?:[?.!,]|$)))|SHORT)",
         short_weekdays="Mo Di Mi Do Fr Sa So",
@@ -110,7 +109,7 @@ DATE_WORDS: Mapping[str, DateWords] = {
         short_months="ene feb - abr - jun jul - sept oct nov dic",
         weekdays="lunes martes miércoles|miercoles jueves viernes sábado|sabado domingo",
         seasons="primavera verano otoño invierno",
-        units="día|días|dia|dias semana|semanas mes|meses año|años",
+        units="día|días|dia|dias semana|semanas mes|meses año|años hora|horas",
         last_units="semana mes año trimestre",
         numbers="un|una|uno dos tres cuatro cinco seis siete ocho nueve diez",
         ordinal_form="º",
@@ -141,7 +140,6 @@ DATE_WORDS: Mapping[str, DateWords] = {
         some="par_de unos|unas|pocos|pocas|algunos|algunas",
         ordinals="primer segundo tercer cuarto",
         past_form="últim[oa]s COUNT UNIT",
-        since_day="desde desde_el",
         day_number_form=r"el\s+día\s+DAYEND",
     ),
     "fr": DateWords(
@@ -150,7 +148,7 @@ DATE_WORDS: Mapping[str, DateWords] = {
         short_months="janv févr|fév - avr - - juil - sept oct nov déc",
         weekdays="lundi mardi mercredi jeudi vendredi samedi dimanche",
         seasons="printemps été automne hiver",
-        units="jour|jours semaine|semaines mois an|ans|année|années",
+        units="jour|jours semaine|semaines mois an|ans|année|années heure|heures",
         last_units="semaine mois an|année trimestre",
         numbers="un|une deux trois quatre cinq six sept huit neuf dix",
         ordinal_form="er",
@@ -179,7 +177,6 @@ DATE_WORDS: Mapping[str, DateWords] = {
         some="- quelques",
         ordinals="premier deuxième|second troisième quatrième",
         past_form="COUNT derni(?:er|ère)s UNIT",
-        since_day="depuis",
         day_number_form=r"le\s+DAYEND",
     ),
     "it": DateWords(
@@ -189,7 +186,7 @@ DATE_WORDS: Mapping[str, DateWords] = {
         weekdays="lunedì|lunedi martedì|martedi mercoledì|mercoledi giovedì|giovedi "
         "venerdì|venerdi sabato domenica",
         seasons="primavera estate autunno inverno",
-        units="giorno|giorni settimana|settimane mese|mesi anno|anni",
+        units="giorno|giorni settimana|settimane mese|mesi anno|anni ora|ore",
         last_units="settimana mese anno trimestre",
         numbers="un|uno|una due tre quattro cinque sei sette otto nove dieci",
         ordinal_form="º|°",
@@ -223,6 +220,7 @@ DATE_WORDS: Mapping[str, DateWords] = {
         ordinals="primo secondo terzo quarto",
         past_form="ultim[ie] COUNT UNIT",
         day_number_form=r"il\s+(?:giorno\s+)?DAYEND",
+        since_day="-",
     ),
     "nl": DateWords(
         months="januari februari maart april mei juni juli augustus september oktober november "
@@ -230,7 +228,7 @@ DATE_WORDS: Mapping[str, DateWords] = {
         short_months="jan feb mrt apr - jun jul aug sep|sept okt nov dec",
         weekdays="maandag dinsdag woensdag donderdag vrijdag zaterdag zondag",
         seasons="lente|voorjaar zomer herfst|najaar winter",
-        units="dag|dagen week|weken maand|maanden jaar|jaren",
+        units="dag|dagen week|weken maand|maanden jaar|jaren uur|uren",
         last_units="week maand jaar kwartaal",
         numbers="een|één twee drie vier vijf zes zeven acht negen tien",
         ordinal_form="e|ste|de",
@@ -271,7 +269,7 @@ DATE_WORDS: Mapping[str, DateWords] = {
         weekdays="segunda-feira|segunda terça-feira|terça quarta-feira|quarta quinta-feira|quinta "
         "sexta-feira|sexta sábado|sabado domingo",
         seasons="primavera verão outono inverno",
-        units="dia|dias semana|semanas mês|mes|meses ano|anos",
+        units="dia|dias semana|semanas mês|mes|meses ano|anos hora|horas",
         last_units="semana mês|mes ano trimestre",
         numbers="um|uma dois|duas três|tres quatro cinco seis sete oito nove dez",
         ordinal_form="º",
@@ -303,7 +301,6 @@ DATE_WORDS: Mapping[str, DateWords] = {
         some="par_de alguns|algumas|poucos|poucas",
         ordinals="primeiro segundo terceiro quarto",
         past_form="últim[oa]s COUNT UNIT",
-        since_day="desde desde_a desde_o",
         on_day="no",
         day_number_form=r"dia\s+DAYEND",
     ),
@@ -316,7 +313,8 @@ DATE_WORDS: Mapping[str, DateWords] = {
         weekdays="понедельник|понедельника вторник|вторника среду|среды четверг|четверга "
         "пятницу|пятницы субботу|субботы воскресенье|воскресенья",
         seasons="весна|весной лето|летом осень|осенью зима|зимой",
-        units="день|дня|дней неделя|неделю|недели|недель месяц|месяца|месяцев год|года|лет",
+        units="день|дня|дней неделя|неделю|недели|недель месяц|месяца|месяцев год|года|лет "
+        "час|часа|часов",
         last_units="неделе|неделю|недели месяце|месяц|месяца году|год|года "
         "квартале|квартал|квартала",
         numbers="один|одну два|две три четыре пять шесть семь восемь девять десять",
@@ -345,5 +343,6 @@ DATE_WORDS: Mapping[str, DateWords] = {
         ordinals="первый|первом второй|втором третий|третьем четвёртый|четвёртом|четвертом",
         past_form="последни[ех] COUNT UNIT",
         day_number_form=r"DAY(?:-?го|\s+числа)END",
+        since_day="-",
     ),
 }

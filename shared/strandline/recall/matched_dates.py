@@ -18,12 +18,15 @@ from strandline.recall.date_ranges import (
 
 
 def to_partial_date(match: re.Match[str], forms: DateForms) -> PartialDate:
-    """The date, month, quarter or year that a match names."""
+    """The date, month, quarter, season or year that a match names. A season has three months, as a
+    quarter; a winter is in two years."""
     year, month, name, day = map(match.groupdict().get, ("year", "month", "name", "day"))
     if quarter := match.groupdict().get("quarter"):
         digit = re.search(r"\d", quarter)
         number = int(digit[0]) if digit else forms.ordinals[fold(quarter.split()[0])]
         return PartialDate(_parse_optional_int(year), 3 * number - 2, None, months=3)
+    if season := match.groupdict().get("season"):
+        return PartialDate(_parse_optional_int(year), forms.seasons[fold(season)], None, months=3)
     number = forms.months[fold(name).rstrip(".")] if name else _parse_optional_int(month)
     return PartialDate(_parse_optional_int(year), number, _parse_optional_int(day))
 
@@ -96,11 +99,12 @@ def compute_latest_days(match: re.Match[str], today: date, forms: DateForms) -> 
 
 
 def _count_days(match: re.Match[str], forms: DateForms) -> tuple[int, int]:
-    """The days that a number of units has, and those of a unit; where the number is vague, the same
-    again."""
+    """The days that a number of units has, or in the past those that it touches, and the days of a
+    unit; where the number is vague, the same again."""
     unit, some = forms.units[fold(match["unit"])], forms.some.get(fold(match["count"] or ""))
-    days = unit * (some or _parse_count(match["count"], forms))
-    return days, days if some else unit
+    hours = unit * (some or _parse_count(match["count"], forms))
+    days = -(-hours // 24) if "past" in match.groupdict() else hours // 24
+    return days, days if some else unit // 24
 
 
 def _parse_count(text: str | None, forms: DateForms) -> int:

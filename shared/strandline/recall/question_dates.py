@@ -166,7 +166,7 @@ def _are_ends(
 
 def _find_date_span(match: re.Match[str]) -> tuple[int, int]:
     """The start and end of the date itself, without the words that identify it as a date."""
-    names = ("year", "quarter", "month", "day", "name", "ordinal")
+    names = ("year", "quarter", "season", "month", "day", "name", "ordinal")
     groups = [name for name in names if match.groupdict().get(name)]
     return min(map(match.start, groups)), max(map(match.end, groups))
 
