@@ -38,6 +38,12 @@ NO_MEMORY_ANSWER = "I don't remember."
 """The answer to a question about which memory holds nothing. No model is asked."""
 LATE_REASONS = frozenset({"out_of_time", "late"})
 """Reasons for a missing answer that more time may remedy."""
+_LASTING_REASONS = {
+    "refused": "Asked again it would refuse again: ask in other words, or with a smaller `budget`.",
+    "budget_spent": "The budget for language models is spent until the month (UTC) ends, unless an"
+    " operator raises the tenant's model_usd_per_month.",
+}
+"""Reasons for a missing answer that the same request meets again, and what to do instead."""
 
 
 @dataclass(frozen=True)
@@ -178,10 +184,10 @@ def ask_model(
 def make_model_unavailable_error(failure: Fallback) -> ModelUnavailable:
     """Build the error that says why the model gave no answer."""
     failed = ModelMisconfigured if failure.reason == "misconfigured" else ModelUnavailable
-    what = f" {failure.text}" if failure.text else ""
-    error = failed(
-        f"The language model gave no answer ({failure.reason}).{what}", reason=failure.reason
-    )
+    way_out = _LASTING_REASONS.get(failure.reason)
+    sentences = [f"The language model gave no answer ({failure.reason}).", failure.text, way_out]
+    error = failed(" ".join(filter(None, sentences)), reason=failure.reason)
+    error.retryable = failed.retryable and way_out is None
     if seconds := failure.retry_after or failure.tried_again_in:
         error.retry_after = math.ceil(seconds)
     return error

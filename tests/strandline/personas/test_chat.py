@@ -164,6 +164,37 @@ def test_chat_model_failure_keeps_message_and_is_reported(
     assert (failed.status, failed.error["details"]) == (503, {"reason": reason})
 
 
+@pytest.mark.parametrize(
+    ("budget_usd", "reason", "way_out"),
+    [
+        (None, "refused", "in other words"),
+        (0, "budget_spent", "model_usd_per_month"),
+    ],
+)
+def test_chat_answer_refused_for_good_is_not_retryable(
+    front: Gateway,
+    provider: ModelServer,
+    scratch_db: ScratchDatabase,
+    key: str,
+    facts: list[str],
+    budget_usd: int | None,
+    reason: str,
+    way_out: str,
+) -> None:
+    """A client that repeated it would pay for each refusal, or wait for nothing."""
+    del facts
+    scratch_db.rows("update tenants set model_usd_per_month = %s", budget_usd)
+    provider.otherwise = lambda _: completion("", refusal="I cannot.")
+    for failed in (
+        query(front, key, "When does the buoy go out?"),
+        chat(front, key, "When does the buoy go out?", *WHO, once="k-1"),
+    ):
+        assert (failed.status, failed.error["details"]["reason"]) == (503, reason)
+        assert not failed.error["retryable"]
+        assert "Retry-After" not in failed.headers
+        assert way_out in failed.error["message"]
+
+
 def test_chat_failure_after_storing_is_retryable_under_key_alone(
     front: Gateway,
     provider: ModelServer,
