@@ -25,6 +25,7 @@ from strandline.cursors import Cursors, Position
 from strandline.db.database import TenantDb
 from strandline.errors import Invalid, Malformed, NotFound, StateConflict
 from strandline.schemas import TENANT_PATTERN
+from strandline.sealing import UnsealError
 from strandline.tenants import store_audit, store_quotas, store_spaces, store_tuning
 from strandline.tenants.quotas import QuotaManager
 from strandline.tenants.space_state import SpaceState, count_tokens, estimate_usd
@@ -32,6 +33,8 @@ from strandline.tenants.store_audit import AuditContext
 from strandline.tenants.store_quotas import NO_LIMITS, Limits
 
 _NAME = re.compile(TENANT_PATTERN)
+_TENANT_LIST = "after_tenant"
+"""The member of a cursor of the tenants' list, which no other list's has."""
 
 
 class SwitchSetting(NamedTuple):
@@ -250,15 +253,27 @@ def to_embedding_state(state: SpaceState) -> EmbeddingState:
 
 
 def list_tenants(access: TenantDb, limit: int, cursor: str | None) -> TenantPage:
-    """List all tenants by name. A cursor is the last name of the page before. Raises Malformed for
-    an invalid cursor."""
-    if cursor is not None and not is_tenant_name(cursor):
-        raise Malformed("cursor: send next_cursor of the page before, unchanged", field="cursor")
-    rows = store_tenants_and_keys.list_tenants(access, cursor or "", limit)
+    """List all tenants by name. Raises Malformed for an invalid cursor."""
+    after = "" if cursor is None else _read_last_name(access, cursor)
+    rows = store_tenants_and_keys.list_tenants(access, after, limit)
+    last = rows[-1].tenant_id if len(rows) == limit else None
     return TenantPage(
         tenants=[TenantOut(**vars(row)) for row in rows],
-        next_cursor=rows[-1].tenant_id if len(rows) == limit else None,
+        next_cursor=last
+        and access.sealer.seal("cursor", access.caller.tenant, {_TENANT_LIST: last}),
     )
+
+
+def _read_last_name(access: TenantDb, cursor: str) -> str:
+    """The last name of the page before. Raises Malformed for a cursor of anything else."""
+    try:
+        return str(access.sealer.unseal("cursor", access.caller.tenant, cursor)[_TENANT_LIST])
+    except (UnsealError, LookupError, TypeError):
+        raise Malformed(
+            "cursor: is not one of this list: send next_cursor unchanged, with the same credential,"
+            " or restart the list without one",
+            field="cursor",
+        ) from None
 
 
 def list_audit_entries(access: TenantDb, limit: int, cursor: str | None) -> AuditPage:

@@ -157,7 +157,16 @@ def test_admin_tenant_list_pages_each_once(gateway: Gateway, operator: str) -> N
         cursor = {"cursor": page.body["next_cursor"]}
         gateway.call("POST", TENANTS, {"tenant_id": f"0{len(ids)}"}, key=operator)
     assert sorted(ids) == sorted({"acme", "globex", "ops", "b", "a-1", "a0", "zz", "9"})
-    for wrong, status in (("A", 400), ("x' or true --", 400), ("", 400), ("a\x00", 422)):
+    page = gateway.call("GET", f"{TENANTS}/b/audit", key=operator, query={"limit": 1})
+    foreign = gateway.call(
+        "GET", TENANTS, key=gateway.key("acme", rights=["operator"]), query={"limit": 1}
+    )
+    texts = [page.body["next_cursor"], foreign.body["next_cursor"], f"{cursor['cursor'][:-2]}AA"]
+    assert all(texts)
+    for wrong, status in (
+        *((text, 400) for text in (*texts, "acme", "A", "x' or true --", "")),
+        ("a\x00", 422),
+    ):
         reply = gateway.call("GET", TENANTS, key=operator, query={"cursor": wrong})
         assert reply.status == status, wrong
 
