@@ -195,7 +195,7 @@ class Gateway:
         request = HttpRequest(
             method=method,
             path=path,
-            query=urlencode(query or {}, doseq=True),
+            query=urlencode(query or {}, doseq=True, errors="surrogateescape"),
             headers=list(all_headers.items()),
             body=data,
             client="127.0.0.1",

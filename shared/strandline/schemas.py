@@ -99,9 +99,12 @@ def _check_storable_text(text: str, path: str) -> None:
     is_plain = text.isascii() and "\x00" not in text
     match = None if is_plain else _UNSTORABLE.search(text)
     if match is not None:
-        name = "NUL" if match[0] == "\x00" else "half of a character, a lone surrogate"
+        code = ord(match[0])
+        name = "NUL" if code == 0 else "half of a character, a lone surrogate"
+        if 0xDC80 <= code <= 0xDCFF:  # so a query string's are decoded
+            name = "a byte that is not UTF-8, or half of a character"
         raise Invalid(
-            f"{path or 'body'}: contains U+{ord(match[0]):04X} ({name}) at position "
+            f"{path or 'body'}: contains U+{code:04X} ({name}) at position "
             f"{match.start()}, which cannot be stored; send U+FFFD in its place, or leave it out",
             field=path or "body",
         )

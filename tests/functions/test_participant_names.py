@@ -20,6 +20,23 @@ def test_participant_name_with_lost_plus_is_refused(gateway: Gateway, tell: Tell
     assert gateway.call("GET", "/api/v1/scopes", key=key, query=named).status == 200
 
 
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ({"participants": "user:\udcff"}, "participants[0]"),
+        ({"participants": ANN, "cursor": "\udcc3x"}, "cursor"),
+        ({"participants": ANN, "\udcff": "x"}, ".(name)"),
+    ],
+)
+def test_participant_name_and_other_parameters_must_be_utf8(
+    gateway: Gateway, query: dict[str, str], field: str
+) -> None:
+    """A byte that is not UTF-8 comes as half of a character."""
+    reply = gateway.call("GET", "/api/v1/scopes", key=gateway.key(), query=query)
+    assert (reply.status, reply.error["details"]["field"]) == (422, field)
+    assert "a byte that is not UTF-8" in reply.error["message"]
+
+
 @pytest.mark.parametrize("path", ["recall", "context"])
 def test_participant_name_unknown_is_told_in_empty_answer(
     gateway: Gateway, tell: Tell, path: str

@@ -174,13 +174,16 @@ def make_proxy_event(request: HttpRequest, match: PathMatch) -> Event:
     """The event that API Gateway would pass to the function behind `match`.
 
     `path` and `pathParameters` stay percent-encoded, as a REST API leaves them (an HTTP API would
-    decode them); query parameters are decoded. Header names are sent as Title-Case: uvicorn lowers
+    decode them); query parameters are decoded, with a lone surrogate for each byte that is not
+    UTF-8. Header names are sent as Title-Case: uvicorn lowers
     them, and a handler may not rely on their case.
     """
     headers = _group_values_by_name(
         (name.title(), value) for name, value in _add_gateway_headers(request)
     )
-    query = _group_values_by_name(parse_qsl(request.query, keep_blank_values=True))
+    query = _group_values_by_name(
+        parse_qsl(request.query, keep_blank_values=True, errors="surrogateescape")
+    )
     body, is_base64 = _encode_body_base64(request.body)
     return {
         "resource": match.resource.path,

@@ -185,6 +185,8 @@ def test_http_server_keeps_paths_encoded_and_decodes_queries(port: int) -> None:
     assert event["path"] == "/echo/a%2Fb%20%C3%A9"
     assert event["pathParameters"] == {"id": "a%2Fb%20%C3%A9"}
     assert event["queryStringParameters"] == {"q": "a/b cé"}
+    event = event_of(port, "GET", "/echo/a?q=%FF&q=a%C3%A9%C3")
+    assert event["multiValueQueryStringParameters"] == {"q": ["\udcff", "aé\udcc3"]}
 
 
 def test_http_server_repeated_headers_keep_all_values(port: int) -> None:
