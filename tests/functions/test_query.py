@@ -139,6 +139,8 @@ UNACCEPTABLE: list[tuple[object, str]] = [
     ({"sesion_id": "x"}, "sesion_id"),
     ({"metadata": []}, "metadata"),
     ({"since": "yesterday"}, "since"),
+    ({"since": "2026-05-02T00:00:00Z", "until": "2026-05-01T00:00:00Z"}, "until"),
+    ({"since": "2026-05-02T00:00:00Z", "until": "2026-05-02T02:00:00+02:00"}, "until"),
     ({"role": "robot"}, "role"),
     ({"limit": 0}, "limit"),
     ({"limit": 501}, "limit"),

@@ -78,9 +78,22 @@ class EventFilters(RequestModel):
     since: Moment | None = None
     """Inclusive lower bound of `occurred_at`, or of `recorded_at` where `occurred_at` is absent."""
     until: Moment | None = None
-    """Exclusive upper bound of the same time."""
+    """Exclusive upper bound of the same time, after `since`."""
     metadata: Metadata | None = None
     """A JSON object that the event's metadata must contain."""
+
+    @field_validator("until")
+    @classmethod
+    def _require_until_after_since(
+        cls, value: datetime | None, info: ValidationInfo
+    ) -> datetime | None:
+        since = info.data.get("since")
+        if value and since and value <= since:
+            raise ValueError(
+                "must be after since: between them there is no time. Exchange the two, or leave "
+                "one out"
+            )
+        return value
 
     def to_json_filter(self) -> Mapping[str, object]:
         """The filters that are set, by field name, as JSON values."""

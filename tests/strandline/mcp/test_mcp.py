@@ -373,6 +373,7 @@ def test_mcp_lists_only_permitted_tools(gateway: Gateway, key: str) -> None:
 
 def test_mcp_tool_error_tells_how_to_correct_call(gateway: Gateway, key: str) -> None:
     secret, who = f"canary{uuid.uuid4().hex}", {"participants": [ALICE]}
+    before = {"until": "2026-05-01T00:00:00Z"}
     cases: list[tuple[str, dict[str, Any], str]] = [  # with ^: what the text begins with
         ("recall", {}, "query is missing; memory_recall takes: query, limit"),
         ("recall", {"query": 3}, "query: must be a string"),
@@ -383,6 +384,10 @@ def test_mcp_tool_error_tells_how_to_correct_call(gateway: Gateway, key: str) ->
         ("recall", {"query": "x", "participants": [3]}, "participants[0]: must be a string"),
         ("recall", {"query": "x", "participants": [ALICE], "limit": 999}, "limit: "),
         ("recall", {"query": "x", "participants": [ALICE], "since": secret}, "since: must be RFC"),
+        (
+            *("recall", {"query": "x", "since": "2026-05-02T00:00:00Z", **before, **who}),
+            "^until: must be after since: ",
+        ),
         ("add", {"content": "x"}, "say whose memory it is"),
         ("add", {"content": " \n", **who}, "^content: is blank: give a text"),
         ("mie_store", {"type": "fact", "participants": [ALICE]}, "^content: is required"),

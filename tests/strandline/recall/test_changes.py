@@ -300,6 +300,10 @@ def test_changes_as_of_combines_with_filters(gateway: Gateway, tell: Tell, key: 
             *("recall", {"as_of": "2026-02-01T00:00:00Z", "since": "2026-02-02T00:00:00Z"}),
             "since must not be after as_of",
         ),
+        (
+            *("recall", {"since": "2026-02-02T00:00:00Z", "until": "2026-02-01T00:00:00Z"}),
+            "until: must be after since: ",
+        ),
         ("context", {"query": None, "as_of": "2026-02-01T00:00:00Z"}, "as_of needs a query"),
     ],
 )
