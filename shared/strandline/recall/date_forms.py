@@ -33,6 +33,7 @@ _QUARTER_FOLLOWS = "in|im|during|since|throughout|seit|sinds|в"
 """Words after which a quarter needs no year; a trimester is also of a pregnancy."""
 _NOT_OF = r"(?!\s+(?:of|des|del|dell\w*|di|do|van)\b)"
 """The last week of something is not the last one; other such words are also articles."""
+_OF_YEAR_ABOUT_TODAY = r"(?=\s+(?:of\s+)?(?:the|this|last)\s+year\b)"
 _NOT_CLAUSE = r"(?!\s+(?:is|was|will|would|has|does|can)\b)"
 """After "since Monday", that is no reason."""
 _NOT_GENITIVE = r"(?!['’]s\b)"  # noqa: RUF001
@@ -196,11 +197,9 @@ def _list_date_forms(words: DateWords, language: str) -> tuple[list[str], list[s
     forms = [_ISO_DATE] if language == "en" else [_ISO_DATE, _NUMERIC_DATE]
     if language == "de":
         forms.append(_GERMAN_DATE)
-    quarter = _make_quarter_form(words)
-    seasons = " ".join(words.seasons.split()[:3])
+    quarter_and_year, lone_quarter = _make_quarter_forms(words, language)
     forms += [
-        rf"\b(?:{quarter}|(?P<season>{_any_of(seasons)}))[\s,/-]+"
-        rf"(?:{_before_word('of of_the de del van do')})?{_YEAR}\b",
+        quarter_and_year,
         rf"\b{_YEAR}[\s-]?(?P<quarter>Q[1-4])\b",
         rf"\b{day}{gap}{of}{name}{year}",
     ]
@@ -209,7 +208,7 @@ def _list_date_forms(words: DateWords, language: str) -> tuple[list[str], list[s
     forms.append(rf"\b{name},?\s+{of_year}{_YEAR}\b")
     year_noun = rf"(?=\s+(?:{_any_of(words.year_noun)})\b)" if words.year_noun else ""
     year_form = rf"\b(?:{_any_of(words.year_follows)})\s+{_YEAR}\b{year_noun}"
-    in_words = [rf"\b(?:{_QUARTER_FOLLOWS})\s+(?:the\s+)?{quarter}\b(?![\w-]){_NOT_OF}"]
+    in_words = [lone_quarter]
     if last_words := _join(words.last, words.near).strip():
         in_words.append(rf"\b(?:{_any_of(last_words)})\s+{lone_name}")
     if words.last_after:
@@ -224,11 +223,20 @@ def _list_date_forms(words: DateWords, language: str) -> tuple[list[str], list[s
     return [*forms, *in_words, year_form], in_words
 
 
-def _make_quarter_form(words: DateWords) -> str:
-    ordinal = rf"{_any_of(words.ordinals)}|[1-4](?:{words.ordinal_form or '[ºª]'})"
+def _make_quarter_forms(words: DateWords, language: str) -> tuple[str, str]:
+    """The form of a quarter or season with its year, and of a quarter without: in English, in words
+    it is also of a game."""
     noun = _any_of(words.last_units.split()[-1])
-    letter = "[QT]" if noun == "trimestre" else "Q"
-    return rf"(?P<quarter>{letter}[1-4]|(?:{ordinal})\s+(?:{noun}))"
+    ordinal = rf"{_any_of(words.ordinals)}|[1-4](?:{words.ordinal_form or '[ºª]'})"
+    code, quarter = "[QT]" if noun == "trimestre" else "Q", rf"(?:{ordinal})\s+(?:{noun})"
+    season = _any_of(" ".join(words.seasons.split()[:3]))
+    of = _before_word("of of_the de del van do")
+    of_year = _OF_YEAR_ABOUT_TODAY if language == "en" else ""
+    return (
+        rf"\b(?:(?P<quarter>{code}[1-4]|{quarter})|(?P<season>{season}))[\s,/-]+(?:{of})?{_YEAR}\b",
+        rf"\b(?:{_QUARTER_FOLLOWS})\s+(?:the\s+)?"
+        rf"(?P<quarter>{code}[1-4](?![\w-]){_NOT_OF}|{quarter}{of_year})(?![\w-])",
+    )
 
 
 def _make_part_form(words: DateWords) -> str:
