@@ -32,8 +32,8 @@ npm:
 	@command -v npm >/dev/null && command -v node >/dev/null || { echo "strandline: Node.js with npm is not here, which tests and builds of the stack need: install Node.js 20 or later (nodejs.org, brew, apt). make run and make demo do without." >&2; exit 1; }
 	@major=$$(node -p 'process.versions.node.split(".")[0]'); [ "$$major" -ge 20 ] || { echo "strandline: Node.js $$major is here, and the CDK needs 20 or later: install it (nodejs.org, brew, apt)." >&2; exit 1; }
 
-run: $(LEAN) ## start the whole service on this machine; Ctrl-C stops it; TLS=1: HTTPS, client certificates
-	@$(CALL) -m strandline.local.run_interruptible strandline.local.run $(if $(TLS),--tls)
+run: $(LEAN) ## start the whole service on this machine; Ctrl-C stops it; PORT=9000: another port; TLS=1: HTTPS, client certificates
+	@$(if $(findstring command,$(origin PORT)),STRANDLINE_PORT='$(PORT)' )$(CALL) -m strandline.local.run_interruptible strandline.local.run $(if $(TLS),--tls)
 
 demo: $(LEAN) ## beside a running service: fill a memory, ask it, state a fact, erase; in half a minute
 	@$(CALL) -m strandline.local.run_interruptible events.demo.tour

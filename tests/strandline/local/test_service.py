@@ -6,6 +6,7 @@ import re
 import shutil
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
 import time
@@ -347,3 +348,20 @@ def test_local_service_refuses_invalid_port(text: str, monkeypatch: pytest.Monke
     monkeypatch.setenv("STRANDLINE_PORT", text)
     with pytest.raises(Misconfigured, match="STRANDLINE_PORT"):
         read_env_port("STRANDLINE_PORT", 8080)
+
+
+def test_service_takes_port_of_make_alone() -> None:
+    """Given to make, not in the environment, where PORT is often another program's."""
+    command = ["make", "-n", "-o", ".venv/.ready-run", "run"]
+    calls = [
+        subprocess.run(
+            [*command, *arguments],
+            env={**os.environ, "PORT": "9001"},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for arguments in ([], ["PORT=9000"])
+    ]
+    assert calls == [calls[0], f"STRANDLINE_PORT='9000' {calls[0]}"]
+    assert "9001" not in calls[0]
