@@ -291,11 +291,11 @@ def test_context_text_without_model_uses_words_and_says_so(
 
 
 @pytest.mark.parametrize("text", ["", "  \n\t "])
-def test_context_text_shows_reply_without_text(
+def test_context_text_shows_tool_without_text(
     gateway: Gateway, tell: Tell, key: str, text: str
 ) -> None:
-    tell(gateway.key(), text, role="agent")
-    assert lines(ask(gateway, key), LATEST) == ["helper (agent): (no text)"]
+    tell(gateway.key(), text, role="agent", type="observation")
+    assert lines(ask(gateway, key), LATEST) == ["helper (tool): (no text)"]
 
 
 def test_context_text_names_payload(gateway: Gateway, tell: Tell, key: str) -> None:

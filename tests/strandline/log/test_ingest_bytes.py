@@ -33,7 +33,8 @@ def size(text: str, metadata: object = None) -> int:
 def test_ingest_bytes_count_content_and_metadata(
     gateway: Gateway, scratch_db: ScratchDatabase, text: str, metadata: dict[str, Any]
 ) -> None:
-    reply = gateway.call("POST", PATH, user_message(text, metadata=metadata), key=gateway.key())
+    event = user_message(text, metadata=metadata, type="message" if text else "observation")
+    reply = gateway.call("POST", PATH, event, key=gateway.key())
     assert reply.status == 201
     assert count(scratch_db) == size(text, metadata)
 
