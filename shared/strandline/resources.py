@@ -119,7 +119,8 @@ class Resources:
         try:
             self.embedder.embed(["warm"], timeout=5.0)
         except StrandlineError as error:
-            logger.warning("the embedding model does not answer", extra={"error": error.code})
+            failure = f"{error.code}: {error.message}"
+            logger.warning("the embedding model does not answer", extra={"error": failure})
 
     def check_version(self, function_name: str) -> dict[str, object]:
         """Show that this version of a function works, before callers get it: its code is imported

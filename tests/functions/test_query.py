@@ -11,6 +11,7 @@ import dag_cbor
 import pytest
 
 from strandline.config import get_settings
+from strandline.errors import EmbeddingRefused, EmbeddingUnavailable, StrandlineError
 from strandline.local.lambda_context import LambdaContext
 from strandline.resources import Resources
 from tests.functions.recorded_events import from_file
@@ -290,6 +291,38 @@ def test_query_health_dependencies_need_key(gateway: Gateway) -> None:
     for key in (None, "strandline_made-up", gateway.key()[:-2] + "AA"):
         response = gateway.call("GET", "/api/v1/health", key=key)
         assert (response.status, response.headers["WWW-Authenticate"]) == (401, "Bearer")
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (EmbeddingUnavailable("The provider answered HTTP 401."), "embedding_unavailable"),
+        (EmbeddingRefused("It returned 65 dimensions instead of 64."), "embedding_refused"),
+    ],
+)
+def test_query_health_says_why_embedding_model_fails(
+    gateway: Gateway,
+    embedder: object,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    error: StrandlineError,
+    code: str,
+) -> None:
+    """The code alone does not tell an operator which setting is wrong."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(embedder, "embed", fail)
+    body = gateway.call("GET", "/api/v1/health", key=gateway.key(user=ALICE)).body
+    assert (body["status"], body["dependencies"]["embedding"]) == ("degraded", code)
+    assert [error.message in warning for warning in body["warnings"]] == [True]
+    service = Resources()
+    service.__dict__["embedder"] = embedder
+    service.warm_up_embedder()
+    assert [getattr(record, "error", None) for record in caplog.records][-1] == (
+        f"{code}: {error.message}"
+    )
 
 
 def test_query_health_shows_memory_counts_to_admin(gateway: Gateway) -> None:

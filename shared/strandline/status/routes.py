@@ -157,21 +157,7 @@ def health(request: Request) -> Response:
     """Check the service's dependencies. Returns 200, or 503 if memory cannot be served. Requires a
     key that this deployment made, but does not look it up in the database."""
     resources = request.resources
-    checks = {
-        "database": lambda: resources.database.connection(request.deadline),
-        "blobs": resources.blobs.check,
-        "queue": resources.work_queue.check,
-        "embedding": lambda: resources.embedder.embed(["health"], timeout=2.0),
-    }
-    statuses: dict[str, str] = {}
-    for name, check in checks.items():
-        try:
-            check()
-            statuses[name] = "ok"
-        except StrandlineError as error:
-            statuses[name] = error.code
-        except Exception as error:  # a dependency's failure is reported, not raised
-            statuses[name] = type(error).__name__
+    statuses, embedding_trouble = _check_dependencies(request)
     is_up = statuses["database"] == "ok"
     tenant_state = _read_tenant_state(request) if is_up else _NOTHING_KNOWN
     background, model = tenant_state.background, tenant_state.model
@@ -195,9 +181,41 @@ def health(request: Request) -> Response:
         caller=tenant_state.caller,
         background=background,
         memory=tenant_state.memory,
-        warnings=[*resources.warnings, *_describe_model_failure(name, model), *space_trouble],
+        warnings=[
+            *resources.warnings,
+            *_describe_model_failure(name, model),
+            *embedding_trouble,
+            *space_trouble,
+        ],
     )
     return json_response(body, 200 if is_up else 503, headers)
+
+
+def _check_dependencies(request: Request) -> tuple[dict[str, str], list[str]]:
+    """`ok` or an error code for each dependency, and what the embedding model's failure was."""
+    resources = request.resources
+    checks = {
+        "database": lambda: resources.database.connection(request.deadline),
+        "blobs": resources.blobs.check,
+        "queue": resources.work_queue.check,
+        "embedding": lambda: resources.embedder.embed(["health"], timeout=2.0),
+    }
+    statuses: dict[str, str] = {}
+    warnings: list[str] = []
+    for name, check in checks.items():
+        try:
+            check()
+            statuses[name] = "ok"
+        except StrandlineError as error:
+            statuses[name] = error.code
+            if name == "embedding":
+                warnings.append(
+                    f"The embedding model gives no vectors: {error.message} What has none is"
+                    " found by its words alone."
+                )
+        except Exception as error:  # a dependency's failure is reported, not raised
+            statuses[name] = type(error).__name__
+    return statuses, warnings
 
 
 @dataclass(frozen=True)

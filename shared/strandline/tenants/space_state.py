@@ -59,7 +59,8 @@ class SpaceState:
         if self.latest is not None and self.latest.failure is not None:
             sentences.append(
                 f"The vectors of {self.configured} are not computed: {self.latest.failure} The"
-                f" tenant goes on reading those of {self.reads}."
+                f" tenant goes on reading those of {self.reads}. The next sweep tries again:"
+                " POST /api/v1/admin/jobs/sweeper starts one."
             )
         return sentences
 

@@ -115,6 +115,7 @@ def test_switch_waits_for_model_that_refuses_texts(
     assert read_space(scratch_db) == "words/64"
     (warning,) = gateway.call("GET", "/api/v1/health", key=key).body["warnings"]
     assert "refuses 1 texts of 5" in warning
+    assert "POST /api/v1/admin/jobs/sweeper" in warning, "no work may be due that starts a sweep"
     operator = gateway.key("ops", rights=["operator"])
     gateway.call("PATCH", "/api/v1/admin/tenants/acme", {"embedding_switch": "auto"}, key=operator)
     gateway.sweep()
