@@ -1,11 +1,13 @@
-"""Small logs of four kinds, a question each: noise, duplicates, changes, scripts.
+"""Small logs of five kinds, a question each: noise, duplicates, changes, scripts, told changes.
 
 PYTHONPATH=shared:. python -m tests.bench.cases [--kind KIND] [--list]
 
 Their writer knew nothing of how recall ranks. Each log of `tests/bench/cases` is a tenant of its
 own and is told, embedded and folded by the real handlers. A case is right in recall if all events
 that it needs are among the first five hits, and one of each group of which any will do, and if no
-stale one stands before the first of them, unless it is marked as superseded. An event that shares
+stale one stands before the first of them, unless it is marked as superseded. Of the told changes
+(forty in the words of people who do not announce them, twenty that only sound like one, in eight
+languages) what only sounds like one must not stand first either. An event that shares
 its place with a near-duplicate counts there. A case is right in a context of 1,000 tokens if what
 it needs is cited there.
 """
@@ -23,7 +25,7 @@ from tests.bench.recall_corpora import Corpus, Question
 from tests.bench.recall_service import Asking, RecallService
 
 FOLDER = Path(__file__).parent / "cases"
-KINDS = ("noise", "duplicates", "changes", "scripts")
+KINDS = ("noise", "duplicates", "changes", "scripts", "told_changes")
 DEPTH, BUDGET = 5, 1000
 _HELPER = "agent:helper"
 """Takes part where the log names no agent."""
