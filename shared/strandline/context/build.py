@@ -47,7 +47,7 @@ from strandline.log.store import Event
 from strandline.recall.hit_postprocessing import find_cited_events
 from strandline.recall.importance import rerank_by_weights
 from strandline.recall.near_duplicates import DeduplicatedEvents
-from strandline.recall.payload_excerpts import NO_PAYLOADS, PayloadParts, read_payload_parts
+from strandline.recall.payload_excerpts import PayloadParts, read_payload_parts
 from strandline.recall.recall import make_read_token
 from strandline.recall.relevance import ScoredEvent
 from strandline.recall.schemas import QuestionTime
@@ -196,7 +196,7 @@ def _compose_context_text(
     found_ids = [*(later[i].event.event_id for i in recent if i in later), *found_ids]
     event_ids = put_events_after_their_changes(access, found_ids, events, later)
     shown_ids = {*recent, *event_ids}.difference(request.excluded_ids)
-    payloads = _read_payload_parts(access, blobs, matches, map(events.get, best))
+    payloads = _read_payload_parts(access, blobs, matches, events, [*best, *recent])
     make_source = partial(
         to_event_line_source,
         ended=find_outdated_statement_ids(access, events.values(), request.as_of),
@@ -243,11 +243,14 @@ def _choose_best_events(
 
 
 def _read_payload_parts(
-    access: TenantDb, blobs: BlobStore, matches: ChainSearchResult, events: Iterable[Event | None]
+    access: TenantDb,
+    blobs: BlobStore,
+    matches: ChainSearchResult,
+    events: Mapping[UUID, Event],
+    event_ids: Iterable[UUID],
 ) -> PayloadParts:
-    if not matches.search:
-        return NO_PAYLOADS
-    return read_payload_parts(blobs, access.caller.tenant, events, matches.search)
+    payload_events = map(events.get, dict.fromkeys(event_ids))
+    return read_payload_parts(blobs, access.caller.tenant, payload_events, matches.search)
 
 
 def _list_first_cited_ids(

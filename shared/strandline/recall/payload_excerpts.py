@@ -9,7 +9,7 @@ from uuid import UUID
 from strandline.aws.blobs import BlobStore
 from strandline.aws.payload_texts import is_text_type
 from strandline.errors import PayloadMissing, Unavailable
-from strandline.log.indexed_text import INDEXED_CHARS, split_into_index_spans
+from strandline.log.indexed_text import INDEXED_CHARS, PIECE_CHARS, split_into_index_spans
 from strandline.log.passage_spans import split_into_segments
 from strandline.log.store import Event
 from strandline.observability import logger
@@ -59,10 +59,11 @@ def read_payload_parts(
     blobs: BlobStore,
     tenant: str,
     events: Iterable[Event | None],
-    search: SearchResult,
+    search: SearchResult | None,
 ) -> PayloadParts:
     """Read what the first of these events that are payloads of text say where a question matches,
-    all at the same time. What the store does not hold, or not in time, is left out."""
+    without one how they begin, all at the same time. What the store does not hold, or not in time,
+    is left out."""
     text_payloads = [
         event for event in events if event and event.blob_cid and is_text_type(event.mime_type)
     ]
@@ -98,13 +99,13 @@ def _get_pool() -> "ThreadPoolExecutor":
 
 
 def _read_part(
-    blobs: BlobStore, tenant: str, event: Event, search: SearchResult
+    blobs: BlobStore, tenant: str, event: Event, search: SearchResult | None
 ) -> PayloadPart | None:
     """The part of a payload that matches; None if the store does not hold it, or it is blank.
     Raises Unavailable."""
-    row = search.candidates.get(event.event_id)
+    row = search.candidates.get(event.event_id) if search else None
     start, end = (row and row.start_char) or 0, (row and row.end_char) or 0
-    size = 4 * end if start else INDEXED_CHARS
+    size = 4 * end if start else INDEXED_CHARS if search else PIECE_CHARS
     try:
         text = blobs.read_text_prefix(tenant, event.blob_cid or "", size, event.mime_type)
     except PayloadMissing:
@@ -112,7 +113,8 @@ def _read_part(
         return None
     if not start:  # The first part is found by the name and by the event before it, too.
         spans = split_into_index_spans(text)
-        start, end = max(spans, key=lambda span: search.matcher.weigh(text[slice(*span)]))
+        matcher = search.matcher if search else WordMatcher([])
+        start, end = max(spans, key=lambda span: matcher.weigh(text[slice(*span)]))
     part = text[start:end]
     is_last = len(text) <= end and (event.blob_size or 0) <= size
     cosines = (row and row.passage_cosines) or () if start == 0 else ()

@@ -303,7 +303,12 @@ def test_context_text_names_payload(gateway: Gateway, tell: Tell, key: str) -> N
     (line,) = lines(ask(gateway, key, query="buoy"), ABOUT)
     assert line.startswith('alice (file "log _1_.txt"): buoy buoy ')
     (line,) = lines(ask(gateway, key), LATEST)
-    assert line == 'alice: (a file: "log (1).txt", 100,000 bytes)'
+    assert line.startswith('alice (file "log _1_.txt"): buoy buoy ')
+    assert line.endswith("…")
+    file = "0" * 100_000
+    tell(key, file, name="log [1].bin", mime_type="application/octet-stream")
+    *_, line = lines(ask(gateway, key), LATEST)
+    assert line == 'alice: (a file: "log (1).bin", 100,000 bytes)'
 
 
 def test_context_text_answers_if_recall_cannot_be_recorded(

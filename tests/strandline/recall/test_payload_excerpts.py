@@ -160,6 +160,21 @@ def test_payload_excerpt_counts_for_token_budget(gateway: Gateway, key: str) -> 
     assert answer["did_not_fit"] == 1
 
 
+def test_payload_excerpt_stands_in_short_term_memory(gateway: Gateway, key: str) -> None:
+    path = "/api/v1/sessions/s1/context"
+    query: dict[str, object] = {"format": "text", "participants": ALICE}
+    for text in (
+        ask(gateway, key, "/api/v1/context", query=None)["text"],
+        gateway.call("GET", path, key=key, query=query).body["text"],
+    ):
+        assert "alice: Notes of the summer. ⏎ Day 0 was cloudy" in text
+        assert "The boathouse is shut on Mondays." in text
+        assert "(a file: " not in text
+    asked = {**query, "query": "What is shut on Mondays?", "budget": 2000}
+    text = gateway.call("GET", path, key=key, query=asked).body["text"]
+    assert "(a file: " not in text
+
+
 @pytest.mark.parametrize("fault", ["away", "late", "lost"])
 def test_payload_excerpt_is_left_out_without_store(
     gateway: Gateway, key: str, monkeypatch: pytest.MonkeyPatch, fault: str
