@@ -129,7 +129,8 @@ class LlmBudget:
             self._refusal = account.breaker_open_until, text
             return make_misconfigured_denial(text, account.breaker_open_until)
         seconds = max(0.0, account.breaker_open_until - read_uptime())
-        text = f"{account.failures} calls in a row failed, the last one so: {text}"
+        # Without their number: refused settings count as many as open the breaker.
+        text = f"Calls in a row failed, the last one so: {text}"
         return CallDenied(
             "breaker_open", None, f"{text} {describe_pause(seconds)}", tried_again_in=seconds
         )

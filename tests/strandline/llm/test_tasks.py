@@ -645,6 +645,27 @@ def test_llm_tasks_pause_tells_cause_and_end(provider: ModelServer, llm_tasks: L
     assert denial.value.tried_again_in == pytest.approx(60, abs=2)
 
 
+def test_llm_tasks_pause_after_refused_key_counts_no_calls(
+    scratch_db: ScratchDatabase,
+    provider: ModelServer,
+    llm_tasks: LlmTasks,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two calls failed, of which the first was refused for its key; not six."""
+    provider.script = [error(401), error(500)]
+    assert fell(llm_tasks.topic(task(), TALK)) == "misconfigured"
+    scratch_db.rows("update model_states set breaker_open_until = now()")
+    later(monkeypatch, 61)
+    assert fell(llm_tasks.topic(task(), TALK)) == "unavailable"
+    message = MessageToAnswer("When?", "question", AT)
+    with pytest.raises(Fallback) as denial:
+        llm_tasks.answer(task(), "answer", "[1] On Friday.", 1, message)
+    assert denial.value.reason == "breaker_open"
+    assert "HTTP 500" in denial.value.text
+    assert re.search(r"\d+ calls", denial.value.text) is None
+    assert len(provider.requests) == 2
+
+
 # --- the breaker
 
 
