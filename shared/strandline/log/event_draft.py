@@ -244,14 +244,14 @@ def _read_text_and_model_parts(request: AppendRequest) -> tuple[str | None, list
 
 
 def _require_text(request: AppendRequest, text: str | None) -> None:
-    """Refuse a text of white space alone, which tells nothing, but for what a tool gave. Raises
-    Invalid."""
-    if text is None or text.strip() or request.type == "observation":
+    """Refuse a text of white space alone, which tells nothing, but for what a tool gave, and where
+    `metadata` tells something, such as the tools that an agent calls. Raises Invalid."""
+    if text is None or text.strip() or request.type == "observation" or request.metadata:
         return
     name = "content" if request.parts is None else "parts"
     raise Invalid(
         f"{name}: is blank: give a text, or leave the event out. Only an event of the type "
-        "`observation` may be blank: a tool that gave nothing",
+        "`observation`, of a tool that gave nothing, or one with `metadata` may be blank",
         field=name,
     )
 

@@ -54,8 +54,8 @@ class EventFields(OccurredAtFields):
     """`assistant` is accepted as a synonym of `agent`."""
     type: EventTypeIn = "message"
     content: str | None = None
-    """The text. Only an observation's may be blank. Text over 64 KiB is stored as a payload and is
-    searchable up to 1 MiB."""
+    """The text. Only an observation's, or that of an event with `metadata`, may be blank. Text over
+    64 KiB is stored as a payload and is searchable up to 1 MiB."""
     parts: list[AgentMessagePartIn] | None = Field(default=None, min_length=1, max_length=MAX_PARTS)
     """Instead of `content`: the parts of an agent's message that several models wrote."""
     model: str | None = Field(default=None, max_length=200)

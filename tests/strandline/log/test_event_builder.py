@@ -142,6 +142,8 @@ def test_event_builder_refuses_blank_text_but_of_tools(text: str) -> None:
     blank_parts = [{"content": text, "model": "m"}, {"content": text}]
     assert refusal_of(Invalid, content=..., role="agent", parts=blank_parts) == "parts"
     assert draft(content=text, type="observation", role="agent").text == text
+    calls = {"tool_calls": [{"name": "search"}]}
+    assert draft(content=text, role="agent", metadata=calls).text == text
 
 
 def test_event_builder_takes_parts_from_agents_only() -> None:
