@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from strandline.participants import display_name
-from strandline.recall.date_ranges import DateRange, PartialDate
-from strandline.recall.question_dates import parse_dates_and_periods
+from strandline.recall.dates.parsing import NamedTime, parse_dates_and_periods
 
 _WORD = re.compile(r"\w+(?=(?P<genitive>['’]s\b)?)")  # noqa: RUF001
 _PARTICIPANT = re.compile(r"\b[a-z]+:[\w.@+-]*\w")
@@ -31,7 +30,7 @@ class QuestionNamesAndDates:
 
     names: frozenset[str]
     """The words written as names, or as `user:name`, in lower case."""
-    times: Sequence[PartialDate | DateRange]
+    times: Sequence[NamedTime]
     is_about_now: bool = False
     """Whether it names no time, nor asks for what was."""
 

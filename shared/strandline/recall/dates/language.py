@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from functools import cache
 
 from strandline.languages import STOP_WORDS, UNKNOWN, detect_language, split_into_lowercase_words
-from strandline.recall.date_forms import fold, number_items
-from strandline.recall.date_words import DATE_WORDS
+from strandline.recall.dates.forms import fold, number_items
+from strandline.recall.dates.words import DATE_WORDS
 
 _MAX_WORDS = 8
 """A question of at most so many words may have too few frequent words to tell its language."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import NamedTuple
 
-from strandline.recall.date_words import DATE_WORDS, DateWords
+from strandline.recall.dates.words import DATE_WORDS, DateWords
 
 READ = "\ue000"
 """Replaces the part of a text that is already read."""

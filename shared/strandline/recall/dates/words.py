@@ -4,8 +4,8 @@ for a space. Units begin with days, weekdays with Monday, seasons with spring, n
 
 from collections.abc import Mapping
 
-from strandline.recall.date_word_fields import DateWords
-from strandline.recall.past_questions import ENGLISH_BEFORE_WEEKDAY
+from strandline.recall.dates.past_questions import ENGLISH_BEFORE_WEEKDAY
+from strandline.recall.dates.word_fields import DateWords
 
 DATE_WORDS: Mapping[str, DateWords] = {
     "en": DateWords(

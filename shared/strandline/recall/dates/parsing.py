@@ -7,9 +7,17 @@ from datetime import date
 from operator import itemgetter
 
 from strandline.languages import UNKNOWN
-from strandline.recall.date_forms import READ, DateForms, fold, get_date_forms
-from strandline.recall.date_languages import choose_date_language
-from strandline.recall.date_ranges import (
+from strandline.recall.dates.forms import READ, DateForms, fold, get_date_forms
+from strandline.recall.dates.han import parse_han_dates
+from strandline.recall.dates.language import choose_date_language
+from strandline.recall.dates.matches import (
+    compute_latest_days,
+    compute_relative_period,
+    to_partial_date,
+    to_range_before_or_after,
+)
+from strandline.recall.dates.past_questions import asks_for_what_was
+from strandline.recall.dates.ranges import (
     MONTH_PARTS,
     DateRange,
     PartialDate,
@@ -17,16 +25,9 @@ from strandline.recall.date_ranges import (
     make_week,
     name_single_day,
 )
-from strandline.recall.date_words import DATE_WORDS
-from strandline.recall.han_dates import parse_han_dates
-from strandline.recall.matched_dates import (
-    compute_latest_days,
-    compute_relative_period,
-    to_partial_date,
-    to_range_before_or_after,
-)
-from strandline.recall.past_questions import asks_for_what_was
+from strandline.recall.dates.words import DATE_WORDS
 
+type NamedTime = PartialDate | DateRange
 _BEFORE_MONTH = (
     r"(?i)\b(?:in|during|since|until|till|before|after|throughout|last|of|between|from)\s+$"
     rf"|{READ}\s*(?:-|to|until|till|through)\s*$"
@@ -60,7 +61,7 @@ _SENTENCE_END = r"[!?:;\n]|(?<=\w{4})\.\s"
 _RELATION_CHARS, _SENTENCE_CHARS = 60, 300
 
 
-def parse_dates_and_periods(text: str, today: date) -> list[PartialDate | DateRange]:
+def parse_dates_and_periods(text: str, today: date) -> list[NamedTime]:
     """The times that a question names, relative to the day on which it is asked."""
     language = choose_date_language(text)
     times = parse_han_dates(text, today)
@@ -69,7 +70,7 @@ def parse_dates_and_periods(text: str, today: date) -> list[PartialDate | DateRa
     return times or _parse_in_language(text, today, "en")
 
 
-def _parse_in_language(text: str, today: date, language: str) -> list[PartialDate | DateRange]:
+def _parse_in_language(text: str, today: date, language: str) -> list[NamedTime]:
     forms = get_date_forms(language)
     dates: list[tuple[int, int, PartialDate]] = []
     for form in forms.dates if re.search(r"\d", text) else forms.dates_in_words:
@@ -128,7 +129,7 @@ def _find_part_of_month(
 
 def _relate_dates(
     dates: Sequence[tuple[int, int, PartialDate]], text: str, today: date, forms: DateForms
-) -> Iterator[PartialDate | DateRange]:
+) -> Iterator[NamedTime]:
     """The times that dates stand for in a text, in which they are replaced: two of them, or a day
     and a date, may be the ends of a period, and `since` begins one."""
     waiting = [*dates]
@@ -190,8 +191,8 @@ def _is_month_rather_than_word(match: re.Match[str], text: str, start: int, lang
 
 
 def _apply_before_or_after(
-    time: PartialDate | DateRange, before: str, today: date, forms: DateForms
-) -> Iterator[PartialDate | DateRange]:
+    time: NamedTime, before: str, today: date, forms: DateForms
+) -> Iterator[NamedTime]:
     """The time that is meant, with words before it like "since" or "two weeks after" applied, if
     there are any. Empty if the calendar does not have that time."""
     relation = forms.relation.search(before)
@@ -222,9 +223,7 @@ def _find_relative_periods(
                 continue
 
 
-def _find_weekdays(
-    text: str, today: date, forms: DateForms, language: str
-) -> Iterator[DateRange | PartialDate]:
+def _find_weekdays(text: str, today: date, forms: DateForms, language: str) -> Iterator[NamedTime]:
     """The latest days that a question names by weekday, weekend or part of the day, if it asks for
     what was, or for the last one. Beside a date a weekday says nothing more."""
     matches = [match for form in forms.weekdays for match in form.finditer(text)]

@@ -6,9 +6,9 @@ from datetime import date
 import pytest
 
 from strandline.languages import STOP_WORDS
-from strandline.recall.date_forms import get_date_forms
-from strandline.recall.date_words import DATE_WORDS
-from strandline.recall.past_questions import asks_for_what_was
+from strandline.recall.dates.forms import get_date_forms
+from strandline.recall.dates.past_questions import asks_for_what_was
+from strandline.recall.dates.words import DATE_WORDS
 from strandline.recall.question_mentions import parse_names_and_dates
 
 TODAY = date(2026, 6, 10)  # a Wednesday

@@ -4,7 +4,7 @@ import re
 from datetime import date, timedelta
 from functools import cache
 
-from strandline.recall.date_ranges import (
+from strandline.recall.dates.ranges import (
     MONTH_PARTS,
     DateRange,
     PartialDate,

@@ -3,8 +3,8 @@
 import re
 from datetime import date, timedelta
 
-from strandline.recall.date_forms import DateForms, fold
-from strandline.recall.date_ranges import (
+from strandline.recall.dates.forms import DateForms, fold
+from strandline.recall.dates.ranges import (
     DateRange,
     PartialDate,
     compute_range_of_last_season,

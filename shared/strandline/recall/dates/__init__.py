@@ -1,0 +1,1 @@
+"""The dates and periods that questions name: `parsing` reads them."""
