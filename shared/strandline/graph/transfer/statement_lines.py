@@ -27,7 +27,7 @@ class ExportStatement:
     @classmethod
     def from_revision(cls, revision: ExportRevision) -> Self:
         """The statement of a revision. The topic may no longer have an observation from it."""
-        return cls((revision.recorded_at, revision.event_id, revision.trust), [], revision)
+        return cls((revision.recorded_at, revision.source_id, revision.trust), [], revision)
 
     def extend(self, other: "ExportStatement") -> None:
         """Add what else the same source said."""

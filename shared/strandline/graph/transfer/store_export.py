@@ -9,6 +9,7 @@ from uuid import UUID
 
 from strandline.db.database import TenantDb
 from strandline.graph.nodes.node_types import NodeType
+from strandline.graph.transfer.store_known import StoredRevision
 
 PAGE = 2000
 """Rows of a page."""
@@ -242,23 +243,13 @@ def _list_observations_after(
 
 
 @dataclass(frozen=True)
-class ExportRevision:
+class ExportRevision(StoredRevision):
     """A revision of a topic's field, with its statement."""
 
-    node_id: UUID
-    field: str
-    value: Any
-    valid_from: datetime
-    why_changed: str
-    impact_expected: str
-    ref_id: UUID | None
-    event_id: UUID
     recorded_at: datetime
-    trust: str
     role: str
     speaker: str | None
     content: str
-    said_at: datetime | None
 
 
 def iter_revisions(access: TenantDb, scope_id: UUID) -> Iterator[ExportRevision]:
@@ -269,7 +260,7 @@ def iter_revisions(access: TenantDb, scope_id: UUID) -> Iterator[ExportRevision]
 def _list_revisions_after(
     access: TenantDb, scope_id: UUID, last: ExportRevision | None
 ) -> Sequence[ExportRevision]:
-    place = _make_page_start_params(last, "recorded_at", "event_id")
+    place = _make_page_start_params(last, "recorded_at", "source_id")
     return access.fetch(
         ExportRevision,
         """
@@ -277,11 +268,11 @@ def _list_revisions_after(
             select * from topic_field_revisions r
             where r.tenant_id = current_tenant() and r.scope_id = %(scope_id)s
                 and (%(recorded_at)s::timestamptz is null
-                    or (r.recorded_at, r.event_id) > (%(recorded_at)s, %(event_id)s::uuid))
+                    or (r.recorded_at, r.event_id) > (%(recorded_at)s, %(source_id)s::uuid))
             order by r.recorded_at, r.event_id limit %(limit)s)
         select p.node_id, p.field, p.value, p.valid_from, p.why_changed, p.impact_expected,
-            p.ref_id, p.event_id, p.recorded_at, e.origin as trust, e.role, e.speaker,
-            e.content, e.occurred_at as said_at
+            p.ref_id, p.event_id as source_id, p.recorded_at, e.origin as trust, e.role, e.speaker,
+            e.content, coalesce(e.occurred_at, p.recorded_at) as said_at
         from page p
         cross join lateral (
             select e.origin, e.role, e.speaker, e.content, e.occurred_at from events e
