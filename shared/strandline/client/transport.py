@@ -11,7 +11,6 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import urlsplit
-from weakref import WeakKeyDictionary
 
 from strandline.client.answer_bodies import BodyCollector
 from strandline.client.connection_settings import Settings, leaves_service
@@ -234,9 +233,7 @@ class AsyncConnection:
     def __init__(self, settings: Settings, http: httpx2.AsyncClient | None = None) -> None:
         self.settings = settings
         self._http = http
-        self._by_loop: WeakKeyDictionary[AbstractEventLoop, httpx2.AsyncClient] = (
-            WeakKeyDictionary()
-        )
+        self._by_loop: dict[AbstractEventLoop, httpx2.AsyncClient] = {}
         self._lock = threading.Lock()
 
     async def perform(self, call: Call[T], retry: Retry | None = None) -> T:
@@ -290,12 +287,15 @@ class AsyncConnection:
         loop = asyncio.get_running_loop()
         with self._lock:
             if loop not in self._by_loop:
+                # Each refers to its loop, so that weak references to loops would keep both.
+                for ended in [one for one in self._by_loop if one.is_closed()]:
+                    del self._by_loop[ended]
                 self._by_loop[loop] = _make_http_client(httpx2.AsyncClient)
             return self._by_loop[loop]
 
     async def close(self) -> None:
         """Close the connections of this event loop, if they are this object's own. Those of a loop
-        that ended are closed with it."""
+        that ended are closed with it, at the latest when another one asks."""
         import asyncio
 
         with self._lock:

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import time
+import weakref
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -336,11 +337,16 @@ def test_client_async_serves_several_event_loops(
     """As of a module whose function each call of a Lambda runs in a loop of its own."""
     client = AsyncStrandline(service.url, service.gateway.key())
 
+    loops: list[weakref.ref[asyncio.AbstractEventLoop]] = []
+
     async def count() -> int:
+        loops.append(weakref.ref(asyncio.get_running_loop()))
         await client.add("Hello.", user="alice")
         return len([event async for event in client.get_all(user="alice")])
 
     assert [asyncio.run(count()) for _ in range(3)] == [1, 2, 3]
+    gc.collect()
+    assert [loop() is None for loop in loops] == [True, True, False]  # nor are their connections
     with ThreadPoolExecutor(2) as threads:
         counts = [threads.submit(asyncio.run, count()) for _ in range(4)]
         assert max(one.result() for one in counts) == 7
