@@ -159,7 +159,7 @@ _EDGES_AS_OF: LiteralString = """
 
 
 @dataclass(frozen=True)
-class EdgeRow:
+class StoredEdge:
     """An edge of one scope."""
 
     edge_id: UUID
@@ -174,6 +174,12 @@ class EdgeRow:
     trust: str
     valid_from: datetime
     valid_to: datetime | None
+
+
+@dataclass(frozen=True)
+class EdgeRow(StoredEdge):
+    """An edge of one scope, with the times of its first and last observation."""
+
     created_at: datetime
     last_seen: datetime
 

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from strandline.db.database import TenantDb
 from strandline.graph.nodes.node_types import NodeType
+from strandline.graph.nodes.store_joined import StoredEdge
 from strandline.graph.transfer.store_known import StoredRevision
 
 PAGE = 2000
@@ -135,28 +136,10 @@ def _list_nodes_after(
     )
 
 
-@dataclass(frozen=True)
-class ExportEdge:
-    """A stored edge."""
-
-    edge_id: UUID
-    from_id: UUID
-    to_id: UUID
-    type: str
-    label: str
-    properties: dict[str, Any]
-    confidence: float
-    weight: int
-    heat: float
-    trust: str
-    valid_from: datetime
-    valid_to: datetime | None
-
-
-def list_edges_from(access: TenantDb, from_ids: Sequence[UUID]) -> Sequence[ExportEdge]:
+def list_edges_from(access: TenantDb, from_ids: Sequence[UUID]) -> Sequence[StoredEdge]:
     """The edges that lead from these nodes."""
     return access.fetch(
-        ExportEdge,
+        StoredEdge,
         """
         select edge_id, from_id, to_id, type, label, properties, confidence, weight, heat, trust,
             valid_from, valid_to
