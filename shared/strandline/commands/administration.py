@@ -74,10 +74,7 @@ def create_key(
         label=label,
         expires_at=datetime.now(timezone.utc) + timedelta(days=days) if days else None,
     )
-    if run.as_json:
-        print_json(key)
-    else:
-        print_text(key.token)
+    run.print_answer(key, key.token)
 
 
 @keys_group.command("rotate")
@@ -121,10 +118,7 @@ def rotate_key(run: Invocation, tenant: str, grace: float, days: int | None, key
 def revoke_key(run: Invocation, tenant: str, key_id: str) -> None:
     """Revoke a key; it is refused within 60 seconds."""
     revoked = run.client.admin.revoke_key(tenant, key_id)
-    if run.as_json:
-        print_json(revoked)
-    else:
-        print_text(f"revoked: {revoked.key_id}")
+    run.print_answer(revoked, f"revoked: {revoked.key_id}")
 
 
 @click.group("tenants")
@@ -152,10 +146,7 @@ def list_tenants(run: Invocation, limit: int) -> None:
 def create_tenant(run: Invocation, tenant: str) -> None:
     """Create a tenant."""
     answer = run.client.admin.create_tenant(tenant)
-    if run.as_json:
-        print_json(answer)
-    else:
-        print_text(f"created: {answer.tenant_id}")
+    run.print_answer(answer, f"created: {answer.tenant_id}")
 
 
 @click.group("jobs")
@@ -186,10 +177,7 @@ def list_jobs(run: Invocation, state: Any, limit: int) -> None:
 def start_job(run: Invocation, name: str) -> None:
     """Start a job by its name, as builder."""
     started = run.client.admin.start_job(name)
-    if run.as_json:
-        print_json(started)
-    else:
-        print_text(f"{started.kind}: {started.state}, job {started.job_id}")
+    run.print_answer(started, f"{started.kind}: {started.state}, job {started.job_id}")
 
 
 @jobs_group.command("retry")
@@ -198,10 +186,7 @@ def start_job(run: Invocation, name: str) -> None:
 def retry_job(run: Invocation, job_id: str) -> None:
     """Try a failed job again."""
     again = run.client.admin.retry_job(job_id)
-    if run.as_json:
-        print_json(again)
-    else:
-        print_text(f"{again.kind}: {again.state}, job {again.job_id}")
+    run.print_answer(again, f"{again.kind}: {again.state}, job {again.job_id}")
 
 
 @click.command("status")

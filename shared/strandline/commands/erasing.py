@@ -48,10 +48,7 @@ def erase_events(
         tenant=everything,
     )
     if dry_run:
-        if run.as_json:
-            print_json(preview)
-        else:
-            print_text(f"{_describe_preview(preview)} would be erased")
+        run.print_answer(preview, f"{_describe_preview(preview)} would be erased")
         return
     if not yes:
         _require_confirmation(f"Erase {_describe_preview(preview)}?")
@@ -62,10 +59,7 @@ def erase_events(
         scope_id=scope_id,
         tenant=everything,
     )
-    if run.as_json:
-        print_json(erasure)
-    else:
-        print_text(f"unreadable; its receipt: strandline erasure {erasure.erasure_id}")
+    run.print_answer(erasure, f"unreadable; its receipt: strandline erasure {erasure.erasure_id}")
 
 
 def _require_confirmation(question: str) -> None:

@@ -13,6 +13,7 @@ import click
 
 from strandline.client.clients import Strandline
 from strandline.client.retries import Retry
+from strandline.commands.output import print_json, print_text
 
 _SECONDS = 5.0
 _PYTHON = (3, 13)
@@ -49,6 +50,13 @@ class Invocation:
     def patient_client(self) -> Strandline:
         """A client for long transfers, which waits until the service is back."""
         return self._connect(Retry())
+
+    def print_answer(self, answer: object, text: str) -> None:
+        """Print an answer as JSON if that was asked for, else as this text."""
+        if self.as_json:
+            print_json(answer)
+        else:
+            print_text(text)
 
 
 class ParticipantArguments(TypedDict):

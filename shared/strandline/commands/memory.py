@@ -59,10 +59,9 @@ def add_event(
         session_id=session_id,
         source_event_key=event_key,
     )
-    if run.as_json:
-        print_json(receipt)
-    else:
-        print_text(f"stored as event {receipt.event_id}, number {receipt.seq} of its scope")
+    run.print_answer(
+        receipt, f"stored as event {receipt.event_id}, number {receipt.seq} of its scope"
+    )
 
 
 @click.command("recall")
@@ -179,10 +178,7 @@ def print_context_text(
         as_of=as_of,
         breadth=breadth,
     )
-    if run.as_json:
-        print_json(answer)
-    else:
-        print_text(answer.text)
+    run.print_answer(answer, answer.text)
 
 
 @click.command("upload")
@@ -207,10 +203,9 @@ def upload_file(
             session_id=session_id,
             progress=lambda position, _: progress.update(task, completed=position),
         )
-    if run.as_json:
-        print_json(receipt)
-    else:
-        print_text(f"stored as event {receipt.event_id}, CID {receipt.blob and receipt.blob.cid}")
+    run.print_answer(
+        receipt, f"stored as event {receipt.event_id}, CID {receipt.blob and receipt.blob.cid}"
+    )
 
 
 _sona_weight = click.option(
