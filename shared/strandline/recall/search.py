@@ -12,13 +12,13 @@ from uuid import UUID
 from strandline.db.database import SnapshotRead, TenantDb
 from strandline.embeddings.embedder import Embedder
 from strandline.recall import store
+from strandline.recall.calibrations import choose_min_known, read_calibration
 from strandline.recall.candidate_search import find_candidates
 from strandline.recall.features import QuestionWord
 from strandline.recall.looked_up_words import find_looked_up_word_bits
 from strandline.recall.passages import Passages, WordMatcher
 from strandline.recall.query_vector import NO_QUERY_VECTOR, embed_query
 from strandline.recall.question_mentions import parse_names_and_dates
-from strandline.recall.read_calibration import choose_min_known, read_calibration
 from strandline.recall.relevance import (
     Calibration,
     RankedEvents,

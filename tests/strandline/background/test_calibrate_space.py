@@ -26,7 +26,7 @@ from strandline.embeddings.store_space_figures import (
     store_figures,
 )
 from strandline.errors import EmbeddingUnavailable
-from strandline.recall import read_calibration
+from strandline.recall import calibrations
 from strandline.tuning import DEFAULTS
 from tests.strandline.embeddings.fake_embedders import WordEmbedder, fail_texts
 from tests.support import Gateway, ScratchDatabase
@@ -180,7 +180,7 @@ def test_calibrate_space_serves_recall_like_the_shipped(
         assert [hit["text"] for hit in shifted["hits"]] == [hit["text"] for hit in plain["hits"]]
     assert answers[1][-1]["known"] < 0.5 < answers[1][0]["known"]
     # the figures come with the candidates: no statement of their own
-    monkeypatch.delattr(read_calibration, "read_figures")
+    monkeypatch.delattr(calibrations, "read_figures")
     again = ask(gateway, key, QUESTIONS[0])
     assert again["hits"] == answers[1][0]["hits"]
     assert again["known"] == answers[1][0]["known"]
