@@ -42,7 +42,7 @@ def is_wanted_status(call: Call[Any], status: int) -> bool:
 
 
 def make_body_collector(settings: Settings, call: Call[Any], status: int) -> BodyCollector:
-    """Where the bytes of an answer go. A file may take longer than `timeout`, a piece may not."""
+    """Where an answer's bytes go. A file may take longer than `timeout`, a piece may not."""
     place = call.path.partition("?")[0] if leaves_service(call) else settings.shown_url
     if call.download is None or not is_wanted_status(call, status):
         return BodyCollector(place, settings.timeout)
@@ -231,8 +231,7 @@ class AsyncConnection:
     own, because those of another one, or of one that ended, cannot be used."""
 
     def __init__(self, settings: Settings, http: httpx2.AsyncClient | None = None) -> None:
-        self.settings = settings
-        self._http = http
+        self.settings, self._http = settings, http
         self._by_loop: dict[AbstractEventLoop, httpx2.AsyncClient] = {}
         self._lock = threading.Lock()
 
@@ -287,18 +286,19 @@ class AsyncConnection:
         loop = asyncio.get_running_loop()
         with self._lock:
             if loop not in self._by_loop:
-                # Each refers to its loop, so that weak references to loops would keep both.
-                for ended in [one for one in self._by_loop if one.is_closed()]:
-                    del self._by_loop[ended]
-                self._by_loop[loop] = _make_http_client(httpx2.AsyncClient)
+                self._by_loop = self._list_open() | {loop: _make_http_client(httpx2.AsyncClient)}
             return self._by_loop[loop]
 
+    def _list_open(self) -> dict[AbstractEventLoop, httpx2.AsyncClient]:
+        """Those of loops that did not end: weak references would keep what refers to its loop."""
+        return {loop: http for loop, http in self._by_loop.items() if not loop.is_closed()}
+
     async def close(self) -> None:
-        """Close the connections of this event loop, if they are this object's own. Those of a loop
-        that ended are closed with it, at the latest when another one asks."""
+        """Close the connections of this event loop, and let go of those of loops that ended."""
         import asyncio
 
         with self._lock:
+            self._by_loop = self._list_open()
             http = self._by_loop.pop(asyncio.get_running_loop(), None)
         if http is not None:
             await http.aclose()
