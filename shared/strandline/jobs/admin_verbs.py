@@ -11,7 +11,7 @@ from strandline.errors import NotFound, StateConflict, Unavailable
 from strandline.function_specs import JOBS
 from strandline.jobs import store_failures, store_runs
 from strandline.jobs.schemas import JobOut, JobsPage, JobsQuery
-from strandline.jobs.store_runs import Job
+from strandline.jobs.store_runs import JobRow
 from strandline.tenants import store_audit
 from strandline.tenants.store_audit import AuditContext
 
@@ -120,5 +120,5 @@ def _make_already_active_conflict(access: TenantDb, kind: str) -> StateConflict:
     )
 
 
-def _to_job_out(job: Job) -> JobOut:
+def _to_job_out(job: JobRow) -> JobOut:
     return JobOut.model_validate({**vars(job), "totals": dict(job.totals)})

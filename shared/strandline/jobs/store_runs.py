@@ -244,7 +244,7 @@ class JobIdRow:
 
 
 @dataclass(frozen=True)
-class Job:
+class JobRow:
     """A job, and the database snapshot of the page it was read for."""
 
     job_id: UUID
@@ -264,11 +264,11 @@ class Job:
 
 def list_newest(
     access: TenantDb, state: str | None, kind: str | None, after: Position | None, limit: int
-) -> Sequence[Job]:
+) -> Sequence[JobRow]:
     """The caller's tenant's jobs, newest first. Later pages see the database snapshot of the
     first."""
     return access.fetch(
-        Job,
+        JobRow,
         """
         select j.job_id, j.kind, j.state, j.scope_id, j.ref, j.reason, j.advice, j.attempts,
             j.totals, j.created_at, j.started_at, j.finished_at,
@@ -293,10 +293,10 @@ def list_newest(
     )
 
 
-def get_job(access: TenantDb, job_id: UUID) -> Job | None:
+def get_job(access: TenantDb, job_id: UUID) -> JobRow | None:
     """One job, or None; inside a transaction its row is locked until the end."""
     rows = access.fetch(
-        Job,
+        JobRow,
         """
         select j.job_id, j.kind, j.state, j.scope_id, j.ref, j.reason, j.advice, j.attempts,
             j.totals, j.created_at, j.started_at, j.finished_at, '' as pg_snapshot

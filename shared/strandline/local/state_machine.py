@@ -75,7 +75,7 @@ _LAMBDA: Any = LambdaBackend
 class StateMachine:
     """The machine that runs every job, in a running `LocalAws`; a context manager.
 
-    While it runs, invoking a Lambda in this process calls the handlers passed to `serve`.
+    While it runs, invoking a Lambda in this process calls the handlers of `add_handlers`.
     """
 
     def __init__(self, definition: Path, bucket: str, *, fast_retries: bool = False) -> None:

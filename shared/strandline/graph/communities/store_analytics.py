@@ -253,7 +253,7 @@ def replace_scope_communities(
     now: datetime,
 ) -> None:
     """Replace all communities of the scope. Nodes that were deleted in the meantime are left out.
-    In a transaction, after `record_scope_result`."""
+    In a transaction, after `mark_scope_analysed`."""
     own: dict[str, object] = {"scope_id": scope.scope_id, "participants": scope.participants}
     access.execute("delete from graph_communities where scope_id = %(scope_id)s", own)
     for batch in _split_into_batches(communities):

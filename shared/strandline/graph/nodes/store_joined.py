@@ -159,7 +159,7 @@ _EDGES_AS_OF: LiteralString = """
 
 
 @dataclass(frozen=True)
-class StoredEdge:
+class ScopeEdge:
     """An edge of one scope."""
 
     edge_id: UUID
@@ -177,7 +177,7 @@ class StoredEdge:
 
 
 @dataclass(frozen=True)
-class EdgeRow(StoredEdge):
+class EdgeRow(ScopeEdge):
     """An edge of one scope, with the times of its first and last observation."""
 
     created_at: datetime

@@ -14,7 +14,7 @@ from strandline.db.database import TenantDb
 from strandline.db.nearest_moments import list_nearest_moment_fields
 from strandline.errors import NotFound, StrandlineError, TooLarge
 from strandline.graph.nodes.identity import format_node_id
-from strandline.graph.nodes.store_joined import StoredEdge
+from strandline.graph.nodes.store_joined import ScopeEdge
 from strandline.graph.transfer import store_export
 from strandline.graph.transfer.hashed_lines import (
     FORMAT,
@@ -214,7 +214,7 @@ def _require_writable_times(row: object, name: str) -> None:
         )
 
 
-def _encode_computed_state(row: ExportNode | StoredEdge) -> dict[str, Any]:
+def _encode_computed_state(row: ExportNode | ScopeEdge) -> dict[str, Any]:
     return {
         "properties": row.properties,
         "confidence": row.confidence,
@@ -244,11 +244,11 @@ def _encode_node_members(row: ExportNode, ordinal: int) -> dict[str, Any]:
     }
 
 
-def _edge_sort_key(row: StoredEdge, numbers: _FileNumbersById) -> tuple[int, str, str, int]:
+def _edge_sort_key(row: ScopeEdge, numbers: _FileNumbersById) -> tuple[int, str, str, int]:
     return numbers.nodes[row.from_id], row.type, row.label, numbers.nodes[row.to_id]
 
 
-def _encode_edge_members(row: StoredEdge, numbers: _FileNumbersById) -> dict[str, Any]:
+def _encode_edge_members(row: ScopeEdge, numbers: _FileNumbersById) -> dict[str, Any]:
     return {
         "id": str(row.edge_id),
         "type": row.type,

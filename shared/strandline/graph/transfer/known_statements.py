@@ -13,7 +13,7 @@ from strandline.graph.transfer import store_known
 from strandline.graph.transfer.parsed_file import FileObservation, FileStatement, GraphFile
 from strandline.graph.transfer.schemas_file import RevisionFields
 from strandline.graph.transfer.statement_lines import join_names_as_content
-from strandline.graph.transfer.store_known import KnownObservation, StoredRevision
+from strandline.graph.transfer.store_known import KnownObservation, StatedRevision
 from strandline.log.schemas_fields import Role
 from strandline.log.trust_ranks import least_trusted
 
@@ -91,7 +91,7 @@ class KnownStatementFinder:
             self._add_source(tellers[row.source_id], row, _describe_stored_revision(row))
 
     def _add_source(
-        self, teller: Teller, row: KnownObservation | StoredRevision, part: Part
+        self, teller: Teller, row: KnownObservation | StatedRevision, part: Part
     ) -> None:
         self._sources[teller, row.said_at, row.trust, part].add(row.source_id)
 
@@ -173,7 +173,7 @@ def _describe_stored_observation(row: KnownObservation) -> Part:
     return row.target_id, _encode(row.patch), row.confidence, row.heat, row.valid_from
 
 
-def _describe_stored_revision(row: StoredRevision) -> Part:
+def _describe_stored_revision(row: StatedRevision) -> Part:
     return (
         row.node_id,
         row.field,

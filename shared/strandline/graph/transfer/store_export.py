@@ -9,8 +9,8 @@ from uuid import UUID
 
 from strandline.db.database import TenantDb
 from strandline.graph.nodes.node_types import NodeType
-from strandline.graph.nodes.store_joined import StoredEdge
-from strandline.graph.transfer.store_known import StoredRevision
+from strandline.graph.nodes.store_joined import ScopeEdge
+from strandline.graph.transfer.store_known import StatedRevision
 
 PAGE = 2000
 """Rows of a page."""
@@ -136,10 +136,10 @@ def _list_nodes_after(
     )
 
 
-def list_edges_from(access: TenantDb, from_ids: Sequence[UUID]) -> Sequence[StoredEdge]:
+def list_edges_from(access: TenantDb, from_ids: Sequence[UUID]) -> Sequence[ScopeEdge]:
     """The edges that lead from these nodes."""
     return access.fetch(
-        StoredEdge,
+        ScopeEdge,
         """
         select edge_id, from_id, to_id, type, label, properties, confidence, weight, heat, trust,
             valid_from, valid_to
@@ -226,7 +226,7 @@ def _list_observations_after(
 
 
 @dataclass(frozen=True)
-class ExportRevision(StoredRevision):
+class ExportRevision(StatedRevision):
     """A revision of a topic's field, with its statement."""
 
     recorded_at: datetime

@@ -48,7 +48,7 @@ def list_observations(
 
 
 @dataclass(frozen=True)
-class StoredRevision:
+class StatedRevision:
     """A revision of a topic's field."""
 
     source_id: UUID
@@ -66,11 +66,11 @@ class StoredRevision:
 
 def list_revisions(
     access: TenantDb, node_ids: Sequence[UUID], first: datetime, last: datetime
-) -> Sequence[StoredRevision]:
+) -> Sequence[StatedRevision]:
     """The revisions of the fields of these topics that were said between these
     moments."""
     return access.fetch(
-        StoredRevision,
+        StatedRevision,
         """
         select r.event_id as source_id, r.node_id,
             coalesce(e.occurred_at, r.recorded_at) as said_at, e.origin as trust, r.field, r.value,
