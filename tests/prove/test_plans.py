@@ -21,14 +21,13 @@ from strandline.db.connection import Connection
 from strandline.db.database import NOBODY, Caller, Database, TenantDb
 from strandline.embeddings.vector_formats import pack_vector
 from strandline.local.postgres import EmbeddedPostgres
+from strandline.log import store as log_store
 from strandline.log import (
-    indexed_text,
     store_scopes,
     store_tenant_counts,
     store_uploads,
     store_work,
 )
-from strandline.log import store as log_store
 from strandline.log.store_links_and_sources import find_edge_targets
 from strandline.recall import importance, store_importance
 from strandline.recall import store as recall_store
@@ -208,7 +207,7 @@ def hot(crowd: LargeTenant) -> dict[str, Hot]:
     sampled = 2 * SAMPLED_EVENTS + view
     pending = 3 * view // 50
     most = words + 2 * view + in_view + page + sampled + pending
-    nearest = 10 * indexed_text.CANDIDATES
+    nearest = 10 * recall_store.CANDIDATES
     wide, narrow, removed_ids = (WIDE,), (NARROW,), (SILENT,)
     edge = {"event_id": str(crowd.event_id), "participants": [WIDE]}
     by_cid = {"cid": crowd.cid, "participants": [WIDE]}

@@ -1,14 +1,9 @@
-"""The text of an event that is indexed, and how many candidates a search reads."""
+"""The text of an event that is indexed, and what of it a model is given."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from strandline.participants import display_name
-
-CANDIDATES = 200
-"""How many results of each list, by words and by vector, are ranked."""
-MAX_FRESH = 50
-"""How many events without a vector yet are ranked, the newest."""
 
 PIECE_CHARS = 16 * 1024
 """Large content is indexed in pieces of this many characters: a tsvector is limited to 1 MiB, and

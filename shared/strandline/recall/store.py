@@ -12,13 +12,16 @@ from strandline.db.database import SnapshotRead, TenantDb
 from strandline.db.pipeline import RowQuery
 from strandline.embeddings.space_figures import TEXTS_VERSION
 from strandline.embeddings.vector_formats import pack_vector
-from strandline.log import indexed_text
 from strandline.log.fulltext_words import prepare_question_for_search
 from strandline.log.passage_spans import LONG_CHARS
 from strandline.log.store import MAX_LISTED_SCOPES, Event
 from strandline.recall.cosine_scale import SAMPLED_EVENTS
 from strandline.recall.features import WINDOW, CandidateEvent
 
+CANDIDATES = 200
+"""How many results of each list, by words and by vector, are ranked."""
+MAX_FRESH = 50
+"""How many events without a vector yet are ranked, the newest."""
 _MAX_WORDS = 60
 """The maximum number of words of a question that are searched for: each has one bit of a bigint."""
 _LARGE_VIEW = 5_000
@@ -58,7 +61,7 @@ def count_filter_matches(rows: Sequence[CandidateRow]) -> int | None:
     """The number of events that pass a filter, if all of them with a vector are candidates; else
     None."""
     with_vector = sum(row.cosine is not None for row in rows)
-    return len(rows) if with_vector < indexed_text.CANDIDATES else None
+    return len(rows) if with_vector < CANDIDATES else None
 
 
 def search_candidate_events(
@@ -94,8 +97,8 @@ def search_candidate_events(
             "texts_version": TEXTS_VERSION,
             "filter": json.dumps(filters),
             "scopes": None if scopes is None else list(scopes),
-            "candidates": indexed_text.CANDIDATES,
-            "max_fresh": indexed_text.MAX_FRESH,
+            "candidates": CANDIDATES,
+            "max_fresh": MAX_FRESH,
             "max_scopes": MAX_LISTED_SCOPES,
             "far": WINDOW + 1,
             "sampled": SAMPLED_EVENTS,

@@ -9,8 +9,7 @@ from uuid import UUID
 import pytest
 
 from strandline.db.database import TenantDb
-from strandline.log import indexed_text
-from strandline.recall import topic_breadth
+from strandline.recall import store, topic_breadth
 from strandline.recall.broad_questions import asks_for_breadth
 from strandline.recall.features import CandidateEvent, EventScoreFeatures
 from strandline.recall.relevance import ScoredEvent
@@ -64,7 +63,7 @@ def key(gateway: Gateway) -> str:
 @pytest.fixture
 def few_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the best event by words and by vector is found; all else must come by its topic."""
-    monkeypatch.setattr(indexed_text, "CANDIDATES", 1)
+    monkeypatch.setattr(store, "CANDIDATES", 1)
 
 
 def tell(

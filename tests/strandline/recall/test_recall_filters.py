@@ -15,7 +15,7 @@ from pgvector import HalfVector
 from psycopg.rows import class_row
 
 from strandline.db.database import Caller, Database
-from strandline.log import indexed_text
+from strandline.recall import store
 from strandline.recall.features import WINDOW, QuestionWord
 from strandline.recall.store import CandidateRow, search_candidate_events
 from tests.prove.large_tenant import (
@@ -140,16 +140,16 @@ def expected(view: Sequence[Row], counts: Sequence[int], narrowing: Narrowing) -
         (row for row in ids if any(row.near)),
         key=lambda row: (weight(row), row.event_id),
         reverse=True,
-    )[: indexed_text.CANDIDATES]
+    )[: store.CANDIDATES]
     vectors = sorted(
         (row for row in ids if row.distance is not None),
         key=lambda row: (row.distance, row.event_id),
-    )[: indexed_text.CANDIDATES]
+    )[: store.CANDIDATES]
     fresh = sorted(
         (row for row in ids if row.waiting),
         key=lambda row: (row.recorded_at, row.event_id),
         reverse=True,
-    )[: indexed_text.MAX_FRESH]
+    )[: store.MAX_FRESH]
     by_words = {row.event_id: sum(own << n for n, own in enumerate(row.own)) for row in words}
     is_fresh = {row.event_id for row in fresh}
     return {

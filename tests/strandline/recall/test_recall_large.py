@@ -13,7 +13,6 @@ import pytest
 
 from strandline.db.database import Caller, Database, TenantDb
 from strandline.embeddings.embedder import ENGLISH_DIMENSIONS
-from strandline.log import indexed_text
 from strandline.recall import store
 from strandline.recall.cosine_scale import SAMPLED_EVENTS
 from strandline.recall.store import CandidateRow, search_candidate_events
@@ -113,7 +112,7 @@ def _lost_vectors(
         for n in range(20):
             vector = near.clusters.near(near.vectors[n * 17])
             rows = _find(access, "", vector)
-            if len(rows) < indexed_text.CANDIDATES:
+            if len(rows) < store.CANDIDATES:
                 yield f"{len(rows)} vectors of {tenant.name}"
             best = sorted(rows, key=lambda row: row.cosine or 0.0, reverse=True)[:10]
             exact = np.argsort(-(unit @ vector), kind="stable")[:10].tolist()
@@ -153,7 +152,7 @@ def _lost_newest(access: TenantDb, tenant: SyntheticTenant) -> Iterator[str]:
     split = [text.split() for text in tenant.texts]
     common = max(set(split[-1]), key=lambda word: sum(word in words for words in split))
     holders = [n for n, words in enumerate(split) if common in words and not is_erased(n)]
-    newest = {tenant.event_ids[n] for n in holders[-indexed_text.CANDIDATES :]}
+    newest = {tenant.event_ids[n] for n in holders[-store.CANDIDATES :]}
     assert len(holders) > EVENTS / 3
     for question in (common, f"{common} unheardof"):
         if {row.event_id for row in _find(access, question)} != newest:
