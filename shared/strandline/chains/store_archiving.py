@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from strandline.db.connection import Connection
+from strandline.db.connection import Connection, fetch_tenant_ids
 from strandline.db.database import TenantDb
 from strandline.jobs.next_runs import GARBAGE_PERIOD
-from strandline.tenants.store_tuning import fetch_tenant_ids
 
 _MIN_MARKED_SECONDS = 900
 """How long a payload stays marked before it is removed: longer than any append that did not see the

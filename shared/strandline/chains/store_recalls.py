@@ -8,10 +8,9 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from strandline.db.connection import Connection
+from strandline.db.connection import Connection, fetch_tenant_ids
 from strandline.db.database import TenantDb
 from strandline.db.pipeline import RowQuery
-from strandline.tenants.store_tuning import fetch_tenant_ids
 from strandline.tuning import Tuning
 
 

@@ -1,4 +1,5 @@
-"""Connections to Postgres: how they are opened and checked, and what the driver's errors mean."""
+"""Connections to Postgres: how they are opened and checked, what the driver's errors mean, and how
+tenants are listed before one is known."""
 
 import functools
 import os
@@ -6,17 +7,18 @@ import re
 import socket
 import sys
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any, Literal, LiteralString
 
 import psycopg
 from psycopg import errors
 from psycopg.adapt import Dumper
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import ConnStatus, Format, TransactionStatus
+from psycopg.rows import class_row
 from psycopg.types import TypeInfo
 from psycopg.types.array import ListBinaryDumper
 
@@ -272,3 +274,16 @@ def _driver_error(sqlstate: str) -> psycopg.Error:
         error = psycopg.DatabaseError()
         error.sqlstate = sqlstate
         return error
+
+
+@dataclass(frozen=True)
+class _TenantIdRow:
+    tenant_id: str
+
+
+def fetch_tenant_ids(
+    connection: Connection, statement: LiteralString, params: Sequence[object]
+) -> list[str]:
+    """The ids of the tenants that a statement returns. It runs before any tenant is known."""
+    with translate_errors(), connection.cursor(row_factory=class_row(_TenantIdRow)) as cursor:
+        return [row.tenant_id for row in cursor.execute(statement, params).fetchall()]

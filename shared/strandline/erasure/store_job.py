@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from strandline.db.connection import Connection
+from strandline.db.connection import Connection, fetch_tenant_ids
 from strandline.db.database import TenantDb
 from strandline.erasure.store import SELECT_ERASURE, Erasure
-from strandline.tenants.store_tuning import fetch_tenant_ids
 
 
 def list_due_tenants(connection: Connection, now: datetime) -> list[str]:

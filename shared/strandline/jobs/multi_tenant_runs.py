@@ -10,10 +10,9 @@ from typing import LiteralString
 from psycopg.rows import class_row
 from uuid_utils.compat import uuid7
 
-from strandline.db.connection import Connection, error_of_state, translate_errors
+from strandline.db.connection import Connection, error_of_state, fetch_tenant_ids, translate_errors
 from strandline.db.database import Database
 from strandline.jobs import store_runs
-from strandline.tenants.store_tuning import fetch_tenant_ids
 
 TENANTS_PER_CALL = 50
 """How many tenants share a round trip and a commit. Each is a subtransaction, and more than 64 in a

@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from strandline.db.connection import Connection
+from strandline.db.connection import Connection, fetch_tenant_ids
 from strandline.db.database import TenantDb
-from strandline.tenants.store_tuning import fetch_tenant_ids
 
 
 def list_tenants_to_sweep(connection: Connection, space: str, now: datetime) -> list[str]:

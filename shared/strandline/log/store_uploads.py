@@ -8,9 +8,8 @@ from uuid import UUID
 
 from uuid_utils.compat import uuid7
 
-from strandline.db.connection import Connection
+from strandline.db.connection import Connection, fetch_tenant_ids
 from strandline.db.database import TenantDb
-from strandline.tenants.store_tuning import fetch_tenant_ids
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,9 @@ from itertools import accumulate
 from typing import LiteralString, NamedTuple
 from uuid import UUID
 
-from strandline.db.connection import Connection
+from strandline.db.connection import Connection, fetch_tenant_ids
 from strandline.db.database import TenantDb
 from strandline.db.packed_vectors import PackedVector, PackedVectors
-from strandline.tenants.store_tuning import fetch_tenant_ids
 
 STUCK_ATTEMPTS = 5
 """A scope's work is stuck after this many attempts in a row without progress: an operator must look

@@ -8,9 +8,8 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from strandline.db.connection import Connection
+from strandline.db.connection import Connection, fetch_tenant_ids
 from strandline.db.database import TenantDb
-from strandline.tenants.store_tuning import fetch_tenant_ids
 
 RETENTION = timedelta(days=1)
 """How long a turn is kept after it was finished, or after it was asked for if it was never

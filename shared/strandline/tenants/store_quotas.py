@@ -6,9 +6,8 @@ from datetime import datetime
 from typing import LiteralString
 
 from strandline.config_quotas import QUOTAS, Quota
-from strandline.db.connection import Connection
+from strandline.db.connection import Connection, fetch_tenant_ids
 from strandline.db.database import TenantDb
-from strandline.tenants.store_tuning import fetch_tenant_ids
 
 type Limits = Mapping[str, float | None]
 """The limits that an operator set for one tenant, by name. None means the deployment's default, 0

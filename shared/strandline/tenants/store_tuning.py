@@ -1,29 +1,12 @@
-"""List the tenants with due work, for sweeps, which run before any tenant is known; and read a
-tenant's own thresholds."""
+"""SQL for a tenant's own thresholds."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, LiteralString
+from typing import Any
 
-from psycopg.rows import class_row
-
-from strandline.db.connection import Connection, translate_errors
 from strandline.db.database import TenantDb
 from strandline.tuning import Tuning, select_known_thresholds
-
-
-@dataclass(frozen=True)
-class _TenantIdRow:
-    tenant_id: str
-
-
-def fetch_tenant_ids(
-    connection: Connection, statement: LiteralString, params: Sequence[object]
-) -> list[str]:
-    """List the tenants that a statement returns. It returns only their ids."""
-    with translate_errors(), connection.cursor(row_factory=class_row(_TenantIdRow)) as cursor:
-        return [row.tenant_id for row in cursor.execute(statement, params).fetchall()]
 
 
 @dataclass(frozen=True)

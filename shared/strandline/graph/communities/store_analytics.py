@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from strandline.db.connection import Connection
+from strandline.db.connection import Connection, fetch_tenant_ids
 from strandline.db.database import TenantDb
 from strandline.graph.communities.label_propagation import WeightedLink
 from strandline.graph.nodes.node_types import NodeType
 from strandline.jobs.store_failures import ANALYZE_KIND
-from strandline.tenants.store_tuning import fetch_tenant_ids
 
 TENANT_REF = "tenant"
 """The reference of a failure that concerns the whole tenant's graph."""

@@ -7,10 +7,9 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from strandline.db.connection import Connection
+from strandline.db.connection import Connection, fetch_tenant_ids
 from strandline.db.database import TenantDb
 from strandline.jobs import store_failures
-from strandline.tenants.store_tuning import fetch_tenant_ids
 
 
 def list_due_tenants(
