@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import mimetypes
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +34,9 @@ _CAR_NAMES = {
     for name in ("dag_scope", "entity_bytes", "car_version", "car_order", "car_dups")
 }
 _PIECE_BYTES = 1024 * 1024
+_LOOKED_AT_BYTES = 64 * 1024
+_TELLING_TYPES = re.compile(r"text/.+|.+\+(json|xml)|application/(?!octet-stream|x-).+")
+_NOT_IN_TEXT = bytes([*range(7), *range(14, 27), *range(28, 32), 127])  # escape colours a log
 _PRESENT = 412
 """The payload store's status for what is uploaded already."""
 
@@ -63,6 +67,20 @@ def measure_and_hash_file(path: Path) -> tuple[int, str]:
         while piece := file.read(_PIECE_BYTES):
             digest.update(piece)
         return file.tell(), digest.hexdigest()
+
+
+def guess_media_type(path: Path) -> str:
+    """The media type of a file, by its name. Of names that tell none, as those of logs, settings
+    and programs, or that of a picture or film, it is `text/plain` where the file begins
+    without control characters: the service reads and finds what is text."""
+    kind, compression = mimetypes.guess_type(path.name)
+    by_name = "application/octet-stream" if kind is None or compression else kind
+    if _TELLING_TYPES.fullmatch(by_name):
+        return by_name
+    with path.open("rb") as file:
+        beginning = file.read(_LOOKED_AT_BYTES)
+    is_text = beginning and len(beginning.translate(None, _NOT_IN_TEXT)) == len(beginning)
+    return "text/plain" if is_text else by_name
 
 
 def upload_unless_stored(
@@ -231,9 +249,10 @@ class ScopeAndPayloadVerbs(VerbGroup):
         idempotency_key: str | None = None,
     ) -> Steps[answers.Receipt]:
         """Upload a file and append an event that cites it. `progress(sent, size)` is called as it
-        goes. The text of a UTF-8 file can be recalled."""
+        goes. What a file of text says can be recalled; `mime_type` is by default that of its name,
+        or `text/plain` where its beginning is text."""
         file = Path(path)
-        media = mime_type or mimetypes.guess_type(file.name)[0] or "application/octet-stream"
+        media = mime_type or (yield from yield_step(BlockingStep(lambda: guess_media_type(file))))
         file_name = name or file.name
         cid = yield from upload_unless_stored(self, file, media, file_name, progress)
         return (

@@ -3,10 +3,12 @@
 import asyncio
 import inspect
 import json
+import mimetypes
 import pydoc
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any, cast
 from uuid import UUID
 
@@ -17,6 +19,7 @@ from strandline import AsyncStrandline, ServiceError, Strandline
 from strandline.client import errors
 from strandline.client.request_building import KEEP, join_participants, to_json_value
 from strandline.client.retries import Retry
+from strandline.client.scopes_and_payloads import guess_media_type
 from tests.strandline.client.scripted_transport import RECEIPT, URL, Answer, Script
 
 NOTHING: dict[str, Any] = {
@@ -467,3 +470,44 @@ def test_client_wrong_argument_error_names_verb() -> None:
     client = Script(httpx2.Response(404, json={})).client()
     with pytest.raises(TypeError, match=r"nodes\(\): got an unexpected keyword argument 'limit'"):
         next(cast("Any", client.graph.nodes)(limit=5))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "media"),
+    [
+        ("deploy.log", b"09:27:11 \x1b[31mERROR\x1b[0m permission denied\n", "text/plain"),
+        ("settings.yaml", "größe: 3\n".encode("latin-1"), "text/plain"),
+        ("Dockerfile", b"FROM scratch\n", "text/plain"),
+        ("main.go", b"package main\n" * 9000, "text/plain"),
+        ("report.json", b"{}", "application/json"),
+        ("notes.md", b"\x00", "text/markdown"),
+        ("drawing.svg", b"<svg/>", "image/svg+xml"),
+        ("scan.pdf", b"%PDF-1.4 plain", "application/pdf"),
+        ("photo.png", b"\x89PNG\r\n\x1a\n\x00", "image/png"),
+        ("old.txt.gz", b"\x1f\x8b\x08\x00", "application/octet-stream"),
+        ("program", b"\x7fELF\x02\x01", "application/octet-stream"),
+        ("nothing", b"", "application/octet-stream"),
+    ],
+)
+def test_client_upload_tells_media_type_by_name_or_beginning(
+    tmp_path: Path, name: str, content: bytes, media: str
+) -> None:
+    file = tmp_path / name
+    file.write_bytes(content)
+    assert guess_media_type(file) == media
+
+
+def test_client_upload_tells_media_type_of_program_from_film(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some systems' tables have TypeScript's ending for MPEG streams."""
+
+    def guess_type(_: str) -> tuple[str, None]:
+        return "video/mp2t", None
+
+    monkeypatch.setattr(mimetypes, "guess_type", guess_type)
+    file = tmp_path / "app.ts"
+    file.write_text("export const port = 8087;\n")
+    assert guess_media_type(file) == "text/plain"
+    file.write_bytes(b"G@\x00\x10\x00")
+    assert guess_media_type(file) == "video/mp2t"

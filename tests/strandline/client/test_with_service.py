@@ -124,6 +124,11 @@ def test_client_upload_sends_file_once(client: Strandline, tmp_path: Path) -> No
     assert place.size == 3500
     (hit, *_) = client.recall("Who is the harbour master?", user="alice").hits
     assert hit.name == "harbour.txt"
+    log = tmp_path / "crane.log"  # a name that tells no media type
+    log.write_text("crane 4 stopped: gearbox temperature 141\n")
+    client.upload(log, user="alice")
+    (hit, *_) = client.recall("Why did the crane stop? gearbox?", user="alice").hits
+    assert (hit.name, "gearbox temperature" in (hit.excerpt or "")) == ("crane.log", True)
 
 
 def test_client_upload_keeps_name_of_each_file(client: Strandline, tmp_path: Path) -> None:
