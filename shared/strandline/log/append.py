@@ -57,7 +57,8 @@ def append(
     if find_links is not None:
         drafts_with_links = {n: replace(d, links=find_links(d)) for n, d in batch.drafts.items()}
         batch = replace(batch, drafts=drafts_with_links)
-    batch = _refuse_replays_of_erased_events(access, drafts, _build_events(access, batch))
+    batch = _refuse_blank_texts_under_new_keys(access, _build_events(access, batch))
+    batch = _refuse_replays_of_erased_events(access, drafts, batch)
     batch = _refuse_rejected_before_upload(access, batch)
 
     def store_batch(batch: AppendBatch) -> AppendBatch:
@@ -135,6 +136,18 @@ def _build_events(access: TenantDb, batch: AppendBatch) -> AppendBatch:
         except StrandlineError as error:
             errors[n] = error
     return replace(batch, events=events).refuse(errors)
+
+
+def _refuse_blank_texts_under_new_keys(access: TenantDb, batch: AppendBatch) -> AppendBatch:
+    """Refuse the events without a text whose key is not stored. Only requests that bring such
+    events need this query: one that an earlier version stored is replayed."""
+    errors = {n: error for n, draft in batch.drafts.items() if (error := draft.blank_text_error)}
+    if not errors:
+        return batch
+    rejections = store.preview_rejections(access, [batch.events[n] for n in errors])
+    return batch.refuse(
+        {n: error for n, error in errors.items() if rejections.get(n, "new") is not None}
+    )
 
 
 def _refuse_replays_of_erased_events(

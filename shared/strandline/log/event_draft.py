@@ -115,6 +115,22 @@ class EventDraft:
         upload = self.cited_payload.upload if self.cited_payload else None
         return self.payload is not None or upload is not None
 
+    @property
+    def blank_text_error(self) -> Invalid | None:
+        """The error of a new event whose text is white space alone, which tells nothing, but for
+        what a tool gave, and where `metadata` tells something, such as the tools that an agent
+        calls. A replay of one is no new event."""
+        request = self.request
+        may_be_blank = request.type == "observation" or request.metadata
+        if self.text is None or self.text.strip() or may_be_blank:
+            return None
+        name = "content" if request.parts is None else "parts"
+        return Invalid(
+            f"{name}: is blank: give a text, or leave the event out. Only an event of the type "
+            "`observation`, of a tool that gave nothing, or one with `metadata` may be blank",
+            field=name,
+        )
+
     def columns(self) -> dict[str, Any]:
         """The values of `EventColumns`."""
         request, cited_payload = self.request, self.cited_payload or _NO_PAYLOAD
@@ -178,7 +194,8 @@ class EventDraft:
 def build_draft(
     principal: Principal, request: AppendRequest, idempotency_key: str | None
 ) -> EventDraft:
-    """Convert a request to canonical form and check that this credential may write it.
+    """Convert a request to canonical form and check that this credential may write it. Whether a
+    blank text under a key is a replay, only the log knows.
 
     Raises Invalid, which names the field, or Forbidden.
     """
@@ -193,7 +210,6 @@ def build_draft(
     _require_edge_targets(request)
     _require_one_of_content_parts_blob(request)
     text, parts = _read_text_and_model_parts(request)
-    _require_text(request, text)
     payload = None
     if text is not None and len(text) * 4 > INLINE_BYTES:
         data = text.encode()
@@ -201,7 +217,7 @@ def build_draft(
     cited_cid = request.blob.cid if request.blob else None
     if cited_cid:
         cid_to_bytes(cited_cid, "blob.cid")
-    return EventDraft(
+    draft = EventDraft(
         request=request,
         participants=members,
         speaker=speaker,
@@ -213,6 +229,9 @@ def build_draft(
         scope_id=derive_scope_id(principal.tenant, members),
         key=_choose_event_key(request, idempotency_key),
     )
+    if draft.key is None and draft.blank_text_error is not None:
+        raise draft.blank_text_error
+    return draft
 
 
 def _require_one_of_content_parts_blob(request: AppendRequest) -> None:
@@ -241,19 +260,6 @@ def _read_text_and_model_parts(request: AppendRequest) -> tuple[str | None, list
         raise Invalid(f"{name}: only for the role `agent`, except observations", field=name)
     text = "".join(part.content for part in parts)
     return text, [ModelWrittenSpan(len(part.content), part.model) for part in parts]
-
-
-def _require_text(request: AppendRequest, text: str | None) -> None:
-    """Refuse a text of white space alone, which tells nothing, but for what a tool gave, and where
-    `metadata` tells something, such as the tools that an agent calls. Raises Invalid."""
-    if text is None or text.strip() or request.type == "observation" or request.metadata:
-        return
-    name = "content" if request.parts is None else "parts"
-    raise Invalid(
-        f"{name}: is blank: give a text, or leave the event out. Only an event of the type "
-        "`observation`, of a tool that gave nothing, or one with `metadata` may be blank",
-        field=name,
-    )
 
 
 def _require_edge_targets(request: AppendRequest) -> None:

@@ -22,6 +22,7 @@ from strandline.commands.imports.sending import ImportTally, store_batch
 from strandline.commands.output import explain_error_for_cli
 from strandline.db.database import TenantDb
 from strandline.errors import Unavailable
+from strandline.log.event_draft import EventDraft
 from strandline.recall.importance import rerank_by_weights
 from strandline.recall.schemas import RecallWeights
 from tests.chat_service import ScriptedTasks, use_model
@@ -372,6 +373,31 @@ def test_cli_import_of_own_export_adds_nothing(
     ):
         file.write_text(changed)
         assert "2 known, 1 refused" in run("--key", agents, "import", str(file))[1]
+
+
+def test_cli_import_leaves_out_blank_events_of_earlier_version(
+    run: Run, service: HttpService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here they are known, by their place or by their keys; elsewhere they are left out."""
+    writer = service.gateway.key(rights=("write",))
+    with service.client() as memory, monkeypatch.context() as earlier:
+        earlier.setattr(EventDraft, "blank_text_error", None)
+        memory.add("First.", user="alice", source_event_key="k1")
+        memory.add("", user="alice", source_event_key="k2")
+        parts = [{"content": " "}, {"content": "\n"}]
+        memory.add(user="alice", agent="helper", role="agent", parts=parts, source_event_key="k3")
+    file = tmp_path / "out.jsonl"
+    assert run("export", "--user", "alice", "--out", str(file))[0] == 0
+    for importer in ((), ("--key", writer)):
+        code, out, _ = run(*importer, "import", str(file))
+        assert (code, out) == (0, "3 read: 0 stored, 3 known, 0 refused, 0 left out\n")
+    other = service.gateway.key("other", rights=("read", "write"))
+    code, out, err = run("--key", other, "import", str(file))
+    counts = "3 read: 1 stored, 0 known, 0 refused, 2 left out"
+    assert (code, out) == (0, f"{counts}\nleft out: blank events (2)\n"), err
+    lines = [json.loads(line) | {"type": "wrong"} for line in file.read_text().splitlines()]
+    file.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    assert "3 refused, 0 left out" in run("--key", other, "import", str(file))[1]
 
 
 def test_cli_import_of_own_export_restores_nothing_erased(

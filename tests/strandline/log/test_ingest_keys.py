@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from strandline.log.event_draft import EventDraft
 from strandline.log.schemas_append import AppendRequest
 from tests.support import Gateway, ScratchDatabase, user_message
 
@@ -233,3 +234,36 @@ def test_idempotency_key_is_not_kept_by_refused_request(gateway: Gateway) -> Non
     assert (reply.status, reply.error["details"]["field"]) == (422, "edges")
     good = gateway.call("POST", PATH, user_message("x"), key=key, headers=key_header("k"))
     assert (good.status, good.headers.get(REPLAY_HEADER)) == (201, None)
+
+
+def test_idempotency_key_replays_blank_event_of_earlier_version(
+    gateway: Gateway, scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that is stored: a new one is refused, with a key or without."""
+    key = gateway.key()
+    batch = {"events": [user_message("\n", source_event_key="b"), user_message("x" * 9)]}
+    large = user_message(" " * 70_000)
+    with monkeypatch.context() as earlier:
+        earlier.setattr(EventDraft, "blank_text_error", None)
+        first = gateway.call("POST", PATH, user_message(""), key=key, headers=key_header("k"))
+        large_first = gateway.call("POST", PATH, large, key=key, headers=key_header("large"))
+        batch_first = gateway.call("POST", BATCH, batch, key=key).body["results"]
+    for path in (PATH, "/api/v1/insert"):
+        status = gateway.call("POST", path, user_message(""), key=key).status
+        assert status == 422, "no key"
+    second = gateway.call("POST", PATH, user_message(""), key=key, headers=key_header("k"))
+    assert (second.status, second.text) == (201, first.text)
+    assert second.headers[REPLAY_HEADER] == "true"
+    large_second = gateway.call("POST", PATH, large, key=key, headers=key_header("large"))
+    assert (large_second.status, large_second.text) == (201, large_first.text)
+    results = gateway.call("POST", BATCH, batch, key=key).body["results"]
+    assert results[0] == batch_first[0]
+    other = gateway.call("POST", PATH, user_message(" "), key=key, headers=key_header("k"))
+    assert (other.status, other.error["details"]["fields"]) == (409, ["content"])
+    for body in (user_message(""), large):
+        new = gateway.call("POST", PATH, body, key=key, headers=key_header("new"))
+        assert (new.status, new.error["details"]["field"]) == (422, "content")
+    batch["events"][0]["source_event_key"] = "new"
+    new = gateway.call("POST", BATCH, {**batch, "atomic": True}, key=key)
+    assert new.status == 422, new.text
+    assert scratch_db.rows("select count(*) from events") == [(5,)]

@@ -323,7 +323,7 @@ def test_insert_links_long_text_by_its_beginning(gateway: Gateway, key: str, dog
     body = {**citing, "name": "vet.txt", "recall": {"limit": 1}}
     reply = gateway.call("POST", INSERT, body, key=key)
     assert (reply.status, len(reply.body["edges"])) == (201, 1)
-    blank = insert_text(gateway, key, " \n ")
+    blank = insert_text(gateway, key, " \n ", type="observation")
     assert (blank["edges"], blank["degraded"]) == ([], [])
 
 

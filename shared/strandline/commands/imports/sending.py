@@ -35,11 +35,13 @@ from strandline.commands.imports.items import (
     RefusedItem,
     SkippedFile,
     list_or_empty,
+    object_or_empty,
 )
 
 _REPLAYED_HEADER = "idempotent-replayed"
 """`true`, or the places of the events that were stored before, as `0,2`."""
 _BATCH = 200
+_BLANK = "blank events"
 _MAX_SENTENCES = 100
 """Of each kind; beyond, only their number is kept."""
 
@@ -251,8 +253,20 @@ def _count_result_of_event(
     error = make_error(result.status, result.error.model_dump(), None)
     if isinstance(error, KeyConflictError) and _differs_only_in_filled_in_time(item, error):
         tally.known_count += 1
+    elif _is_blank_event_of_export(item, error):
+        tally.left_out[_BLANK] += 1
     else:
         tally.count_refusal(f"{item.place}: {_explain_refusal(error, item)}")
+
+
+def _is_blank_event_of_export(item: NewEvent, error: ServiceError) -> bool:
+    """Whether a line of an export is refused for its text, which is blank: an earlier version
+    stored it."""
+    if item.origin is None or error.field not in ("content", "parts"):
+        return False
+    parts = item.event.get("parts") or [{"content": item.event.get("content")}]
+    texts = [object_or_empty(part).get("content") for part in list_or_empty(parts)]
+    return all(isinstance(text, str) and not text.strip() for text in texts)
 
 
 def _differs_only_in_filled_in_time(item: NewEvent, error: KeyConflictError) -> bool:
