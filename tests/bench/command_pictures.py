@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from contextlib import closing
 from io import StringIO
@@ -20,6 +21,7 @@ from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
+from strandline import Strandline
 from strandline.admin.keys import make_key
 from strandline.db.database import Caller, Database
 from strandline.local.runtime import make_connection_file_path, run_local_service
@@ -62,7 +64,7 @@ PICTURES = (
     Picture(
         "cli-trials",
         "thirteen scenarios, and a check of what is stored",
-        ("strandline simulate", "strandline verify"),
+        ("strandline simulate", "strandline verify --everybody"),
     ),
     Picture(
         "cli-admin",
@@ -108,6 +110,16 @@ def _write_conversation(file: Path) -> None:
     file.write_text("".join(f"{json.dumps(event, ensure_ascii=False)}\n" for event in plain))
 
 
+def _wait_for_vectors(url: str, key: str) -> None:
+    """Wait until what was imported has vectors, as whoever asks a minute later finds it. Raises
+    SystemExit after a minute."""
+    memory, end = Strandline(url, key), time.monotonic() + 60
+    while memory.recall(_QUESTION, user="mara", limit=1).not_yet_embedded:
+        if time.monotonic() > end:
+            raise SystemExit("what was imported has no vectors after a minute")
+        time.sleep(0.1)
+
+
 def _make_keys(directory: Path) -> dict[str, str]:
     """Keys of the service, by what a command needs."""
     place: dict[str, Any] = json.loads(make_connection_file_path(directory).read_text())
@@ -146,6 +158,8 @@ def main() -> int:
                     operates = command.split()[1] in ("simulate", "tenants", "keys")
                     key = keys["operator" if operates else "memory"]
                     output = _run(command, environment | {"STRANDLINE_API_KEY": key}, folder)
+                    if command.split()[1] == "import":
+                        _wait_for_vectors(service.url, key)
                     runs.append((command, output.replace(service.url, "http://127.0.0.1:8080")))
                 file = ROOT / "docs" / f"{picture.name}.svg"
                 file.write_text(render(picture.title, runs, picture.name))
