@@ -20,7 +20,7 @@ from infra.metrics import (
     aws_metric,
     function_service_metric,
     job_metric,
-    lambda_metric,
+    lambda_sum_metric,
     rds_metric,
     sqs_maximum_metric,
     sum_metrics,
@@ -131,7 +131,7 @@ def _job_alarms(settings: StackSettings, resources: MonitoredResources) -> Itera
     yield AlarmSpec("failed-shards", "Shards of a job failed finally.", _sum_failures(shards), 1)
     succeeded_runs = aws_metric("AWS/States", "ExecutionsSucceeded", machine, minutes=60)
     # A new stack has had no sweep, and every deployment calls `migrate`.
-    deployments = lambda_metric(resources, "Invocations", "migrate", minutes=60)
+    deployments = lambda_sum_metric(resources, "Invocations", "migrate", minutes=60)
     says = "No job has succeeded for a day, not even the daily sweep."
     yield AlarmSpec(
         "missing-sweep",
@@ -177,12 +177,14 @@ def _api_alarms(settings: StackSettings, resources: MonitoredResources) -> Itera
 
 
 def _function_alarms(resources: MonitoredResources) -> Iterable[AlarmSpec]:
-    throttles = [lambda_metric(resources, "Throttles", fn.name) for fn in FUNCTIONS if fn.routes]
+    throttles = [
+        lambda_sum_metric(resources, "Throttles", fn.name) for fn in FUNCTIONS if fn.routes
+    ]
     says = "Lambda refuses requests, because all instances of a function are busy."
     yield AlarmSpec("throttles", says, sum_metrics(throttles), _MIN_ERRORS)
     # The state machine tries jobs again and records what fails, and a deployment sees `migrate`.
     errors = [
-        lambda_metric(resources, "Errors", fn.name) for fn in FUNCTIONS if fn.routes or fn.queue
+        lambda_sum_metric(resources, "Errors", fn.name) for fn in FUNCTIONS if fn.routes or fn.queue
     ]
     says = "Functions fail or are killed."
     yield AlarmSpec("function-errors", says, sum_metrics(errors), _MIN_ERRORS)

@@ -81,7 +81,7 @@ def api_metric(resources: MonitoredResources, name: str, statistic: str) -> clou
     return aws_metric("AWS/ApiGateway", name, resources.api, statistic)
 
 
-def lambda_metric(
+def lambda_sum_metric(
     resources: MonitoredResources, name: str, function: str, minutes: int = PERIOD_MINUTES
 ) -> cloudwatch.Metric:
     """The sum of a metric that Lambda keeps of a function."""

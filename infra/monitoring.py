@@ -23,7 +23,7 @@ from infra.metrics import (
     aws_metric,
     function_service_metric,
     job_metric,
-    lambda_metric,
+    lambda_sum_metric,
     rds_metric,
     sqs_maximum_metric,
 )
@@ -217,7 +217,7 @@ def _list_dashboard_graphs(
     for name in ("Invocations", "Errors", "Throttles"):
         yield (
             f"Functions: {name.lower()}",
-            [lambda_metric(resources, name, fn.name) for fn in FUNCTIONS],
+            [lambda_sum_metric(resources, name, fn.name) for fn in FUNCTIONS],
         )
     machine = {"StateMachineArn": resources.machine}
     runs = ("ExecutionsStarted", "ExecutionsSucceeded", "ExecutionsFailed", "ExecutionsTimedOut")

@@ -550,14 +550,14 @@ def test_fold_poison_message_goes_to_dead_letter_queue(
         bodies.insert(4, "poison")
         entries = [{"Id": str(n), "MessageBody": body} for n, body in enumerate(bodies)]
         sqs.send_message_batch(QueueUrl=aws.work_queue_url, Entries=entries)
-        original = fold.fold_events_into_chains
+        original = fold.fold_and_commit_events
 
         def go(state: FoldState, turns: Any) -> FoldOutcome | None:
             if str(state.scope.scope_id) == scopes[0]:
                 raise ZeroDivisionError
             return original(state, turns)
 
-        monkeypatch.setattr("strandline.chains.fold_scope.fold_events_into_chains", go)
+        monkeypatch.setattr("strandline.chains.fold_scope.fold_and_commit_events", go)
         poller = QueuePoller(aws.work_queue_url, place.handler.lambda_handler)
         poller.start()
         dead: list[str] = []

@@ -347,9 +347,9 @@ def around_requests(crowd: LargeTenant) -> dict[str, Hot]:
 
 def sessions_listed(access: TenantDb) -> object:
     """The first page of sessions, and the next."""
-    newest = sessions_store.list_newest(access, None, PAGE)
+    newest = sessions_store.list_newest_open_sessions(access, None, PAGE)
     last = newest.rows[:PAGE][-1]
-    return sessions_store.list_newest(
+    return sessions_store.list_newest_open_sessions(
         access, Position(newest.pg_snapshot, last.created_at, last.place), PAGE
     )
 

@@ -69,7 +69,7 @@ def require_user(participants: Iterable[str] | None) -> list[str]:
     return names
 
 
-def choose_participants(
+def join_participants_and_require_user(
     user: str | None, agent: str | None, participants: Iterable[str] | None
 ) -> list[str]:
     """Everybody that the three arguments of an adapter name. Raises ValueError without a user."""
@@ -93,7 +93,7 @@ class ParticipantChoice:
                 raise ValueError("a function of participants names the user and the agent, too")
             self._choose = participants
         else:
-            self._participants = choose_participants(user, agent, participants)
+            self._participants = join_participants_and_require_user(user, agent, participants)
 
     def list_participants(self, *run: Any) -> list[str]:
         """Everybody, of a run. Raises ValueError where the function names no user."""

@@ -16,6 +16,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from strandline.adapters.namespace_topics import NOBODY, Namespace, NamespaceTopics, choose_role
 from strandline.adapters.step_runners import ask
 from strandline.adapters.value_names import (
     decode_key,
@@ -23,7 +24,6 @@ from strandline.adapters.value_names import (
     encode_namespace,
     is_key_in_value,
 )
-from strandline.adapters.value_topics import NOBODY, Namespace, ValueTopics, choose_role
 from strandline.client import answers
 from strandline.client.erasures import ErasureVerbs
 from strandline.client.errors import (
@@ -71,7 +71,7 @@ class KeyedValues:
 
     def __init__(self, kind: str) -> None:
         self._kind = kind
-        self._topics = ValueTopics(kind)
+        self._topics = NamespaceTopics(kind)
         self._has_told_of_tombstones = False
 
     def read_value(
@@ -189,7 +189,9 @@ class KeyedValues:
     ) -> Steps[list[KeyedValue]]:
         """What the keys of all namespaces below a prefix hold, the newest first."""
         values: list[KeyedValue] = []
-        for namespace, topic in (yield from self._topics.list_topics(participants, prefix)):
+        for namespace, topic in (
+            yield from self._topics.list_namespaces_with_topics(participants, prefix)
+        ):
             after: str | None = None
             while True:
                 page = yield from self._read_fields(participants, topic, after, _PAGE)
@@ -205,7 +207,9 @@ class KeyedValues:
     ) -> Steps[list[Namespace]]:
         """The namespaces below a prefix in which a key holds a value, in order."""
         namespaces: list[Namespace] = []
-        for namespace, topic in (yield from self._topics.list_topics(participants, prefix)):
+        for namespace, topic in (
+            yield from self._topics.list_namespaces_with_topics(participants, prefix)
+        ):
             after: str | None = None
             while True:
                 page = yield from self._read_fields(participants, topic, after, _PAGE)

@@ -29,9 +29,9 @@ from langgraph.store.base import (
 
 from strandline.adapters.client_pairs import ClientPair, ParticipantChoice
 from strandline.adapters.keyed_values import KeyedValue, KeyedValues
+from strandline.adapters.namespace_topics import Namespace
 from strandline.adapters.step_runners import run_steps, run_steps_async
 from strandline.adapters.value_filters import matches_filter
-from strandline.adapters.value_topics import Namespace
 from strandline.client.clients import AsyncStrandline, Strandline
 from strandline.client.verb_declarations import Steps
 
@@ -139,18 +139,18 @@ class StrandlineStore(BaseStore):
 
     def _make_read_steps(self, op: Op) -> Steps[Result]:
         if isinstance(op, GetOp):
-            return self._get(self._choose_participants(op.namespace), op)
+            return self._get(self._list_participants_for_namespace(op.namespace), op)
         if isinstance(op, SearchOp):
-            return self._search(self._choose_participants(op.namespace_prefix), op)
+            return self._search(self._list_participants_for_namespace(op.namespace_prefix), op)
         if isinstance(op, ListNamespacesOp):
             prefix = _find_common_prefix(op.match_conditions or ())
-            return self._list_namespaces(self._choose_participants(prefix), prefix, op)
+            return self._list_namespaces(self._list_participants_for_namespace(prefix), prefix, op)
         raise ValueError(f"unknown operation: {type(op).__name__}")
 
     def _make_put_steps(self, op: PutOp) -> Steps[Result]:
-        return self._put(self._choose_participants(op.namespace), op, str(uuid4()))
+        return self._put(self._list_participants_for_namespace(op.namespace), op, str(uuid4()))
 
-    def _choose_participants(self, namespace: Namespace) -> list[str]:
+    def _list_participants_for_namespace(self, namespace: Namespace) -> list[str]:
         config: Mapping[str, Any] = {}
         with contextlib.suppress(RuntimeError):  # not within a run
             config = cast("Mapping[str, Any]", get_config())

@@ -20,9 +20,9 @@ from strandline.adapters.mem0_shapes import (
     make_item,
     matches_filters,
 )
+from strandline.adapters.namespace_topics import NOBODY
 from strandline.adapters.session_records import read_event_text
 from strandline.adapters.step_runners import ask
-from strandline.adapters.value_topics import NOBODY
 from strandline.client import answers
 from strandline.client.erasures import ErasureVerbs
 from strandline.client.errors import ForbiddenError, GoneError, InvalidFieldError

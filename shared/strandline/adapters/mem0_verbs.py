@@ -66,7 +66,7 @@ class Mem0Verbs:
                 raise ValueError(
                     f"{name}: no language model is called when a memory is added; leave it out"
                 )
-        scope = self._choose_ids(ids)
+        scope = self._add_default_ids(ids)
         participants = _require_user(scope)
         note: dict[str, Any] = {
             **scope,
@@ -108,7 +108,7 @@ class Mem0Verbs:
         require_no_more(more, "search")
         if not isinstance(query, str) or not query.strip():  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ValueError("Invalid query: must be a non-empty string.")
-        all_filters, readers = self._choose_filters(filters)
+        all_filters, readers = self._resolve_filters_and_participants(filters)
         results = yield from self._records.search(
             readers,
             query.strip(),
@@ -125,7 +125,7 @@ class Mem0Verbs:
     ) -> Steps[dict[str, Any]]:
         """Memories, the newest first."""
         require_no_more(more, "get_all")
-        all_filters, readers = self._choose_filters(filters)
+        all_filters, readers = self._resolve_filters_and_participants(filters)
         items = yield from self._records.list_items(
             readers, all_filters, require_top_k(top_k), with_expired=show_expired
         )
@@ -180,7 +180,7 @@ class Mem0Verbs:
             raise ValueError(
                 "At least one filter is required to delete all memories: user_id, agent_id, run_id"
             )
-        scope = self._choose_ids(ids)
+        scope = self._add_default_ids(ids)
         readers = _require_user(scope)
         states = yield from self._records.list_states(readers, scope)
         if states:
@@ -197,7 +197,7 @@ class Mem0Verbs:
             raise ValueError(f"Memory with id {memory_id} not found")
         return states
 
-    def _choose_ids(self, ids: Mapping[str, Any]) -> dict[str, Any]:
+    def _add_default_ids(self, ids: Mapping[str, Any]) -> dict[str, Any]:
         """The ids of a call, and the defaults where it names none."""
         own_ids = {name: clean_entity(ids.get(name), name) for name in ENTITIES}
         return {
@@ -206,7 +206,9 @@ class Mem0Verbs:
             if (value := own_ids[name] or self._defaults.get(name)) is not None
         }
 
-    def _choose_filters(self, filters: Filters | None) -> tuple[dict[str, Any], list[str]]:
+    def _resolve_filters_and_participants(
+        self, filters: Filters | None
+    ) -> tuple[dict[str, Any], list[str]]:
         """The filters with the defaults, and on whose behalf they read. Raises ValueError."""
         all_filters = dict(filters or {})
         for name in ENTITIES:
@@ -217,7 +219,7 @@ class Mem0Verbs:
                 "filters must contain at least one of: user_id, agent_id, run_id."
                 " Example: filters={'user_id': 'u1'}"
             )
-        all_filters |= self._choose_ids(all_filters)
+        all_filters |= self._add_default_ids(all_filters)
         return all_filters, _require_user(all_filters)
 
 

@@ -18,8 +18,8 @@ from uuid import UUID, uuid4
 
 from strandline.adapters.keyed_values import KeyedValues
 from strandline.adapters.memory_file_texts import MemoryCommandError
+from strandline.adapters.namespace_topics import NOBODY, choose_role
 from strandline.adapters.step_runners import ask
-from strandline.adapters.value_topics import NOBODY, choose_role
 from strandline.client import answers
 from strandline.client.erasures import ErasureVerbs
 from strandline.client.errors import ForbiddenError, GoneError, NotFoundError

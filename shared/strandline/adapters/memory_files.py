@@ -18,7 +18,7 @@ from typing import Any, TypeAlias, cast
 from uuid import uuid4
 from weakref import WeakKeyDictionary
 
-from strandline.adapters.client_pairs import ClientPair, choose_participants
+from strandline.adapters.client_pairs import ClientPair, join_participants_and_require_user
 from strandline.adapters.memory_file_store import FilePlace, FileWrite, MemoryFileStore, StoredFile
 from strandline.adapters.memory_file_texts import (
     ROOT,
@@ -76,7 +76,7 @@ class MemoryFiles:
         client: Strandline | None = None,
         async_client: AsyncStrandline | None = None,
     ) -> None:
-        self._store = MemoryFileStore(choose_participants(user, agent, participants))
+        self._store = MemoryFileStore(join_participants_and_require_user(user, agent, participants))
         self._clients = ClientPair(url, key, client, async_client)
         self._attempts: dict[str, _Attempt] = {}
         self._lock = threading.Lock()

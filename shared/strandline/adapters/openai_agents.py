@@ -13,7 +13,7 @@ from agents import TResponseInputItem
 from agents.memory import SessionABC, SessionSettings
 from agents.memory.session_settings import coerce_session_settings
 
-from strandline.adapters.client_pairs import ClientPair, choose_participants
+from strandline.adapters.client_pairs import ClientPair, join_participants_and_require_user
 from strandline.adapters.session_records import NewRecord, RetryKeys, SessionRecords, TextPath
 from strandline.adapters.step_runners import run_steps_async
 from strandline.client.clients import AsyncStrandline
@@ -56,7 +56,7 @@ class StrandlineSession(SessionABC):
     ) -> None:
         self.session_id = session_id
         self.session_settings = coerce_session_settings(session_settings or SessionSettings())
-        self._participants = choose_participants(user, agent, participants)
+        self._participants = join_participants_and_require_user(user, agent, participants)
         self._clients = ClientPair(url, key, async_client=async_client)
         self._records = SessionRecords("openai_agents")
         self._keys = RetryKeys()

@@ -201,7 +201,7 @@ class SessionRecords:
     def _make_event(
         self, participants: Sequence[str], session_id: str, record: NewRecord, key: str
     ) -> dict[str, Any]:
-        text, rest = _take_text(record)
+        text, rest = _split_off_text(record)
         note: dict[str, Any] = {"labels": dict(record.labels), "rest": rest}
         if record.text_at is not None and text is not None:
             note["text_at"] = list(record.text_at)
@@ -228,7 +228,7 @@ class SessionRecords:
         else:
             body = copy.deepcopy(note["rest"])
             if "text_at" in note:
-                _put_at(body, note["text_at"], text)
+                _set_text_at_path(body, note["text_at"], text)
         return StoredRecord(event.event_id, event.seq, note["labels"], body)
 
 
@@ -236,7 +236,7 @@ class RetryKeys:
     """Idempotency keys of attempts whose outcome is unknown. A framework that tries the same again
     gets the key of the attempt before, so that it is stored once. Safe for threads."""
 
-    _MOST = 1000
+    _MAX_KEPT_CONTENTS = 1000
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -249,33 +249,36 @@ class RetryKeys:
         """A key for each of these contents, JSON: that of `given`, or that of an attempt that
         failed with the content, or a new one. If the block fails in any way, interrupts and
         cancellation included, the keys that were not given are kept for the next attempt."""
-        named = [*given, *[None] * (len(contents) - len(given))]
-        keys = [key or self._take(content) for key, content in zip(named, contents, strict=True)]
+        own_keys = [*given, *[None] * (len(contents) - len(given))]
+        keys = [
+            key or self._reuse_or_generate_key(content)
+            for key, content in zip(own_keys, contents, strict=True)
+        ]
         try:
             yield keys
         except BaseException:
-            for content, key, name in zip(contents, keys, named, strict=True):
-                if name is None:
-                    self._give_back(content, key)
+            for content, key, own_key in zip(contents, keys, own_keys, strict=True):
+                if own_key is None:
+                    self._keep_key_for_retry(content, key)
             raise
 
-    def _take(self, content: object) -> str:
+    def _reuse_or_generate_key(self, content: object) -> str:
         with self._lock:
-            keys = self._keys.get(self._name(content))
+            keys = self._keys.get(self._to_canonical_json(content))
             key = keys.pop(0) if keys else str(uuid4())
             if keys is not None and not keys:
-                del self._keys[self._name(content)]
+                del self._keys[self._to_canonical_json(content)]
             return key
 
-    def _give_back(self, content: object, key: str) -> None:
-        """Keep the key of an attempt that failed. The oldest are forgotten."""
+    def _keep_key_for_retry(self, content: object, key: str) -> None:
+        """Keep the key of an attempt that failed, by its content. The oldest are forgotten."""
         with self._lock:
-            self._keys.setdefault(self._name(content), []).append(key)
-            while len(self._keys) > self._MOST:
+            self._keys.setdefault(self._to_canonical_json(content), []).append(key)
+            while len(self._keys) > self._MAX_KEPT_CONTENTS:
                 del self._keys[next(iter(self._keys))]
 
     @staticmethod
-    def _name(content: object) -> str:
+    def _to_canonical_json(content: object) -> str:
         return json.dumps(content, sort_keys=True, default=str)
 
 
@@ -296,7 +299,7 @@ def list_newest_first(
             yield from sorted(scope.events, key=lambda event: event.seq, reverse=True)
 
 
-def _take_text(record: NewRecord) -> tuple[str | None, dict[str, Any]]:
+def _split_off_text(record: NewRecord) -> tuple[str | None, dict[str, Any]]:
     """The record's text, and the record without it; no text where it is blank."""
     body = copy.deepcopy(dict(record.body))
     if record.text_at is None:
@@ -312,7 +315,7 @@ def _take_text(record: NewRecord) -> tuple[str | None, dict[str, Any]]:
     return text, body
 
 
-def _put_at(body: dict[str, Any], path: TextPath, text: str | None) -> None:
+def _set_text_at_path(body: dict[str, Any], path: TextPath, text: str | None) -> None:
     *way, last = path
     holder: Any = body
     for step in way:

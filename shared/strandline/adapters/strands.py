@@ -22,7 +22,7 @@ from strands.memory import (
 )
 from strands.types.content import Message
 
-from strandline.adapters.client_pairs import ClientPair, choose_participants
+from strandline.adapters.client_pairs import ClientPair, join_participants_and_require_user
 from strandline.adapters.event_batches import clean_text, post_events
 from strandline.adapters.session_records import RetryKeys
 from strandline.adapters.step_runners import run_steps_async
@@ -68,7 +68,7 @@ class StrandlineMemoryStore(MemoryStore):
         if extraction is None and writable:
             self.extraction = ExtractionConfig(trigger=[InvocationTrigger()])
         self._session_id = session_id or str(uuid4())
-        self._participants = choose_participants(user, agent, participants)
+        self._participants = join_participants_and_require_user(user, agent, participants)
         self._clients = ClientPair(url, key, async_client=async_client)
         self._keys = RetryKeys()
 

@@ -16,7 +16,7 @@ from strands.session.session_repository import SessionRepository
 from strands.types.exceptions import SessionException
 from strands.types.session import Session, SessionAgent, SessionMessage
 
-from strandline.adapters.client_pairs import ClientPair, choose_participants
+from strandline.adapters.client_pairs import ClientPair, join_participants_and_require_user
 from strandline.adapters.session_records import (
     NewRecord,
     RetryKeys,
@@ -60,7 +60,7 @@ class StrandlineSessionRepository(SessionRepository):
         key: str | None = None,
         client: Strandline | None = None,
     ) -> None:
-        self._participants = choose_participants(user, agent, participants)
+        self._participants = join_participants_and_require_user(user, agent, participants)
         self._clients = ClientPair(url, key, client=client)
         self._records = SessionRecords("strands")
         self._keys = RetryKeys()

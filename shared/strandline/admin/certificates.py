@@ -6,7 +6,7 @@ from uuid import UUID
 
 from uuid_utils.compat import uuid7
 
-from strandline.admin.keys import normalize_bound_user, require_known_rights, require_valid_expiry
+from strandline.admin.keys import parse_bound_user, require_known_rights, require_valid_expiry
 from strandline.admin.schemas import CertificateOut, CertificatePage
 from strandline.admin.tenants import require_tenant_name
 from strandline.auth import store_certificates, store_tenants_and_keys, x509_names
@@ -38,7 +38,7 @@ def add_certificate(
     """
     require_tenant_name(access.caller.tenant)
     require_known_rights(rights)
-    user = normalize_bound_user(user)
+    user = parse_bound_user(user)
     require_valid_expiry(expires_at, datetime.now(UTC))
     subject = x509_names.canonicalize_name(subject, "subject")
     issuer = None if issuer is None else x509_names.canonicalize_name(issuer, "issuer")

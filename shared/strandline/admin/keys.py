@@ -60,7 +60,7 @@ def make_key(
     """
     require_tenant_name(access.caller.tenant)
     require_known_rights(rights)
-    user = normalize_bound_user(user)
+    user = parse_bound_user(user)
     require_valid_expiry(expires_at, datetime.now(UTC))
     with access.transaction():
         if audit_context.tenant is None:
@@ -242,7 +242,7 @@ def require_known_rights(rights: Sequence[str]) -> None:
         raise Invalid(f"rights: must be one or more of {', '.join(RIGHTS)}", field="rights")
 
 
-def normalize_bound_user(user: str | None) -> str | None:
+def parse_bound_user(user: str | None) -> str | None:
     """The participant that a credential is bound to, normalised; None if unbound. Raises Invalid
     for anything but a user."""
     user = user if user is None else normalize_participant(user, "user")

@@ -16,10 +16,10 @@ _SHARD_LIST_RETENTION = timedelta(days=7)
 """How long a run's list of shards stays in the bucket."""
 
 
-def plan(resources: JobResources, now: datetime, tenant: str | None) -> Sequence[Shard]:
-    """List one shard per tenant with something to archive or to collect. With `tenant`, only that
-    tenant, whether or not it has work."""
-    tenants = archive.list_due_tenants(resources, now) if tenant is None else [tenant]
+def plan_shards(resources: JobResources, now: datetime, only_tenant: str | None) -> Sequence[Shard]:
+    """List one shard per tenant with something to archive or to collect. With `only_tenant`,
+    only that tenant, whether or not it has work."""
+    tenants = archive.list_due_tenants(resources, now) if only_tenant is None else [only_tenant]
     return [Shard(tenant) for tenant in tenants]
 
 
@@ -43,6 +43,6 @@ def work_on_shard(
     }
 
 
-def finish(resources: JobResources, now: datetime) -> None:
+def clean_up_after_run(resources: JobResources, now: datetime) -> None:
     """Delete the shard lists of runs that never finished."""
     resources.blobs.delete_old_shards(now - _SHARD_LIST_RETENTION)

@@ -41,7 +41,7 @@ def embed_chain_summaries(
         if worker.is_out_of_time():
             return embedded_count, False
         vector_by_chain = embed_texts(worker, {chain.chain_id: chain.summary for chain in chains})
-        embedded_count += _store_summary_vectors(
+        embedded_count += _store_summary_vectors_and_resolve_failures(
             access,
             space,
             [
@@ -56,7 +56,7 @@ def embed_chain_summaries(
     return embedded_count, True
 
 
-def _store_summary_vectors(
+def _store_summary_vectors_and_resolve_failures(
     access: TenantDb, space: str, vectors: list[SummaryVector], resolved_at: datetime | None
 ) -> int:
     with access.transaction():
@@ -81,7 +81,7 @@ def retry_refused_vectors(worker: WorkerResources, tenant: str, scope_id: UUID) 
         events = take_events_to_embed(events)
         vectors = compute_vectors(worker, access, events)
         with access.transaction():
-            _record_given_up_vectors(access, scope_id, vectors)
+            _record_decisions_made_without_vector(access, scope_id, vectors)
             replaced_count = store_refused_vectors.replace_refusals_by_vectors(
                 access, worker.embedder.space, vectors
             )
@@ -92,7 +92,7 @@ def retry_refused_vectors(worker: WorkerResources, tenant: str, scope_id: UUID) 
     return stored_count
 
 
-def _record_given_up_vectors(
+def _record_decisions_made_without_vector(
     access: TenantDb, scope_id: UUID, vectors: Sequence[EventVector]
 ) -> None:
     """Record for events that now have a vector that their chains and trees were formed without

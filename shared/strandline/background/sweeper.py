@@ -35,11 +35,11 @@ _MAX_RETRIES = 20
 """How many failures a sweep retries; each calls a model."""
 
 
-def plan(resources: JobResources, now: datetime, tenant: str | None) -> Sequence[Shard]:
-    """List one shard per tenant where anything is due. With `tenant`, only that tenant, whether or
-    not it has work."""
-    if tenant is not None:
-        return [Shard(tenant)]
+def plan_shards(resources: JobResources, now: datetime, only_tenant: str | None) -> Sequence[Shard]:
+    """List one shard per tenant where anything is due. With `only_tenant`, only that tenant,
+    whether or not it has work."""
+    if only_tenant is not None:
+        return [Shard(only_tenant)]
     connection = resources.database.connection()
     tenants = {
         *store_sweeps.list_tenants_to_sweep(connection, resources.embedder.space, now),
@@ -74,7 +74,7 @@ def work_on_shard(
     return {count: total for count, total in totals.items() if total}
 
 
-def finish(resources: JobResources, now: datetime) -> None:
+def clean_up_after_run(resources: JobResources, now: datetime) -> None:
     """Remove the files of exports whose addresses are no longer valid."""
     resources.blobs.delete_old_exports(now - _EXPORT_RETENTION)
 
@@ -100,14 +100,16 @@ def _calibrate_space(resources: JobResources, lease: Lease, now: datetime) -> in
     """Measure the space that the tenant reads, before topics end and chains merge by it. One that
     it switches to is measured with its switch, so that a new model that fails fails no sweep."""
     del now
-    ensure_calibrated(lease.access, _make_reader(resources, lease).embedder, lease.deadline)
+    ensure_calibrated(
+        lease.access, _make_worker_for_reading_space(resources, lease).embedder, lease.deadline
+    )
     return 0
 
 
 def _embed_and_fold_due_scopes(resources: JobResources, lease: Lease, now: datetime) -> int:
     worker, space = (
         _make_worker_resources(resources, lease),
-        _make_reader(resources, lease).embedder.space,
+        _make_worker_for_reading_space(resources, lease).embedder.space,
     )
     scan_all = store_sweeps.is_full_scan_due(lease.access, space, now)
     outcome = process_events.embed_and_fold_due_scopes(worker, lease.tenant, scan_all)
@@ -125,7 +127,7 @@ def _send_scope_retry_hints(
 def _embed_chains_and_nodes(resources: JobResources, lease: Lease, now: datetime) -> int:
     """Embed chains and nodes of the graph without a vector, if a full scan is due; record the scan
     once none is left."""
-    worker = _make_reader(resources, lease)
+    worker = _make_worker_for_reading_space(resources, lease)
     space = worker.embedder.space
     if not store_sweeps.is_full_scan_due(lease.access, space, now):
         return 0
@@ -142,7 +144,7 @@ def _embed_chains_and_nodes(resources: JobResources, lease: Lease, now: datetime
 def _close_idle_lanes(resources: JobResources, lease: Lease, now: datetime) -> int:
     # Half of the time left: the rest is for the other steps.
     step_deadline = (time.monotonic() + lease.deadline) / 2
-    worker = replace(_make_reader(resources, lease), deadline=step_deadline)
+    worker = replace(_make_worker_for_reading_space(resources, lease), deadline=step_deadline)
     return fold_scope.close_idle_lanes(worker, lease.tenant, now)
 
 
@@ -166,7 +168,8 @@ def _retry_failure(
     resources: JobResources, lease: Lease, job: store_failures.FailureQueuedForRetry, now: datetime
 ) -> None:
     """Retry one failure. Raises whatever it fails with."""
-    worker, tenant, subject_id = _make_reader(resources, lease), lease.tenant, UUID(job.ref)
+    worker = _make_worker_for_reading_space(resources, lease)
+    tenant, subject_id = lease.tenant, UUID(job.ref)
     match job.kind:
         case store_failures.FOLD_KIND:
             outcome = process_events.embed_and_fold_scope_now(
@@ -312,7 +315,7 @@ def _run_batches(lease: Lease, batch: Callable[[], int]) -> int:
     return total
 
 
-def _make_reader(resources: JobResources, lease: Lease) -> WorkerResources:
+def _make_worker_for_reading_space(resources: JobResources, lease: Lease) -> WorkerResources:
     """The worker with the model of the embedding space that the tenant reads."""
     reading_space = read_space(lease.access).reading_space
     return _make_worker_resources(resources, lease).for_reader_of(reading_space)

@@ -45,16 +45,16 @@ from strandline.jobs.worker_resources import WorkDeferred
 from strandline.permanent_failures import is_permanent_failure
 
 
-def fold_events_into_chains(state: FoldState, turns: Sequence[EventToFold]) -> FoldOutcome | None:
+def fold_and_commit_events(state: FoldState, events: Sequence[EventToFold]) -> FoldOutcome | None:
     """Fold the scope's next events, committing after each closed run and at the end. Returns why
     the fold must wait; None if it need not. Raises ConcurrentUpdate."""
     outcome = None
     try:
         is_ready = _apply_due_decisions(state)
-        for turn in turns:
+        for event in events:
             if not is_ready or state.worker.is_out_of_time():
                 break
-            is_ready = _fold_event_into_lane(state, turn) and _apply_due_decisions(state)
+            is_ready = _fold_event_into_lane(state, event) and _apply_due_decisions(state)
         if not is_ready:
             outcome = FoldOutcome("waits_for_vector")
     except WorkDeferred as error:
@@ -73,7 +73,7 @@ def _fold_event_into_lane(state: FoldState, event: EventToFold) -> bool:
         state.current_seq = event.seq
         return True
     turn, is_settled = to_lane_event(event), event.seq <= state.scope.max_folded_seq
-    settings = _choose_fold_settings(state, turn, is_settled)
+    settings = _set_and_record_fold_settings(state, turn, is_settled)
     for kind, new_decisions in (("echo", state.new_echoes), ("slots", state.new_slots)):
         if turn.event_id in new_decisions and (turn.event_id, kind) not in state.stored_decisions:
             state.pending_decisions.append(new_decisions[turn.event_id])
@@ -88,7 +88,7 @@ def _fold_event_into_lane(state: FoldState, event: EventToFold) -> bool:
         _record_settings_decision(state, turn, settings, is_settled)
     judge = _make_topic_end_judge(state, settings, is_settled)
     for step in iterate_steps_adding_event(state.lanes, turn, settings.segmentation_rules, judge):
-        _apply_lane_step(state, turn.session_id, step, settings)
+        _apply_lane_step_and_commit_run(state, turn.session_id, step, settings)
         if state.current_seq < turn.seq and not _apply_due_decisions(state):
             return False
     return state.current_seq == turn.seq
@@ -102,7 +102,7 @@ def _close_idle_lane(
     for step in iterate_steps_closing_lane(
         state.lanes, session_id, settings.segmentation_rules, judge, "idle"
     ):
-        _apply_lane_step(state, session_id, step, settings)
+        _apply_lane_step_and_commit_run(state, session_id, step, settings)
     return state.get_lane(session_id).last_event is None
 
 
@@ -121,7 +121,7 @@ def _make_topic_end_judge(state: FoldState, settings: FoldSettings, is_settled: 
     return judge
 
 
-def _apply_lane_step(
+def _apply_lane_step_and_commit_run(
     state: FoldState, session_id: str, step: LaneStepResult, settings: FoldSettings
 ) -> None:
     """Set a lane's new state, and commit the run that the step closed. Raises WorkDeferred if the
@@ -137,9 +137,11 @@ def _apply_lane_step(
         _commit_run_or_placeholder(state, run, enrichment)
 
 
-def _choose_fold_settings(state: FoldState, turn: LaneEvent, is_settled: bool) -> FoldSettings:
-    """The settings for an event: the decided ones, or else the current ones, which are then
-    recorded as a decision."""
+def _set_and_record_fold_settings(
+    state: FoldState, turn: LaneEvent, is_settled: bool
+) -> FoldSettings:
+    """Make the settings for an event those of the fold, and return them: the decided ones, or else
+    the current ones, which are then recorded as a decision."""
     decision = state.stored_decisions.get((turn.event_id, "settings"))
     if decision is not None:
         state.settings = FoldSettings.model_validate(decision.body)
@@ -168,7 +170,7 @@ def _apply_due_decisions(state: FoldState) -> bool:
     for decision in state.decisions_by_seq.get(state.current_seq, ()):
         state.worker.require_seconds_left()
         if decision.kind == "reformed":
-            _replay_stored_revision(state, decision)
+            _replay_and_commit_revision(state, decision)
             continue
         session_id = decision.body["session"]
         last = state.get_lane(session_id).last_event
@@ -182,8 +184,8 @@ def _apply_due_decisions(state: FoldState) -> bool:
     return True
 
 
-def _replay_stored_revision(state: FoldState, decision: FoldDecision) -> None:
-    """In a replay, apply a stored `reformed` decision again."""
+def _replay_and_commit_revision(state: FoldState, decision: FoldDecision) -> None:
+    """In a replay, apply a stored `reformed` decision again, and commit it."""
     chain_id, version = UUID(decision.body["chain_id"]), decision.body["version"]
     head = store.read_chain_head(state.access, chain_id)
     if head is None or head.version != version - 1:

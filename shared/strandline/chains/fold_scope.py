@@ -7,7 +7,7 @@ from uuid import UUID
 
 from strandline.chains import fold_writer, store_fold_progress
 from strandline.chains.decisions import FoldDecision
-from strandline.chains.fold import fold_events_into_chains
+from strandline.chains.fold import fold_and_commit_events
 from strandline.chains.fold_state import FoldOutcome, load_fold_state_and_next_events
 from strandline.chains.lane_row_conversion import read_open_lanes
 from strandline.chains.segmentation import Lane
@@ -51,7 +51,7 @@ def _fold_scope_with_retries(
     while conflicts < _MAX_ATTEMPTS:
         state, turns = load_fold_state_and_next_events(worker, access, scope_id, now)
         try:
-            outcome = fold_events_into_chains(state, turns)
+            outcome = fold_and_commit_events(state, turns)
         except ConcurrentUpdate:
             has_moved = state.fold_no > state.scope.fold_no
             conflicts = 1 if has_moved else conflicts + 1

@@ -165,10 +165,10 @@ def move_pending_event_into_topic(
     ), closed_run
 
 
-def close_lane(lane: Lane, closed_by: CloseReason) -> tuple[Lane, TopicRun | None]:
-    """Close a lane whose events are all judged. Returns an empty lane and its open events as a run,
+def close_open_run(lane: Lane, closed_by: CloseReason) -> tuple[Lane, TopicRun | None]:
+    """Close the open run of a lane whose events are all judged. Returns an empty lane and that run,
     if any. The next event is compared with nothing."""
-    assert not lane.pending_events, "closing the lane would lose its pending events"
+    assert not lane.pending_events, "an empty lane would lose its pending events"
     return Lane(), TopicRun(lane.open_events, closed_by) if lane.open_events else None
 
 
@@ -241,7 +241,7 @@ def iterate_steps_closing_lane(
         if step is None:
             return
         yield step
-    yield LaneStepResult(*close_lane(lane, closed_by))
+    yield LaneStepResult(*close_open_run(lane, closed_by))
 
 
 def must_judge_pending_before(lane: Lane, event: LaneEvent, rules: SegmentationRules) -> bool:
@@ -269,8 +269,9 @@ def _judge_first_pending_event(
 def _restart_lane_after_gap(
     lane: Lane, event: LaneEvent, rules: SegmentationRules
 ) -> LaneStepResult:
-    """Close a lane whose events are all judged, and start it again with the event after the gap."""
-    lane, closed_run = close_lane(lane, "gap")
+    """Close the open run of a lane whose events are all judged, and start the lane again with the
+    event after the gap."""
+    lane, closed_run = close_open_run(lane, "gap")
     lane = lane.with_pending_event(event)
     if not rules.lookahead:
         lane, _ = move_pending_event_into_topic(lane, rules, breaks=False)

@@ -21,7 +21,7 @@ from strandline.llm.heuristic.slots import (
     read_slot_of_fact,
     read_slot_statements,
 )
-from strandline.llm.heuristic.statements import capitalize_participant_name
+from strandline.llm.heuristic.statements import capitalize_display_name
 from strandline.llm.heuristic.words import split_sentences
 
 KIND = "slots"
@@ -150,7 +150,7 @@ class StatementInMessage(NamedTuple):
 
 def normalize_subject_name(speaker: str) -> str:
     """The compared form of a participant's name, as statements and facts have it."""
-    return capitalize_participant_name(speaker).casefold()
+    return capitalize_display_name(speaker).casefold()
 
 
 def decide_self_statements(
@@ -207,7 +207,7 @@ def list_self_statements(
 
 def _read_statements_of_message(event: UserMessageWithStatements) -> Sequence[SlotStatement]:
     if event.statements is None:
-        return read_slot_statements(event.text, capitalize_participant_name(event.speaker))
+        return read_slot_statements(event.text, capitalize_display_name(event.speaker))
     return [SlotStatement(**fields) for fields in event.statements]
 
 
@@ -294,6 +294,6 @@ def put_each_after_its_change(
 
 def _read_statements_of_text(text: EarlierText) -> Sequence[SlotStatement]:
     if text.speaker is not None and text.speaker.startswith("user:"):
-        return read_slot_statements(text.text, capitalize_participant_name(text.speaker))
+        return read_slot_statements(text.text, capitalize_display_name(text.speaker))
     fact = read_slot_of_fact(text.text)
     return [fact] if fact else []

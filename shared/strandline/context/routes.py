@@ -49,7 +49,7 @@ def post_context(request: Request) -> Response:
     members = [*(body.participants or ()), *(query.participants or ())]
     access = request.connect_reader(
         query,
-        sessions.choose_reading_participants(session, members or None) if session else members,
+        sessions.resolve_reading_participants(session, members or None) if session else members,
     )
     now, settings = datetime.now(UTC), get_settings()
     response, use = build_context_text(

@@ -23,7 +23,7 @@ from strandline.erasure.store import Erasure
 from strandline.erasure.store_job import ChainToRebuild, ObjectToRemove
 from strandline.errors import NotFound
 from strandline.jobs import store_failures
-from strandline.jobs.runner import JobResources, Lease, LeaseLost, Shard, error_code
+from strandline.jobs.runner import JobResources, Lease, LeaseLost, Shard, error_code, skip_clean_up
 from strandline.jobs.worker_resources import WorkerResources
 from strandline.observability import logger
 from strandline.tenants.store_spaces import read_space
@@ -57,11 +57,11 @@ _RESERVED_SECONDS = 60.0
 _UPLOADS = "uploads/"
 
 
-def plan(resources: JobResources, now: datetime, tenant: str | None) -> Sequence[Shard]:
-    """List one shard per tenant with an erasure in progress. With `tenant`, list only that tenant,
-    whether or not it has work."""
-    if tenant is not None:
-        return [Shard(tenant)]
+def plan_shards(resources: JobResources, now: datetime, only_tenant: str | None) -> Sequence[Shard]:
+    """List one shard per tenant with an erasure in progress. With `only_tenant`, list only that
+    tenant, whether or not it has work."""
+    if only_tenant is not None:
+        return [Shard(only_tenant)]
     tenants = store_job.list_due_tenants(resources.database.connection(), now)
     return [Shard(one) for one in tenants]
 
@@ -78,7 +78,7 @@ def work_on_shard(
             _clear_marked_events(resources, lease, erasure, now, totals)
     now = lease.clock()  # later than what was cleared just now
     has_exports = not _remove_export_files(resources, lease, erasures, totals)
-    _remove_payloads(resources, lease, now, totals)
+    _remove_objects_of_erased_events(resources, lease, now, totals)
     _rebuild_chains(resources, lease, now, totals)
     _vacuum_if_due(resources, lease, now, totals)
     for erasure in store_job.list_incomplete_erasures(lease.access):
@@ -100,9 +100,8 @@ _METRICS = {
 """The metric for each count of a shard."""
 
 
-def finish(resources: JobResources, now: datetime) -> None:
-    """Do nothing: an erasure leaves nothing to clean up."""
-    del resources, now
+clean_up_after_run = skip_clean_up
+"""An erasure leaves nothing to clean up."""
 
 
 def _clear_marked_events(
@@ -146,7 +145,7 @@ def _remove_export_files(
     return left_count == 0
 
 
-def _remove_payloads(
+def _remove_objects_of_erased_events(
     resources: JobResources, lease: Lease, now: datetime, totals: Counter[str]
 ) -> None:
     """Remove all versions of the objects that only erased events cited. A payload is marked first,

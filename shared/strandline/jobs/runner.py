@@ -1,8 +1,9 @@
 """The frame of every job: plan the shards, work on each shard under a lease, finish.
 
-A job is a module with three functions. `plan` lists the shards, each of one tenant. `work_on_shard`
-works on one until it is done or its time is up, committing as it goes. `finish` cleans up after the
-last shard. A run is one execution of the state machine; any of its steps may be executed twice.
+A job is a module with three functions. `plan_shards` lists the shards, each of one tenant.
+`work_on_shard` works on one until it is done or its time is up, committing as it goes.
+`clean_up_after_run` removes what runs leave. A run is one execution of the state machine; any of
+its steps may be executed twice.
 """
 
 import time
@@ -160,7 +161,9 @@ class Job(Protocol):
         """The name by which the state machine calls it."""
         ...
 
-    def plan(self, resources: JobResources, now: datetime, tenant: str | None) -> Sequence[Shard]:
+    def plan_shards(
+        self, resources: JobResources, now: datetime, only_tenant: str | None
+    ) -> Sequence[Shard]:
         """List the shards with work: of all tenants where something is due, or of one tenant in any
         case."""
         ...
@@ -171,9 +174,14 @@ class Job(Protocol):
         """Work on one shard. Returns counts of what was done."""
         ...
 
-    def finish(self, resources: JobResources, now: datetime) -> None:
-        """Clean up after the last shard."""
+    def clean_up_after_run(self, resources: JobResources, now: datetime) -> None:
+        """Remove what runs leave, after the last shard; `skip_clean_up` where that is nothing."""
         ...
+
+
+def skip_clean_up(resources: JobResources, now: datetime) -> None:
+    """The `clean_up_after_run` of jobs whose runs leave nothing to remove."""
+    del resources, now
 
 
 class ShardListRef(NamedTuple):
@@ -192,7 +200,7 @@ def plan_run(
     raised."""
     claims = JobClaimsByTenant()
     try:
-        shards = job.plan(resources, now, tenant)
+        shards = job.plan_shards(resources, now, tenant)
         counts = Counter(shard.tenant for shard in shards)
         begin_run_in_tenants(resources.database, job.name, run_id, counts, now, claims)
         claimed_shards = [shard for shard in shards if shard.tenant in claims.tenants]
@@ -314,7 +322,7 @@ def finish_run(resources: JobResources, job: Job, run_id: str, now: datetime) ->
     failures = fail_unfinished_jobs(database, job.name, run_id, reasons, now)
     if failures:  # the state machine tries again
         raise next(iter(failures.values()))
-    job.finish(resources, now)
+    job.clean_up_after_run(resources, now)
     resources.blobs.delete_shards(run_id)
     return store_runs.sum_run_counts(resources.database.connection(), run_id)
 

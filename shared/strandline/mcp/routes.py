@@ -74,8 +74,8 @@ class McpQuery(ParticipantsQuery):
         return value.split(",") if isinstance(value, str) else value
 
 
-class McpMessage(RequestModel):
-    """A JSON-RPC message, which `protocol` checks."""
+class OpaqueMcpMessage(RequestModel):
+    """A JSON-RPC message, whose fields `protocol` checks: here it has none."""
 
 
 def post_message(request: Request, perform: Perform) -> Response:
@@ -201,7 +201,11 @@ def make_mcp_routes(perform: Perform) -> dict[str, Route]:
     """The routes of MCP, whose tools perform operations by `perform`."""
     return {
         f"POST {ENDPOINT}": Route(
-            partial(post_message, perform=perform), "issued", {}, query=McpQuery, body=McpMessage
+            partial(post_message, perform=perform),
+            "issued",
+            {},
+            query=McpQuery,
+            body=OpaqueMcpMessage,
         ),
         f"GET {ENDPOINT}": Route(refuse_get_and_delete, None, {}),
         f"DELETE {ENDPOINT}": Route(refuse_get_and_delete, None, {}),

@@ -218,7 +218,7 @@ def store_name_vectors(
 
 
 @dataclass(frozen=True)
-class SonaCentroid:
+class CentroidAndMemoryCount:
     """A sona's centroid in an embedding space, over the events in view."""
 
     memories: int
@@ -226,10 +226,10 @@ class SonaCentroid:
     """The mean of their vectors, in Postgres' text format; None if there are none."""
 
 
-def read_sona_centroid(access: TenantDb, sona_id: UUID, space: str) -> SonaCentroid:
+def read_sona_centroid(access: TenantDb, sona_id: UUID, space: str) -> CentroidAndMemoryCount:
     """The centroid of a sona and of those merged into it."""
     (place,) = access.fetch(
-        SonaCentroid,
+        CentroidAndMemoryCount,
         """
         select coalesce(t.memories, 0)::bigint as memories, (
             select array_agg(e.total / t.memories::float8 order by e.n)::vector::text

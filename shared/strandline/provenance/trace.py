@@ -75,13 +75,13 @@ def trace_provenance(
     if origin is None:
         raise NotFound
     start = after or _PagePosition(origin.version, _FIRST, 0)
-    answer = _ProvenanceBuilder(access, row_id, origin, start, limit).build()
+    answer = _ProvenancePageBuilder(access, row_id, origin, start, limit).build()
     if (position := answer[1]) is not None:
         answer[0].next_cursor = pages.encode(position)
     return answer[0]
 
 
-class _ProvenanceBuilder:
+class _ProvenancePageBuilder:
     def __init__(
         self,
         access: TenantDb,
@@ -97,15 +97,15 @@ class _ProvenanceBuilder:
         """The answer without its cursor, and the position where the next page begins."""
         match self._origin.kind:
             case "event":
-                return self._trace_event()
+                return self._make_event_page()
             case "chain":
-                return self._trace_chain()
+                return self._make_chain_page()
             case "topic":
-                return self._trace_topic()
+                return self._make_topic_page()
             case "node" | "graph_edge":
-                return self._trace_graph_item()
+                return self._make_graph_item_page()
             case _:
-                return self._trace_snapshot()
+                return self._make_snapshot_page()
 
     def _make_provenance_out(self, **lists: Sequence[BaseModel]) -> ProvenanceOut:
         names = ("topics", "chains", "events", "edges", "graph", "vectors", "scopes")
@@ -150,7 +150,7 @@ class _ProvenanceBuilder:
             self._start.version, getattr(last, row_id), getattr(last, seq) if seq else 0
         )
 
-    def _trace_event(self) -> tuple[ProvenanceOut, _PagePosition | None]:
+    def _make_event_page(self) -> tuple[ProvenanceOut, _PagePosition | None]:
         scope_id = self._origin.scope_id
         assert scope_id is not None
         edges = store.list_citing_events(
@@ -165,7 +165,7 @@ class _ProvenanceBuilder:
         )
         return out, self._find_next_position(edges, "event_id")
 
-    def _trace_chain(self) -> tuple[ProvenanceOut, _PagePosition | None]:
+    def _make_chain_page(self) -> tuple[ProvenanceOut, _PagePosition | None]:
         rows = store.list_chain_events(self._access, self._id, self._start.seq, self._limit + 1)
         out = self._make_provenance_out(
             topics=self._list_topics_above(self._id, None),
@@ -175,7 +175,7 @@ class _ProvenanceBuilder:
         )
         return out, self._find_next_position(rows, "chain_id", "seq")
 
-    def _trace_graph_item(self) -> tuple[ProvenanceOut, _PagePosition | None]:
+    def _make_graph_item_page(self) -> tuple[ProvenanceOut, _PagePosition | None]:
         rows = store.list_cited_events(self._access, self._id, self._start.seq, self._limit + 1)
         return self._make_provenance_out(events=rows[: self._limit]), self._find_next_position(
             rows, "event_id", "seq"
@@ -187,7 +187,7 @@ class _ProvenanceBuilder:
         rows = store.list_graph_items(self._access, event_id, chain_id, _MAX_GRAPH_ITEMS)
         return [_to_graph_item(row) for row in rows]
 
-    def _trace_topic(self) -> tuple[ProvenanceOut, _PagePosition | None]:
+    def _make_topic_page(self) -> tuple[ProvenanceOut, _PagePosition | None]:
         slot, scope_id, version = self._origin.slot, self._origin.scope_id, self._start.version
         assert slot
         assert scope_id
@@ -205,7 +205,7 @@ class _ProvenanceBuilder:
         )
         return out, self._find_next_position(rows, "chain_id", "seq")
 
-    def _trace_snapshot(self) -> tuple[ProvenanceOut, _PagePosition | None]:
+    def _make_snapshot_page(self) -> tuple[ProvenanceOut, _PagePosition | None]:
         version = self._origin.version
         assert version is not None
         rows = store.list_snapshot_trees(self._access, version, self._start.row_id, self._limit + 1)

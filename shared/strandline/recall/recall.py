@@ -42,7 +42,7 @@ _MAX_USED_HITS = 10
 """The number of the best hits of an answer that are recorded as used."""
 
 
-def _choose_events(
+def _deduplicate_and_limit_hits(
     access: TenantDb,
     search_result: SearchResult,
     by_weight: Sequence[ScoredEvent],
@@ -95,7 +95,7 @@ def recall(
     relevant = search_result.select_relevant_events(request.min_relevance)
     sona = SonaInEmbeddingSpace(sona_id, embedder.space) if sona_id else None
     by_weight, traits = rerank_by_weights(access, relevant, request.weights, asked_at, now, sona)
-    groups, best = _choose_events(access, search_result, by_weight, request)
+    groups, best = _deduplicate_and_limit_hits(access, search_result, by_weight, request)
     supporting = find_cited_events(access, best, request.to_json_filter(), request.expand)
     best_ids = [event.candidate.event_id for event in best]
     events = store.read_visible_events(access, best_ids + supporting)

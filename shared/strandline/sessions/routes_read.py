@@ -69,7 +69,7 @@ def open_session_for_reading(
     session."""
     session = sessions.require_readable_session(find_session(request, query))
     access = request.connect_reader(
-        None, sessions.choose_reading_participants(session, participants)
+        None, sessions.resolve_reading_participants(session, participants)
     )
     tuning = get_settings().tuning.with_overrides(session.tuning)
     return SessionReadContext(access, session, tuning, datetime.now(UTC), only_session)

@@ -153,7 +153,7 @@ def require_appendable_session(session: Session) -> Session:
     return session
 
 
-def choose_reading_participants(session: Session, names: Sequence[str] | None) -> Sequence[str]:
+def resolve_reading_participants(session: Session, names: Sequence[str] | None) -> Sequence[str]:
     """The participants on whose behalf to read a session: the named ones, or all. Raises Invalid
     for one who is not in the session, because the session itself would not be visible."""
     if names is None:
@@ -167,7 +167,7 @@ def choose_reading_participants(session: Session, names: Sequence[str] | None) -
     return members
 
 
-def _to_session_out(session: Session | store.ListedSession) -> SessionOut:
+def _to_session_out(session: Session | store.OpenSessionRow) -> SessionOut:
     return SessionOut.model_validate(vars(session))
 
 
@@ -187,7 +187,7 @@ def list_sessions(access: TenantDb, limit: int, cursor: str | None) -> SessionPa
     cursor, Gone for one from before an erasure."""
     cursors = Cursors(access.sealer, access.caller.tenant, "sessions", access.caller.viewer)
     after = decode_cursor_unless_erased_since(access, cursors, cursor)
-    result = store.list_newest(access, after, limit)
+    result = store.list_newest_open_sessions(access, after, limit)
     page = take_models_fitting_response(map(_to_session_out, result.rows[:limit]))
     next_cursor = None
     if len(page) < len(result.rows):

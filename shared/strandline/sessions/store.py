@@ -171,8 +171,8 @@ def end_session(access: TenantDb, session_id: str, scope_id: UUID, now: datetime
 
 
 @dataclass(frozen=True)
-class ListedSession:
-    """A session on a page of a list."""
+class OpenSessionRow:
+    """A session that has not ended, on a page of the list."""
 
     session_id: str
     scope_id: UUID
@@ -183,13 +183,13 @@ class ListedSession:
     """A tie-breaker for sessions that began at the same time."""
 
 
-def list_newest(
+def list_newest_open_sessions(
     access: TenantDb, after: Position | None, limit: int
-) -> SnapshotRead[ListedSession]:
+) -> SnapshotRead[OpenSessionRow]:
     """The visible sessions that have not ended, newest first. One row more than `limit` means that
     there is a next page."""
     return access.read_snapshot(
-        ListedSession,
+        OpenSessionRow,
         """
         with view as materialized (select scopes_in_view() as scope_ids)
         select session.* from (

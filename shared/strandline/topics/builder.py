@@ -13,7 +13,7 @@ from strandline.db.database import Caller
 from strandline.embeddings.store_space_figures import read_thresholds
 from strandline.errors import StrandlineError
 from strandline.jobs import store_failures
-from strandline.jobs.runner import JobResources, Lease, LeaseLost, Shard, error_code
+from strandline.jobs.runner import JobResources, Lease, LeaseLost, Shard, error_code, skip_clean_up
 from strandline.jobs.store_failures import ScopeFailure
 from strandline.observability import logger
 from strandline.tenants.store_spaces import read_space
@@ -49,12 +49,12 @@ class BuildOvertaken(StrandlineError):
     code = "overtaken"
 
 
-def plan(resources: JobResources, now: datetime, tenant: str | None) -> Sequence[Shard]:
+def plan_shards(resources: JobResources, now: datetime, only_tenant: str | None) -> Sequence[Shard]:
     """List the shards of the tenants with a due build: one for every 50 waiting scopes, at most 16
-    per tenant. With `tenant`, list only that tenant's shards, whether or not a build is due."""
-    if tenant is not None:
-        access = resources.database.connect_as(Caller.background(tenant))
-        return _make_shards(tenant, store_builds.count_waiting_scopes(access))
+    per tenant. With `only_tenant`, list only its shards, whether or not a build is due."""
+    if only_tenant is not None:
+        access = resources.database.connect_as(Caller.background(only_tenant))
+        return _make_shards(only_tenant, store_builds.count_waiting_scopes(access))
     due_tenants = store_builds.list_due_tenants(resources.database.connection(), now)
     return [shard for due in due_tenants for shard in _make_shards(due.tenant_id, due.scopes)]
 
@@ -87,9 +87,8 @@ def work_on_shard(
     return {key: count for key, count in totals.items() if count}
 
 
-def finish(resources: JobResources, now: datetime) -> None:
-    """Do nothing: the rows of an unpublished build are deleted later by the collection."""
-    del resources, now
+clean_up_after_run = skip_clean_up
+"""The rows of an unpublished build are deleted later by the collection."""
 
 
 def _make_shards(tenant: str, scopes: int) -> list[Shard]:

@@ -84,7 +84,7 @@ class ModelWalk:
         if len(level) == 1:
             level = self._list_children(question, hits, version, level)
         for _ in range(_MAX_ROUNDS):
-            level = self._select_best_options(
+            level = self._select_slots_to_offer(
                 hits, [n for n in level if n.slot not in choices.nodes]
             )
             if not level or question.is_late:
@@ -139,9 +139,10 @@ class ModelWalk:
             question.access, version, hits.query, slots, limit
         )
 
-    def _select_best_options(
+    def _select_slots_to_offer(
         self, hits: HitsPlacedInTrees, level: Sequence[TreeSlotWithHits]
     ) -> list[TreeSlotWithHits]:
+        """The slots with the highest scores, at most _MAX_OPTIONS."""
         return sorted(level, key=lambda node: (-_score_node(hits, node), node.slot))[:_MAX_OPTIONS]
 
 

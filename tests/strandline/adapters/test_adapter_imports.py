@@ -26,7 +26,7 @@ NEUTRAL = (
     *("session_records", "step_runners"),
     *("memory_file_store", "memory_file_texts", "memory_files"),
     *("mem0", "mem0_records", "mem0_shapes", "mem0_verbs"),
-    *("value_filters", "value_names", "value_topics"),
+    *("value_filters", "value_names", "namespace_topics"),
 )
 ALL = set[str]().union(*FRAMEWORKS.values())
 

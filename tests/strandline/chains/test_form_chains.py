@@ -354,7 +354,7 @@ def test_form_chains_overtaken_fold_continues(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("strandline.background.process_events.fold_scope", not_folded)
         process_due(worker)
-    go = chains_fold_scope.fold_events_into_chains
+    go = chains_fold_scope.fold_and_commit_events
 
     def overtaken(state: FoldState, turns: Any) -> FoldOutcome | None:
         outcome = go(state, turns[:1])
@@ -362,9 +362,9 @@ def test_form_chains_overtaken_fold_continues(
             raise ConcurrentUpdate
         return outcome
 
-    monkeypatch.setattr(chains_fold_scope, "fold_events_into_chains", overtaken)
+    monkeypatch.setattr(chains_fold_scope, "fold_and_commit_events", overtaken)
     assert fold(worker, log)
-    monkeypatch.setattr(chains_fold_scope, "fold_events_into_chains", _overtaken)
+    monkeypatch.setattr(chains_fold_scope, "fold_and_commit_events", _overtaken)
     log.say("at work", "agent")
     with pytest.raises(Unavailable):
         fold(worker, log)

@@ -18,7 +18,7 @@ from strandline.chains.segmentation import (
     TopicComparisonResult,
     TopicComparisonVerdict,
     TopicRun,
-    close_lane,
+    close_open_run,
     compare_pending_with_last_user_message,
     cosine_similarity,
     move_pending_event_into_topic,
@@ -183,12 +183,12 @@ def test_segmentation_compares_nothing_after_gap() -> None:
         [turn(1, 0), turn(2, 180, minutes=99), turn(3, 180, minutes=100)], RULES, _never
     )
     assert seqs(result) == [("gap", [1])]
-    empty, run = close_lane(still[""], "idle")
+    empty, run = close_open_run(still[""], "idle")
     assert (empty, run and run.closed_by) == (Lane(), "idle")
     assert compare_pending_with_last_user_message(
         empty.with_pending_event(turn(4, 0, minutes=101)), RULES
     ) == TopicComparisonResult(TopicComparisonVerdict.ALONE)
-    assert close_lane(empty, "idle") == (Lane(), None)
+    assert close_open_run(empty, "idle") == (Lane(), None)
 
 
 def test_segmentation_keeps_lanes_apart() -> None:
@@ -264,7 +264,7 @@ def test_segmentation_lookahead_stops_at_silence() -> None:
 
 def test_segmentation_never_closes_unjudged_turns() -> None:
     with pytest.raises(AssertionError, match="would lose"):
-        close_lane(Lane().with_pending_event(turn(1)), "idle")
+        close_open_run(Lane().with_pending_event(turn(1)), "idle")
 
 
 @pytest.mark.parametrize("ahead", [0, 1, 5, 40])

@@ -42,7 +42,7 @@ def test_node_types_match_fields_of_models() -> None:
 def test_node_types_name_is_identifying_field() -> None:
     node = FactIn(type="fact", content="  The buoy is red. ")
     assert get_identifying_text(node) == "The buoy is red."
-    assert node.write_sentence() == "The buoy is red."
+    assert node.format_as_sentence() == "The buoy is red."
 
 
 def test_node_types_match_database(scratch_db: ScratchDatabase) -> None:

@@ -107,7 +107,7 @@ def test_job_plan_failure_is_told_in_waiting_job(
     def fail(*_: object) -> Any:
         raise RuntimeError("the words of a memory")
 
-    monkeypatch.setattr(archiver, "plan", fail)
+    monkeypatch.setattr(archiver, "plan_shards", fail)
     with pytest.raises(RuntimeError):
         plan(tools, run="r", tenant="acme")
     assert scratch_db.rows(STATES) == [("acme", "failed", "RuntimeError")]

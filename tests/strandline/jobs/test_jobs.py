@@ -244,7 +244,7 @@ def test_job_table_names_every_job_and_module() -> None:
     assert {*names} < {fn.name for fn in function_specs.FUNCTIONS}
     for name in names:
         handler = importlib.import_module(f"functions.{name}.handler")
-        (module,) = (value for value in vars(handler).values() if hasattr(value, "plan"))
+        (module,) = (value for value in vars(handler).values() if hasattr(value, "plan_shards"))
         assert (module.name, Path(module.__file__)) == (name, DEFINITION.parents[1] / places[name])
 
 

@@ -36,7 +36,7 @@ def answer_with_context(
     try:
         if spool.is_service_away:
             raise UnavailableError("Memory was away a moment ago.")
-        answer = _ask_in_time(settings, request, _SECONDS[event])
+        answer = _ask_with_timeout(settings, request, _SECONDS[event])
     except UnavailableError as error:
         spool.note_service_away(is_away=True)
         sentences.append(f"{error.message} What is said is kept on disk and stored later.")
@@ -68,7 +68,9 @@ def describe_problems(spool: Spool) -> str:
     return " ".join(sentences)
 
 
-def _ask_in_time(settings: HookSettings, request: dict[str, Any], seconds: float) -> dict[str, Any]:
+def _ask_with_timeout(
+    settings: HookSettings, request: dict[str, Any], seconds: float
+) -> dict[str, Any]:
     """The answer of the service. The question is asked in a thread of its own, because a search for
     a host's name cannot be broken off; by the module below `threading`, which would be imported for
     this alone. Raises ServiceError, and whatever else went wrong there."""

@@ -62,7 +62,7 @@ def read_transcript_part(
     scrub_counts: dict[str, int] = {}
     unreadable = 0
     with open(place.path, "rb") as file:
-        start = _find_start(file, place)
+        start = _find_resume_offset(file, place)
         end = start
         for line, end_of_line in _read_whole_lines(file, start):
             messages, is_readable = _read_line(line, end, place)
@@ -74,14 +74,14 @@ def read_transcript_part(
                 break
         else:
             return TranscriptPart(
-                events, _move(place, file, end), scrub_counts, unreadable, is_last=True
+                events, _advance_place(place, file, end), scrub_counts, unreadable, is_last=True
             )
         return TranscriptPart(
-            events, _move(place, file, end), scrub_counts, unreadable, is_last=False
+            events, _advance_place(place, file, end), scrub_counts, unreadable, is_last=False
         )
 
 
-def _find_start(file: BinaryIO, place: TranscriptPlace) -> int:
+def _find_resume_offset(file: BinaryIO, place: TranscriptPlace) -> int:
     """Where to go on: at the beginning, if the file is not the one that was read."""
     size = file.seek(0, 2)
     if place.offset > size or _read_mark(file, place.offset) != place.mark:
@@ -95,7 +95,7 @@ def _read_mark(file: BinaryIO, offset: int) -> str:
     return f"{zlib.crc32(file.read(offset - start)):08x}" if offset else ""
 
 
-def _move(place: TranscriptPlace, file: BinaryIO, offset: int) -> TranscriptPlace:
+def _advance_place(place: TranscriptPlace, file: BinaryIO, offset: int) -> TranscriptPlace:
     return place._replace(offset=offset, mark=_read_mark(file, offset))
 
 
@@ -139,12 +139,13 @@ def _read_line(
     else:
         channel = "claude-code"
         messages = _list_claude_messages(step, wants_tools=place.wants_tools)
-    moment = _choose_moment(step.get("timestamp"))
+    moment = _get_valid_timestamp(step.get("timestamp"))
     return [(message, moment, channel) for message in messages], True
 
 
-def _choose_moment(value: object) -> str | None:
-    """The time of a line; None where it is no time, which no message is refused for."""
+def _get_valid_timestamp(value: object) -> str | None:
+    """The time of a line, as it stands there; None where it is no time, which no message is refused
+    for."""
     try:
         parse_moment(value)
     except ValueError:
@@ -176,7 +177,7 @@ def _list_claude_messages(step: Json, *, wants_tools: bool) -> Iterator[_Message
         return
     for number, block in enumerate(blocks):
         if block.get("type") == "tool_use":
-            call = f"{block.get('name')} {_dump(block.get('input'))}"
+            call = f"{block.get('name')} {_to_text_or_json(block.get('input'))}"
             yield _Message(f"{key}#{number}", "agent", "action", call)
         elif block.get("type") == "tool_result":
             output = _text_of_output(block.get("content"))
@@ -229,7 +230,7 @@ def _list_codex_messages(
             yield _Message(key, "user" if role == "user" else "agent", "message", text)
     elif place.wants_tools and kind in _CALLS:
         call_input = item.get("arguments") or item.get("input") or item.get("action")
-        call = f"{item.get('name') or kind} {_dump(call_input)}"
+        call = f"{item.get('name') or kind} {_to_text_or_json(call_input)}"
         yield _Message(f"{turn}/{name}/call", "agent", "action", call)
     elif place.wants_tools and kind in _OUTPUTS:
         output = _text_of_output(item.get("output"))
@@ -252,14 +253,14 @@ def _text_of(block: Json) -> str:
     return text if isinstance(text, str) else ""
 
 
-def _dump(value: object) -> str:
+def _to_text_or_json(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _text_of_output(content: object) -> str:
     """What a tool gave."""
     blocks = [_text_of(block) for block in _list_blocks(content)]
-    return "\n".join(filter(None, blocks)) or _dump(content)
+    return "\n".join(filter(None, blocks)) or _to_text_or_json(content)
 
 
 def _shorten(text: str, most: int) -> str:

@@ -126,7 +126,7 @@ def _make_statement_events(body: CreateNodesRequest, key: str | None) -> list[Gr
         GraphStatement(
             participants=body.participants,
             role=resolve_statement_role(body.speaker, body.role),
-            content=node.write_sentence(),
+            content=node.format_as_sentence(),
             operation={"create": _describe_node_for_event_log(node, refs, f"nodes.{n}")},
             speaker=body.speaker,
             key=key and f"{key}#{n}",

@@ -25,7 +25,7 @@ from strandline.graph.communities.store_analytics import (
 )
 from strandline.graph.nodes.identity import derive_community_id
 from strandline.jobs import store_failures
-from strandline.jobs.runner import JobResources, Lease, LeaseLost, Shard, error_code
+from strandline.jobs.runner import JobResources, Lease, LeaseLost, Shard, error_code, skip_clean_up
 from strandline.observability import logger
 
 name = "analytics"
@@ -54,11 +54,11 @@ class GraphTooLarge(StrandlineError):
     code = "graph_too_large"
 
 
-def plan(resources: JobResources, now: datetime, tenant: str | None) -> Sequence[Shard]:
-    """List one shard for each tenant whose graph changed before the last 03:00 UTC. With `tenant`,
-    only that tenant, whether or not it has work."""
-    if tenant is not None:
-        return [Shard(tenant)]
+def plan_shards(resources: JobResources, now: datetime, only_tenant: str | None) -> Sequence[Shard]:
+    """List one shard for each tenant whose graph changed before the last 03:00 UTC. With
+    `only_tenant`, only that tenant, whether or not it has work."""
+    if only_tenant is not None:
+        return [Shard(only_tenant)]
     due = store_analytics.list_due_tenants(resources.database.connection(), now)
     return [Shard(tenant_id) for tenant_id in due]
 
@@ -85,9 +85,8 @@ def work_on_shard(
     return {key: count for key, count in totals.items() if count}
 
 
-def finish(resources: JobResources, now: datetime) -> None:
-    """Do nothing: each analysis replaces the previous one."""
-    del resources, now
+clean_up_after_run = skip_clean_up
+"""Each analysis replaces the previous one."""
 
 
 def _analyse_tenant_graph(lease: Lease, now: datetime, totals: Counter[str]) -> None:

@@ -108,7 +108,7 @@ class FactIn(_NodeIn):
             raise ValueError("invalidates and reason go together")
         return self
 
-    def write_sentence(self) -> str:
+    def format_as_sentence(self) -> str:
         """The sentence that states it, which recall finds."""
         return add_full_stop(self.content)
 
@@ -124,7 +124,7 @@ class DecisionIn(_NodeIn):
 
     _check_title = field_validator("title")(_check_not_blank)
 
-    def write_sentence(self) -> str:
+    def format_as_sentence(self) -> str:
         """The sentence that states it, which recall finds."""
         others = f" Instead of: {'; '.join(self.alternatives)}." if self.alternatives else ""
         title, rationale = add_full_stop(self.title), add_full_stop(self.rationale)
@@ -141,7 +141,7 @@ class EntityIn(_NodeIn):
 
     _check_name = field_validator("name")(_check_not_blank)
 
-    def write_sentence(self) -> str:
+    def format_as_sentence(self) -> str:
         """The sentence that states it, which recall finds."""
         name = self.name.strip() + ("" if self.kind == "other" else f" ({self.kind})")
         return f"{name}: {add_full_stop(self.description)}" if self.description else name
@@ -157,7 +157,7 @@ class EventIn(_NodeIn):
 
     _check_title = field_validator("title")(_check_not_blank)
 
-    def write_sentence(self) -> str:
+    def format_as_sentence(self) -> str:
         """The sentence that states it, which recall finds."""
         date = f", {self.event_date:%Y-%m-%d}" if self.event_date else ""
         rest = f" {add_full_stop(self.description)}" if self.description else ""
@@ -175,7 +175,7 @@ class TopicIn(_NodeIn):
 
     _check_name = field_validator("name")(_check_not_blank)
 
-    def write_sentence(self) -> str:
+    def format_as_sentence(self) -> str:
         """The sentence that states it, which recall finds."""
         name = self.name.strip()
         return f"{name}: {add_full_stop(self.description)}" if self.description else name

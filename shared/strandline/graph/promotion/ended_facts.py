@@ -28,7 +28,7 @@ from strandline.llm.heuristic.slots import (
     judge_by_later_statements,
     read_slot_of_fact,
 )
-from strandline.llm.heuristic.statements import capitalize_participant_name
+from strandline.llm.heuristic.statements import capitalize_display_name
 from strandline.log.trust_ranks import least_trusted
 
 _MAX_FACTS = 500
@@ -118,7 +118,7 @@ def end_replaced_facts(
     edges: list[EdgeObservation] = []
     for fact, end in ends:
         source = _make_source_of_ending(chain, fact, end)
-        reason = f"{capitalize_participant_name(end.event.speaker)}: {end.statement.sentence}"[
+        reason = f"{capitalize_display_name(end.event.speaker)}: {end.statement.sentence}"[
             :_MAX_REASON
         ]
         replacement = _find_replacing_fact(facts, fact, end)
@@ -143,7 +143,7 @@ def _list_people_of_chain(
     """The people of whom the chain states something, or who speak in it."""
     facts = [read_slot_of_fact(node.name) for node in promotion.nodes if node.type == "fact"]
     speakers = {
-        capitalize_participant_name(event.speaker).casefold()
+        capitalize_display_name(event.speaker).casefold()
         for event in evidence
         if event.speaker and event.role == "user"
     }

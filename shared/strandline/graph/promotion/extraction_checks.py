@@ -19,7 +19,7 @@ from strandline.graph.nodes.node_types import NodeType
 from strandline.graph.nodes.observations import EdgeObservation, NodeObservation, ObservationSource
 from strandline.graph.promotion.drafts import EdgeDraft, NodeDraft, NodeKey
 from strandline.graph.promotion.store import ChainToPromote, EvidenceEvent
-from strandline.llm.heuristic.statements import capitalize_participant_name
+from strandline.llm.heuristic.statements import capitalize_display_name
 from strandline.llm.heuristic.words import iter_stems
 from strandline.llm.types import (
     Entity,
@@ -108,7 +108,7 @@ class _ObservationsBuilder:
     def register_people(self) -> None:
         """Register the participants, and the people that the chain names."""
         for participant in self._chain.participants:
-            name = capitalize_participant_name(participant)
+            name = capitalize_display_name(participant)
             kind = "person" if participant.startswith("user:") else "other"
             self._entities[normalise_name(name)] = Entity(name=name, kind=kind)
             self._people[normalise_name(name)] = name
@@ -232,7 +232,7 @@ class _ObservationsBuilder:
         """Whether the events contain enough of a statement's words. Counts a drop if not."""
         if not events or not normalise_name(text):
             return False
-        speakers = {capitalize_participant_name(event.speaker) for event in events if event.speaker}
+        speakers = {capitalize_display_name(event.speaker) for event in events if event.speaker}
         source_stems = set(iter_stems(" ".join([*speakers, *(event.text for event in events)])))
         stems = set(iter_stems(text))
         is_supported = len(stems & source_stems) >= _MIN_GROUNDED * len(stems)
@@ -325,8 +325,7 @@ def parse_chain_entity(entity: Mapping[str, str]) -> Entity:
 
 def _is_speaker(event: EvidenceEvent, name: str) -> bool:
     return (
-        event.speaker is not None
-        and normalise_name(capitalize_participant_name(event.speaker)) == name
+        event.speaker is not None and normalise_name(capitalize_display_name(event.speaker)) == name
     )
 
 

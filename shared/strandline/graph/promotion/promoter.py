@@ -26,7 +26,7 @@ from strandline.graph.promotion.extraction import (
 from strandline.graph.promotion.extraction_checks import ChainObservations, build_chain_observations
 from strandline.graph.promotion.store import ChainToPromote
 from strandline.jobs import store_failures
-from strandline.jobs.runner import JobResources, Lease, LeaseLost, Shard, error_code
+from strandline.jobs.runner import JobResources, Lease, LeaseLost, Shard, error_code, skip_clean_up
 from strandline.llm.tasks import LlmTasks
 from strandline.observability import logger
 from strandline.tenants.store_tuning import read_tuning
@@ -83,11 +83,11 @@ class _PromotionRun:
         )
 
 
-def plan(resources: JobResources, now: datetime, tenant: str | None) -> Sequence[Shard]:
-    """List one shard per tenant with a chain that is due. With `tenant`, only that tenant, whether
-    or not it has work."""
-    if tenant is not None:
-        return [Shard(tenant)]
+def plan_shards(resources: JobResources, now: datetime, only_tenant: str | None) -> Sequence[Shard]:
+    """List one shard per tenant with a chain that is due. With `only_tenant`, only that tenant,
+    whether or not it has work."""
+    if only_tenant is not None:
+        return [Shard(only_tenant)]
     tuning = get_settings().tuning
     tenants = store.list_due_tenants(
         resources.database.connection(),
@@ -134,9 +134,8 @@ def promote_cold_chains(resources: JobResources, lease: Lease, now: datetime) ->
     return _record_metrics_of_run(run)
 
 
-def finish(resources: JobResources, now: datetime) -> None:
-    """Do nothing: a promotion leaves nothing to clean up."""
-    del resources, now
+clean_up_after_run = skip_clean_up
+"""A promotion leaves nothing to clean up."""
 
 
 def _prepare_run(resources: JobResources, lease: Lease, now: datetime) -> _PromotionRun:

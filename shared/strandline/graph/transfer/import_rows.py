@@ -83,7 +83,7 @@ class ImportedGraphWriter:
         recompute_nodes_and_edges(
             access, ids, combines_by_halving=combines_confidences_by_halving_by_default()
         )
-        self._add_revisions(statements)
+        self._insert_revisions_of_statements(statements)
 
     def _find_first_sources(
         self, statements: Sequence[StoredStatement]
@@ -167,7 +167,7 @@ class ImportedGraphWriter:
         if fields:
             store_import.delete_newest_revision_observations(self._access, fields)
 
-    def _add_revisions(self, statements: Sequence[StoredStatement]) -> None:
+    def _insert_revisions_of_statements(self, statements: Sequence[StoredStatement]) -> None:
         revisions = [(s.revision, source) for s, source in statements if s.revision]
         if not revisions:
             return

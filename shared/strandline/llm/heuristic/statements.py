@@ -83,7 +83,7 @@ def extract_by_sentence_forms(
     )
 
 
-def capitalize_participant_name(participant: str) -> str:
+def capitalize_display_name(participant: str) -> str:
     """The name of `user:mara` in a sentence: Mara."""
     name = participant.partition(":")[2] or participant
     return name[:1].upper() + name[1:] if name.isalpha() else name
@@ -99,7 +99,7 @@ def _iter_user_messages(events: Sequence[PromptEvent]) -> Iterator[SpokenSentenc
         ):
             continue
         text = MARKUP.sub(r"\1", event.text[:MAX_EVENT_CHARACTERS])
-        name = capitalize_participant_name(event.speaker)
+        name = capitalize_display_name(event.speaker)
         yield SpokenSentence(text.replace("’", "'"), name, number)  # noqa: RUF001
 
 

@@ -24,7 +24,7 @@ _LISTED_NAMESPACES = 50
 Namespace = tuple[str, ...]
 
 
-class ValueTopics:
+class NamespaceTopics:
     """The topics of values of one kind. All methods but `set_own_topic` are procedures of
     requests, and raise ServiceError."""
 
@@ -44,7 +44,7 @@ class ValueTopics:
         if topic_id:
             return topic_id
         name = encode_namespace(self._kind, namespace)
-        for node in (yield from self._search_topics(participants, name)):
+        for node in (yield from self._list_topics_with_name_part(participants, name)):
             if node.name == name:
                 self._topic_ids[tuple(participants), namespace] = list(node.members)
                 return list(node.members)
@@ -66,22 +66,22 @@ class ValueTopics:
                 return [(yield from ask(call)).nodes[0].id]
         return []
 
-    def list_topics(
+    def list_namespaces_with_topics(
         self, participants: Sequence[str], prefix: Namespace
     ) -> Steps[list[tuple[Namespace, str]]]:
         """The namespaces below a prefix, each with a topic of it."""
         start = encode_namespace(self._kind, prefix)
         namespaces: list[tuple[Namespace, str]] = []
-        for node in (yield from self._search_topics(participants, start)):
+        for node in (yield from self._list_topics_with_name_part(participants, start)):
             namespace = decode_namespace(self._kind, node.name)
             if namespace is not None and namespace[: len(prefix)] == prefix:
                 namespaces.append((namespace, node.id))
         return namespaces
 
-    def _search_topics(
+    def _list_topics_with_name_part(
         self, participants: Sequence[str], part: str
     ) -> Steps[Sequence[answers.NodeOut]]:
-        """The topics whose names contain a text."""
+        """The topics whose names contain a text: by a search, or where that is cut, by a list."""
         answer = yield from ask(
             GraphReadVerbs.search.call(
                 NOBODY,
