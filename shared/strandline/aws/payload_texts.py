@@ -3,6 +3,8 @@
 import codecs
 import re
 
+from strandline.observability import logger
+
 SNIFFED_BYTES = 64 * 1024
 """The character set of a payload that does not name its own is told from so many bytes, the first:
 however much of it is read, the positions of its characters are the same."""
@@ -11,12 +13,15 @@ _TEXT_TYPES = re.compile(
     r"text/.+|.+\+(json|xml|yaml)"
     r"|application/(json|xml|yaml|x-yaml|toml|sql|javascript|jsonl|x-ndjson|ndjson)"
 )
-_CHARSET = re.compile(r"charset=\"?([^\";\s]+)")
+_CHARSET = re.compile(r"charset=[\"']?([^\"';\s]+)")
+_CHARSET_NAME = re.compile(r"[\w.:-]{1,40}", re.ASCII)
+"""Python remembers each name that it looks up, known or not, and some are an error to it."""
 _CODECS = re.compile(
     r"utf-(8|16|32)(-[lb]e)?|iso8859-\d+|cp\d+|koi8-[rtu]|mac-\w+|tis-620"
-    r"|gb(k|2312|18030)|big5\w*|shift_jis\w*|euc_\w+|iso2022_\w+"
+    r"|gb(k|2312|18030)|big5\w*|shift_jis\w*|euc_\w+"
 )
-"""Python's names of character sets. Its other codecs are no character sets."""
+"""Python's names of character sets that it reads whatever the bytes are. Its decoders of ISO-2022
+fail on some; its other codecs are no character sets."""
 _ONE_BYTE_CODECS = re.compile(r"iso8859-\d+|cp\d{3,4}|koi8-[rtu]|mac-\w+|tis-620")
 _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -53,7 +58,11 @@ def decode_payload_text(data: bytes, size: int, mime_type: str | None) -> str:
     if len(head) == SNIFFED_BYTES:  # it may end within a character
         head = head.rstrip(_BEYOND_ASCII)
     codec = _choose_codec(head, _find_codec(mime_type) or "")
-    text = codecs.getincrementaldecoder(codec)("replace").decode(data[:size])
+    try:
+        text = codecs.getincrementaldecoder(codec)("replace").decode(data[:size])
+    except UnicodeError:  # the decoder's own fault: the payload must not hold up its scope
+        logger.warning("payload not decoded", extra={"codec": codec})
+        text = data[:size].decode("ascii", "replace")
     return text.replace("\0", "\ufffd")
 
 
@@ -63,6 +72,8 @@ def _find_codec(mime_type: str | None) -> str | None:
     charset = _CHARSET.search((mime_type or "").lower())
     if charset is None:
         return ""
+    if not _CHARSET_NAME.fullmatch(charset[1]):
+        return None
     try:
         name = codecs.lookup(charset[1]).name
     except LookupError:
@@ -89,7 +100,7 @@ def _choose_codec(head: bytes, declared: str) -> str:
 def _is_utf8(head: bytes) -> bool:
     """Whether bytes are UTF-8 beyond ASCII, damaged at a few places at the most."""
     text = head.decode("utf-8", "replace")
-    faults = text.count("\ufffd")
+    faults = text.count("\ufffd") - head.count("\ufffd".encode())
     return len(text) - (len(head) - _count_beyond_ascii(head)) > 2 * faults
 
 

@@ -1,7 +1,15 @@
 """The character set of a payload's text."""
 
+import codecs
+import encodings
+import pkgutil
+import random
+import re
+from unittest.mock import patch
+
 import pytest
 
+from strandline.aws import payload_texts
 from strandline.aws.payload_texts import SNIFFED_BYTES, decode_payload_text, is_text_type
 
 GERMAN = "Grüße: Der Schlüssel für das Bootshaus hängt überm Tor: „hinter“ Öse 3, 5 €."
@@ -27,12 +35,14 @@ def decode(data: bytes, mime_type: str | None = "text/plain", size: int = 1_000_
         (GERMAN, "cp1252", "text/plain; charset=utf-8"),
         (GERMAN, "cp1252", 'text/plain; charset="ISO-8859-1"'),
         ("Olé", "cp1252", "text/plain"),
+        ("Notes \ufffd of the summer.", "utf-8", "text/plain"),
+        ("Notes \ufffd of the summer.", "utf-8", "text/plain; charset=iso-8859-1"),
         (RUSSIAN, "utf-8", "text/plain"),
         (RUSSIAN, "koi8-r", "text/plain; charset=koi8-r"),
         (RUSSIAN, "cp1251", "text/plain; charset=windows-1251"),
         (JAPANESE, "utf-8", "text/plain"),
         (JAPANESE, "shift_jis", "text/plain; charset=Shift_JIS"),
-        (JAPANESE, "iso2022_jp", "text/plain; charset=iso-2022-jp"),
+        (JAPANESE, "euc_jp", "text/plain; charset='EUC-JP'"),
         (JAPANESE, "gb18030", "text/plain; charset=gb18030"),
         ("plain words", "ascii", "text/plain; charset=iso-8859-15"),
         ("", "utf-8", "text/plain"),
@@ -77,6 +87,43 @@ def test_payload_text_can_be_stored() -> None:
         assert text.encode(), "no half of a character"
 
 
-@pytest.mark.parametrize("charset", ["made-up", "unicode-escape", "utf-7", "rot13", "idna", "hex"])
+def test_payload_text_of_any_bytes_is_read_in_every_set(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(payload_texts, "logger", None)  # it notes a decoder that fails
+    names = sorted(module.name for module in pkgutil.iter_modules(encodings.__path__))
+    mime_types = [f"text/plain; charset={name}" for name in names]
+    accepted = [mime_type for mime_type in mime_types if is_text_type(mime_type)]
+    assert len(accepted) > 80
+    dice = random.Random(20)
+    special = b"\x1b$(B)@JAa9~{}\x0e\x0f\x00\x30\x80\x81\x84\x8e\x8f\xd8\xdc\xfe\xff"
+    for mime_type in accepted:
+        for _ in range(100):
+            data = bytes(dice.choices(special, k=30)) + dice.randbytes(10)
+            for size in (dice.randrange(40), 40):
+                assert decode(data, mime_type, size).encode() is not None
+        data = bytes(dice.choices(special, k=10_000)) + dice.randbytes(7_000)
+        whole = decode(data, mime_type)
+        for size in (4_000, 10_000, 16_384):
+            assert whole.startswith(decode(data, mime_type, size))
+
+
+def test_payload_text_is_read_where_its_decoder_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planted fault: a character set whose decoder raises in spite of `replace`."""
+    monkeypatch.setattr(payload_texts, "_CODECS", re.compile(".+"))
+    assert decode(b"\x1b$(999999999", "text/plain; charset=iso-2022-jp") == "\x1b$(999999999"
+
+
+@pytest.mark.parametrize(
+    "charset",
+    ["made-up", "unicode-escape", "utf-7", "rot13", "idna", "hex", "iso-2022-jp", "iso-2022-kr"],
+)
 def test_payload_text_of_unknown_character_set_is_no_text(charset: str) -> None:
     assert not is_text_type(f"text/plain; charset={charset}")
+
+
+@pytest.mark.parametrize("charset", ["x" * 41, "utf-8\0", "ütf-8", "utf/8", "../hex"])
+def test_payload_text_looks_up_names_of_character_sets_alone(charset: str) -> None:
+    with patch.object(codecs, "lookup") as lookup:
+        assert not is_text_type(f"text/plain; charset={charset}")
+    lookup.assert_not_called()
