@@ -61,9 +61,8 @@ def describe_problems(spool: Spool) -> str:
         sentences.append(f"{report['dropped']} messages waited too long and were dropped.")
     if spool.has_damaged_files():
         sentences.append(
-            f"{report.get('damaged', 0)} messages that waited are damaged and were not stored: "
-            f"their files are in {spool.damaged}. Mend them there and move them to "
-            f"{spool.segments}, or remove them."
+            "Messages that waited are damaged and were not stored: their files are in "
+            f"{spool.damaged}. Mend them there and move them to {spool.segments}, or remove them."
         )
     return " ".join(sentences)
 

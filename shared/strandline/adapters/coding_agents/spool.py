@@ -3,15 +3,19 @@ stored. All of it is readable by its owner alone, and written so that a process 
 leaves each file whole."""
 
 import fcntl
+import itertools
 import json
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import Any, NamedTuple, cast
 
 _AWAY_SECONDS = 30.0
 """For so long the service is not asked again after it was away."""
+_FIELDS = frozenset(
+    ("participants", "role", "speaker", "type", "content", "session_id", "channel")
+) | {"source_event_key", "occurred_at", "metadata"}
+"""The fields of a message that a hook writes."""
 
 
 class TranscriptPlace(NamedTuple):
@@ -122,18 +126,30 @@ class Spool:
     def set_damage_aside(self, path: str) -> None:
         """Keep a file with damaged lines as it is in the folder `damaged`, and only its messages
         among what waits. The lines are counted."""
-        lines = _read_lines(path)
         events = self.read_segment(path)
-        if len(events) == len(lines):
-            return
-        os.makedirs(self.damaged, mode=0o700, exist_ok=True)
-        with suppress(FileExistsError):  # a process that was killed came so far
-            os.link(path, os.path.join(self.damaged, os.path.basename(path)))
-        if events:
-            self.replace_segment(path, events)
-        else:
+        damaged_count = len(_read_lines(path)) - len(events)
+        if damaged_count:
+            self._link_into_damaged(path)
+        if not events:
             os.unlink(path)
-        self.add_to_report({"damaged": len(lines) - len(events)})
+        elif damaged_count:
+            self.replace_segment(path, events)
+        if damaged_count:
+            self.add_to_report({"damaged": damaged_count})
+
+    def _link_into_damaged(self, path: str) -> None:
+        """Keep a file in the folder `damaged` too, under a free name where another has its own."""
+        os.makedirs(self.damaged, mode=0o700, exist_ok=True)
+        name = os.path.basename(path)
+        stem, kept = name.removesuffix(".jsonl"), os.path.join(self.damaged, name)
+        for number in itertools.count(1):
+            try:
+                os.link(path, kept)
+            except FileExistsError:  # this one, if a process that was killed came so far
+                if not os.path.samefile(path, kept):
+                    kept = os.path.join(self.damaged, f"{stem}-{number}.jsonl")
+                    continue
+            return
 
     def has_damaged_files(self) -> bool:
         """Whether files with damaged lines are kept."""
@@ -238,21 +254,30 @@ def _read_creation_ns(path: str) -> int:
 
 
 def _read_lines(path: str) -> list[bytes]:
-    """The lines of a file of messages. None is written without any: an empty one has a damaged
-    one."""
+    """The lines of a file of messages, without blank ones: who mends a file may empty a line. None
+    is written without any: an empty one has a damaged one."""
     with open(path, "rb") as file:
-        return file.read().splitlines() or [b""]
+        data = file.read()
+    return [line for line in data.splitlines() if line.strip()] if data else [b""]
 
 
 def _parse_message(line: bytes) -> dict[str, Any] | None:
-    """The message of a line; None for one that is damaged."""
+    """The message of a line; None for one that is damaged: the client takes no other fields than
+    those of a hook, and none of another form."""
+    from strandline.moments import parse_moment  # no hook needs it
+
     try:
         value: object = json.loads(line)
+        event = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+        if event.get("occurred_at") is not None:
+            parse_moment(event["occurred_at"])
     except (ValueError, RecursionError):
         return None
-    event = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-    texts = (event.get("content"), event.get("source_event_key"))
-    return event if all(isinstance(text, str) for text in texts) else None
+    participants = event.get("participants")
+    names = cast("list[object]", participants) if isinstance(participants, list) else [None]
+    texts = (event.get("content"), event.get("source_event_key"), *names)
+    is_whole = event.keys() <= _FIELDS and all(isinstance(text, str) for text in texts)
+    return event if is_whole else None
 
 
 def _open_for_owner(path: str, flags: int) -> int:

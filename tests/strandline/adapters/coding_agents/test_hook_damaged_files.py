@@ -6,6 +6,7 @@ import resource
 import subprocess
 from pathlib import Path
 from types import ModuleType
+from unittest.mock import Mock
 
 import pytest
 
@@ -203,8 +204,83 @@ def test_hook_delivers_what_stands_beside_damaged_messages(
     assert kept == files
     real.assert_files_are_private()
     says = real.call("SessionStart", session, source="resume")["systemMessage"]
-    assert "6 messages that waited are damaged and were not stored: their files are in " in says
+    assert "Messages that waited are damaged and were not stored: their files are in " in says
     assert target.damaged in says
     for name in files:
         (Path(target.damaged) / name).unlink()
     assert "systemMessage" not in real.call("SessionStart", session, source="resume")
+
+
+EVENT = {"participants": ["user:a", "agent:b"], "content": "Whole.", "source_event_key": "k"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"participants": 5},
+        {"participants": [None]},
+        {"participants": None},
+        {"bogus": "x"},
+        {"timeout": 1},
+        {"occurred_at": "yesterday"},
+        {"content": None},
+    ],
+)
+def test_hook_sets_aside_line_that_client_does_not_take(
+    change: dict[str, object], users: Users, tmp_path: Path
+) -> None:
+    whole = EVENT | {
+        "participants": [f"user:{users.alice}", "agent:b"],
+        "source_event_key": str(tmp_path),
+    }
+    caller = HookCaller(tmp_path, users.alice)
+    caller.flush()
+    spool = Spool(str(caller.folder))
+    spool.create()
+    spool.add_segment([whole | change, whole])
+    report = caller.flush()
+    assert (report["stored"], report["damaged"], report["waiting"]) == (1, 1, 0)
+
+
+def test_hook_damaged_file_takes_no_place_of_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor is it kept twice by a process that goes on where one was killed."""
+    spool = Spool(str(tmp_path))
+    spool.create()
+    segment = Path(spool.segments) / "01-1.jsonl"
+    for n in range(3):
+        segment.write_text(f"damaged {n}")
+        with monkeypatch.context() as killed:
+            killed.setattr(os, "unlink", Mock(side_effect=KeyboardInterrupt))
+            with pytest.raises(KeyboardInterrupt):
+                spool.set_damage_aside(str(segment))
+        spool.set_damage_aside(str(segment))
+        assert not segment.exists()
+    kept = {path.name: path.read_text() for path in Path(spool.damaged).iterdir()}
+    assert kept == {
+        "01-1.jsonl": "damaged 0",
+        "01-1-1.jsonl": "damaged 1",
+        "01-1-2.jsonl": "damaged 2",
+    }
+
+
+def test_hook_delivers_damaged_file_whose_line_was_emptied(
+    client: Strandline, users: Users, session: ClaudeTranscript, tmp_path: Path
+) -> None:
+    caller = HookCaller(tmp_path, users.alice)
+    caller.flush()
+    whole = EVENT | {
+        "participants": [f"user:{users.alice}", "agent:b"],
+        "source_event_key": str(tmp_path),
+    }
+    spool = Spool(str(caller.folder))
+    spool.create()
+    mended = {"01-1.jsonl": f"\n  \r\n{json.dumps(whole)}\n\n", "02-1.jsonl": "\n"}
+    for name, text in mended.items():
+        (Path(spool.segments) / name).write_text(text)
+    report = caller.flush()
+    assert (report["stored"], report.get("damaged"), report["waiting"]) == (1, None, 0)
+    assert spool.list_segments() == []
+    assert list_stored_texts(client, users.alice) == ["Whole."]
+    assert "systemMessage" not in caller.call("SessionStart", session, source="startup")

@@ -202,7 +202,7 @@ def test_hook_spool_drops_oldest_and_counts(
     caller.wait_for_delivery()
     spool = Spool(str(caller.folder))
     (first,) = spool.list_segments()
-    spool.add_segment([{"content": "later", "source_event_key": "k"}])
+    spool.add_segment([{"participants": [], "content": "later", "source_event_key": "k"}])
     size = sum(os.stat(path).st_size for path in spool.list_segments())
     monkeypatch.setattr(delivery, "MAX_SPOOL_BYTES", size)
     delivery.drop_oldest_segments_over_limits(spool)
