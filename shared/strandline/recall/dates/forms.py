@@ -31,6 +31,8 @@ _PHRASE_END = r"(?=\s*(?:[?.!,;:)]|$)|\s+(?:about|after|at|because|before|when|w
 """In other languages than English only a mark ends it."""
 _QUARTER_FOLLOWS = "in|im|during|since|throughout|seit|sinds|в"
 """Words after which a quarter needs no year; a trimester is also of a pregnancy."""
+_NOT_TIMES = r"(?!\s+(?-i:times)\b)"
+"""After "fall 2025", that is a number."""
 _NOT_OF = r"(?!\s+(?:of|des|del|dell\w*|di|do|van)\b)"
 """The last week of something is not the last one; other such words are also articles."""
 _OF_YEAR_ABOUT_TODAY = r"(?=\s+(?:of\s+)?(?:the|this|last)\s+year\b)"
@@ -197,7 +199,7 @@ def _list_date_forms(words: DateWords, language: str) -> tuple[list[str], list[s
     forms = [_ISO_DATE] if language == "en" else [_ISO_DATE, _NUMERIC_DATE]
     if language == "de":
         forms.append(_GERMAN_DATE)
-    quarter_and_year, lone_quarter = _make_quarter_forms(words, language)
+    quarter_and_year, first_quarter, lone_quarter = _make_quarter_forms(words, language)
     forms += [
         quarter_and_year,
         rf"\b{_YEAR}[\s-]?(?P<quarter>Q[1-4])\b",
@@ -208,7 +210,7 @@ def _list_date_forms(words: DateWords, language: str) -> tuple[list[str], list[s
     forms.append(rf"\b{name},?\s+{of_year}{_YEAR}\b")
     year_noun = rf"(?=\s+(?:{_any_of(words.year_noun)})\b)" if words.year_noun else ""
     year_form = rf"\b(?:{_any_of(words.year_follows)})\s+{_YEAR}\b{year_noun}"
-    in_words = [lone_quarter]
+    in_words = [first_quarter, lone_quarter]
     if last_words := _join(words.last, words.near).strip():
         in_words.append(rf"\b(?:{_any_of(last_words)})\s+{lone_name}")
     if words.last_after:
@@ -216,24 +218,28 @@ def _list_date_forms(words: DateWords, language: str) -> tuple[list[str], list[s
     in_words += [
         rf"\b(?:{_any_of(words.month_follows)})[\s-]+{lone_name}",
         rf"\b(?:{_any_of(words.between)})\s+(?P<name>{lone_month})\s+(?:{any_to})\s+"
-        rf"(?=(?:{lone_month})\b)",
+        rf"(?=(?:{lone_month})\b|{READ})",
         next_month,
         next_month,
     ]
     return [*forms, *in_words, year_form], in_words
 
 
-def _make_quarter_forms(words: DateWords, language: str) -> tuple[str, str]:
-    """The form of a quarter or season with its year, and of a quarter without: in English, in words
-    it is also of a game."""
+def _make_quarter_forms(words: DateWords, language: str) -> tuple[str, str, str]:
+    """The form of a quarter or season with its year, of one that begins a period whose end has the
+    year, and of a quarter without: in English, in words it is also of a game."""
     noun = _any_of(words.last_units.split()[-1])
     ordinal = rf"{_any_of(words.ordinals)}|[1-4](?:{words.ordinal_form or '[ºª]'})"
     code, quarter = "[QT]" if noun == "trimestre" else "Q", rf"(?:{ordinal})\s+(?:{noun})"
     season = _any_of(" ".join(words.seasons.split()[:3]))
+    any_quarter = rf"(?:(?P<quarter>{code}[1-4]|{quarter})|(?P<season>{season}))"
+    article = f"(?:{_before_word(words.articles)})?" if words.articles else ""
+    any_to = _before_word(_join(words.to, words.and_))
     of = _before_word("of of_the de del van do")
     of_year = _OF_YEAR_ABOUT_TODAY if language == "en" else ""
     return (
-        rf"\b(?:(?P<quarter>{code}[1-4]|{quarter})|(?P<season>{season}))[\s,/-]+(?:{of})?{_YEAR}\b",
+        rf"\b{any_quarter}[\s,/-]+(?:{of})?{_YEAR}\b{_NOT_TIMES}",
+        rf"\b{_before_word(words.between)}{article}{any_quarter}\s+{any_to}{article}(?={READ})",
         rf"\b(?:{_QUARTER_FOLLOWS})\s+(?:the\s+)?"
         rf"(?P<quarter>{code}[1-4](?![\w-]){_NOT_OF}|{quarter}{of_year})(?![\w-])",
     )

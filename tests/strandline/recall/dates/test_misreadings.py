@@ -19,6 +19,7 @@ TODAY = date(2026, 6, 10)  # a Wednesday
         "Что было двадцать лет назад?",
         "What is in invoice INV-2026-05?",
         "What is in ticket TCK-2026-05-204?",
+        "Did the temperature fall 2025 times?",
         "Who said that he comes on Friday?",
         "Wer hat gesagt, dass er am Freitag kommt?",
         "¿Quién dijo que viene el viernes?",
