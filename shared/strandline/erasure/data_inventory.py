@@ -77,11 +77,13 @@ DATA_LOCATIONS = {
     "sona_centroids": DataLocation("sona_members", "renewed", "deleted where no member is left"),
     "acts": DataLocation("event_id", "deleted"),
     "turns": DataLocation(
-        "turn_events, tenant", "deleted", "no matter who asked; all where the tenant is erased"
+        "turn_events; asked_by, tenant",
+        "deleted",
+        "no matter who asked; the erased person's questions; all where the tenant is erased",
     ),
     "turn_events": DataLocation("event_id", "deleted", "with the turn's other events"),
     "sona_names": DataLocation(
-        "tenant", "deleted", "where the tenant is erased: no event holds them"
+        "writer, tenant", "deleted", "no event holds them: with all that the writer said"
     ),
     # records of use
     "recall_answers": DataLocation(
@@ -160,6 +162,7 @@ UNREACHED = (
     " that names a node of the graph: each is erased by itself. A bound user erases the replies"
     " that agents gave with that user's own credential.",
     "Names of participants: scopes keep them, and `participants` of tombstones.",
+    "Names of sonas that another credential gave: they go with an erasure of the tenant.",
     "The spelling of a name in the graph that another event states too.",
     "The CID of an erased event where blocks of other events cite it: they still verify.",
 )

@@ -191,7 +191,7 @@ def _clear_or_mark_events(
         if event_ids:  # another erasure may have been first
             has_any = _clear_events_and_derived_rows(access, erasure_id, event_ids, now) > 0
         store.mark_erasure_cleared(access, erasure_id)
-    counts = _clear_uploads(access, erasure_id, selection)
+    counts = _clear_what_cites_no_event(access, erasure_id, selection)
     if selection.covers_whole_sessions:
         counts |= _clear_sessions_and_tenant(access, selection, scope_ids)
     if any(counts.values()):
@@ -199,12 +199,17 @@ def _clear_or_mark_events(
     return has_any or any(counts.values())
 
 
-def _clear_uploads(access: TenantDb, erasure_id: UUID, selection: EventSelection) -> dict[str, int]:
-    """Clear the uploads of a tenant, or of the erased participant, including those that no event
-    cites. Returns the number of rows cleared in each table. In a transaction."""
+def _clear_what_cites_no_event(
+    access: TenantDb, erasure_id: UUID, selection: EventSelection
+) -> dict[str, int]:
+    """Clear what the erased participant, or anyone of the tenant, stored that belongs to no event:
+    uploads, and of a participant the names of sonas and questions. Returns the number of rows
+    cleared in each table. In a transaction."""
     if selection.kind not in ("tenant", "participant") or selection.scope_id is not None:
         return {}
-    return {"uploads": store.delete_uploads_of_writer(access, erasure_id, selection.participant)}
+    who = selection.participant
+    counts = {"uploads": store.delete_uploads_of_writer(access, erasure_id, who)}
+    return counts if who is None else counts | store_memories.delete_words_of_writer(access, who)
 
 
 def _clear_sessions_and_tenant(

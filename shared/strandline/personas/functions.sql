@@ -75,6 +75,35 @@ end $$;
 revoke execute on function forget_all_turns from public;
 grant execute on function forget_all_turns to strandline_app;
 
+-- Forget the names that a user gave to sonas, and what was asked with that user's own credential or for that
+-- user and no other person: they rest on no event. For who erases what somebody said: a bound user reaches what
+-- was written with that user's own credential alone. Returns how many of each.
+create or replace function forget_words_of_writer(p_writer text) returns table (sona_names bigint, turns bigint)
+language plpgsql security definer set search_path = pg_catalog, public, pg_temp as $$
+#variable_conflict use_column
+declare
+    v_is_unbound constant boolean := coalesce(current_viewer() = '{}', false);
+    v_names bigint;
+    v_turns uuid[];
+begin
+    if not (v_is_unbound or coalesce(p_writer = current_writer() and p_writer = any (current_viewer()), false)) then
+        return;
+    end if;
+    delete from sona_names n where n.tenant_id = current_tenant() and n.writer = p_writer;
+    get diagnostics v_names = row_count;
+    v_turns := array(
+        select t.turn_id from turns t
+        where t.tenant_id = current_tenant() and (t.asked_by = p_writer
+            or (v_is_unbound and p_writer = any (t.participants) and not exists (
+                select from unnest(t.participants) other (name)
+                where other.name <> p_writer and other.name not like 'agent:%'))));
+    delete from turn_events t where t.tenant_id = current_tenant() and t.turn_id = any (v_turns);
+    delete from turns t where t.tenant_id = current_tenant() and t.turn_id = any (v_turns);
+    return query select v_names, cardinality(v_turns)::bigint;
+end $$;
+revoke execute on function forget_words_of_writer from public;
+grant execute on function forget_words_of_writer to strandline_app;
+
 reset role;
 
 -- Forget these events in sonas, threads and turns. The caller holds the locks of the events' rows, which it

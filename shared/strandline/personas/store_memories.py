@@ -1,7 +1,7 @@
 """SQL for the events that sonas were active in, and the sums of their vectors."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from uuid import UUID
 
 from strandline.db.database import TenantDb
@@ -188,6 +188,23 @@ def delete_all_turns(access: TenantDb) -> int:
     """Delete all turns of the tenant, for an unbound caller. Returns how many. In a transaction."""
     (row,) = access.fetch(_Total, "select forget_all_turns() as total", {})
     return row.total
+
+
+@dataclass(frozen=True)
+class _WriterCounts:
+    sona_names: int
+    turns: int
+
+
+def delete_words_of_writer(access: TenantDb, writer: str) -> dict[str, int]:
+    """Delete the names that a user gave to sonas, and the turns that this user asked; for a bound
+    user, only that user's own. Returns the number of rows in each table. In a transaction."""
+    rows = access.fetch(
+        _WriterCounts,
+        "select sona_names, turns from forget_words_of_writer(%(writer)s)",
+        {"writer": writer},
+    )
+    return {name: total for row in rows for name, total in asdict(row).items() if total}
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,7 @@ PROBED = (
     "forget_turns",
     "forget_sona_names",
     "forget_all_turns",
+    "forget_words_of_writer",
     "forget_uploads",
     "blank_chains",
     "drop_pending_decisions",

@@ -577,6 +577,8 @@ UNASKED = {
     " where n > 0",
     "forget_sona_names": "select n from (select forget_sona_names() n) t where n > 0",
     "forget_all_turns": "select n from (select forget_all_turns() n) t where n > 0",
+    "forget_words_of_writer": "select w.* from unnest('{*,user:alice,user:bob}'::text[]) v,"
+    " forget_words_of_writer(v) w where w.sona_names + w.turns > 0",
     "forget_uploads": "select n from (select forget_uploads(gen_random_uuid(), null) n) t"
     " where n > 0",
     "is_turn_marked": "select t.turn_id from turns t where is_turn_marked(t.turn_id)",

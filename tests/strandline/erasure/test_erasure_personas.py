@@ -223,6 +223,42 @@ def test_erasure_persona_sona_names_go_with_tenant(
     assert gateway.call("GET", "/sonas/list", key=eraser).body["sonas"] is not None
 
 
+@pytest.mark.parametrize("is_bound", [True, False])
+def test_erasure_persona_names_and_questions_go_with_person(
+    front: Gateway,
+    scratch_db: ScratchDatabase,
+    tell: Tell,
+    eraser: str,
+    monkeypatch: pytest.MonkeyPatch,
+    is_bound: bool,
+) -> None:
+    """Whoever erases what Alice said erases what she named and asked; what another user, a service
+    or another tenant named and asked stays, and so does what was asked for her and Bob."""
+    alice, globex = front.key(user=ALICE), front.key("globex", user=ALICE)
+    for key in (eraser, globex):
+        tell(key, "The mat is red.", ALICE, BOB, HELPER, speaker=ALICE)
+        tell(key, "The mat is new.", ALICE, BOB, HELPER, role="agent")
+    with monkeypatch.context() as patch:
+        patch.setattr("strandline.personas.answer_generation.RESERVE_SECONDS", 25.0)
+        for key in (eraser, alice, front.key(user=BOB), globex):
+            body = {"name": f"Keeper of {CANARY}"}
+            assert front.call("POST", SONAS, body, key=key).status == 201
+        shared = ((eraser, ALICE, HELPER), (eraser, ALICE, BOB))
+        for key, *who in ((alice, ALICE), *shared, (globex, ALICE)):
+            assert query(front, key, "Where is the mat?", participants=who).status == 202
+    rights = ["read", "erase"]
+    key = front.key(user=ALICE, rights=rights) if is_bound else eraser
+    reply = front.call("POST", ERASURES, {"participant": ALICE}, key=key)
+    assert reply.status in (200, 202), reply.text
+    assert reply.body["counts"]["sona_names"] == 1
+    assert reply.body["counts"]["turns"] == (1 if is_bound else 2)
+    names = scratch_db.rows("select tenant_id, writer from sona_names order by 1, 2")
+    assert names == [("acme", "*"), ("acme", BOB), ("globex", ALICE)]
+    asked = scratch_db.rows("select tenant_id, asked_by, participants from turns order by 1, 2, 3")
+    served = [] if not is_bound else [("acme", "*", [HELPER, ALICE])]
+    assert asked == [*served, ("acme", "*", [ALICE, BOB]), ("globex", ALICE, [ALICE])]
+
+
 @pytest.mark.parametrize("at_once", [1000, 1])
 def test_erasure_persona_questions_go_with_tenant(
     gateway: Gateway,
