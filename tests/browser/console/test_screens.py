@@ -20,6 +20,7 @@ from playwright.sync_api import Browser, Route, expect
 
 from events.demo.tour import load_messages_of_conversation
 from strandline import Strandline, operator_actions
+from strandline.aws.payload_texts import decode_payload_text
 from strandline.config import get_settings
 from strandline.local.runtime import RunningService, run_local_service
 from tests.browser.console.console_pages import HOSTILE_TEXTS, QUESTION, SECRET
@@ -242,6 +243,38 @@ def test_screens_payload_is_saved_or_shown_as_text(filled: FilledService, places
         page.get_by_role("button", name="Show a").click()
         expect(page.get_by_text("The bytes do not hash to the CID")).to_be_visible()
         assert page.evaluate("window.hurt") is None
+
+
+def test_screens_payload_text_is_in_its_character_set(
+    filled: FilledService, tmp_path: Path
+) -> None:
+    """As the service itself reads it for its search."""
+    greeting = "Grüße an Zoë aus dem Hafen"
+    stored = [
+        (greeting.encode(), "text/plain"),
+        (greeting.encode("cp1252"), "text/plain"),
+        (greeting.encode("cp1252"), "text/csv; charset=utf-8"),
+        (greeting.encode("utf-16"), "text/plain"),
+        ("Привет, Зоя".encode("koi8-r"), "text/plain; charset=koi8-r"),
+        (greeting.encode(), "text/plain; charset=iso-8859-1"),
+        ("こんにちは".encode("shift_jis"), 'text/plain; charset="shift_jis"'),
+        (b"ab " * 40_000 + greeting.encode("cp1252"), "text/plain"),
+        ("€".encode() * 22_000 + b"\xfc", "text/plain"),
+    ]
+    notes = list[str]()
+    with Strandline(filled.running.url, filled.keys["admin"]) as memory:
+        for data, mime_type in stored:
+            (tmp_path / "note.txt").write_bytes(data)
+            note = memory.upload(tmp_path / "note.txt", participants=WHO, mime_type=mime_type)
+            notes.append(str(note.event_id))
+    with filled.open() as session:
+        for note_id, (data, mime_type) in zip(notes, stored, strict=True):
+            session.go("event", {"id": note_id})
+            session.page.get_by_role("button", name="Show note.txt").click()
+            shown = session.page.get_by_role("region", name="The payload's text")
+            expect(shown).to_be_visible()
+            text = decode_payload_text(data, len(data), mime_type)
+            assert shown.text_content() == text[:100_000], mime_type
 
 
 def test_screens_snapshot_is_chosen_and_compared(filled: FilledService) -> None:

@@ -9,6 +9,9 @@ import { badge, errorBox, loading } from "./ui.js";
 
 const MOST_BYTES = 4 * 1024 * 1024; // more than that the service does not answer itself
 const MOST_SHOWN = 100_000; // characters
+const SNIFFED_BYTES = 64 * 1024;
+const LONG_CHARACTERS = /^(?:utf-16|gb|big5|shift_jis|euc-|iso-2022)/; // others have one byte for each
+const NOT_WESTERN = new Set([...Array(9).keys(), 11, ...Array.from({ length: 18 }, (_, n) => n + 14), 127, 0x81, 0x8d, 0x8f, 0x90, 0x9d]);
 const PICTURES = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);
 const TEXTS = /^(?:text\/|application\/(?:.*\+)?(?:json|xml|yaml|csv)\b)/;
 
@@ -25,7 +28,7 @@ export function showPayload(blob, context) {
     h("p", {}, badge("payload"), " ", blob.name ? stored(blob.name, "strong") : "without a name", h("span.quiet", {}, " · ", blob.mime_type ? stored(blob.mime_type) : "unknown type", ` · ${format.bytes(blob.size)} · `), format.shortId(blob.cid, 10)),
     blob.size > MOST_BYTES
       ? h("p.hint", {}, "Above 4 MiB this page does not load it: ", h("code", {}, "GET /file/{cid}"), " gives the address of the store, for a program.")
-      : h("p.buttons", {}, isShown && button("Show", (bytes) => (PICTURES.has(type) ? showPicture(bytes, type, name) : showAsText(bytes))), button("Download", (bytes) => download(bytes, blob))),
+      : h("p.buttons", {}, isShown && button("Show", (bytes) => (PICTURES.has(type) ? showPicture(bytes, type, name) : showAsText(bytes, blob.mime_type))), button("Download", (bytes) => download(bytes, blob))),
     place,
   );
 }
@@ -42,10 +45,40 @@ async function useBytes(place, blob, context, act) {
   }
 }
 
-function showAsText(bytes) {
-  const text = new TextDecoder().decode(bytes);
+/** The character set of a text, as the service tells it when it makes the text searchable: that of a byte
+ * order mark or of the media type, else UTF-8, or Windows-1252 where the first 64 KiB are that. */
+function findCharset(bytes, mimeType) {
+  if (bytes[0] === 0xff && bytes[1] === 0xfe) return "utf-16le";
+  if (bytes[0] === 0xfe && bytes[1] === 0xff) return "utf-16be";
+  const head = bytes.subarray(0, SNIFFED_BYTES);
+  const beyondAscii = head.reduce((count, byte) => count + (byte > 127), 0);
+  const characters = [...new TextDecoder("utf-8", { ignoreBOM: true }).decode(head, { stream: head.length < bytes.length })];
+  const faults = characters.filter((it) => it === "\ufffd").length;
+  const isUtf8 = characters.length - (head.length - beyondAscii) > 2 * faults;
+  const declared = readCharset(mimeType);
+  if (declared && !(isUtf8 && !LONG_CHARACTERS.test(declared))) return declared;
+  const isWestern = beyondAscii > 0 && 3 * beyondAscii <= head.length && !head.some((byte) => NOT_WESTERN.has(byte));
+  return !isUtf8 && isWestern ? "windows-1252" : "utf-8";
+}
+
+/** The character set that a media type names, if a browser knows it; "" for UTF-8 and ASCII, with which
+ * texts of any kind are marked. */
+function readCharset(mimeType) {
+  const label = /charset="?([^";\s]+)/i.exec(mimeType ?? "")?.[1] ?? "utf-8";
+  try {
+    const { encoding } = new TextDecoder(label);
+    return encoding === "utf-8" || /ascii/i.test(label) ? "" : encoding;
+  } catch (error) {
+    if (error instanceof RangeError) return "";
+    throw error;
+  }
+}
+
+function showAsText(bytes, mimeType) {
+  const charset = findCharset(bytes, mimeType);
+  const text = new TextDecoder(charset).decode(bytes);
   const shown = text.slice(0, MOST_SHOWN);
-  return [h("div.block", { tabindex: "0", role: "region", "aria-label": "The payload's text" }, stored(shown, "text mono")), shown.length < text.length && h("p.hint", {}, `The first ${format.count(MOST_SHOWN)} of ${format.count(text.length)} characters; a download has all.`)];
+  return [h("div.block", { tabindex: "0", role: "region", "aria-label": "The payload's text" }, stored(shown, "text mono")), shown.length < text.length && h("p.hint", {}, `The first ${format.count(MOST_SHOWN)} of ${format.count(text.length)} characters; a download has all.`), charset !== "utf-8" && h("p.hint", {}, `Read as ${charset}.`)];
 }
 
 async function showPicture(bytes, type, name) {
