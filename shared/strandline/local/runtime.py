@@ -206,8 +206,10 @@ def _start_queue_pollers_and_scheduler(
     create_daily_schedule(
         "daily-sweep", DAILY_SWEEP_SCHEDULE, machine.arn, json.dumps({"job": "sweeper"})
     )
-    # run requests of the last run are lost, and the daily sweep may have been missed
+    # Run requests of the last run are lost, and the daily sweep may have been missed. A sweep that
+    # has much to do requests other runs at its end alone; the eraser's is short, and does so too.
     machine.start("sweeper")
+    machine.start("eraser")
 
 
 def _stop_loops_in_parallel(loops: Sequence[QueuePoller | LocalScheduler]) -> None:

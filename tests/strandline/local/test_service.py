@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.error
 from collections.abc import Generator, Iterator
@@ -21,6 +22,7 @@ import psycopg
 import pytest
 
 from events.demo import tour
+from strandline.background import sweeper
 from strandline.commands.main import main
 from strandline.db.migrate import Migration, migrate, prepare_roles
 from strandline.errors import Misconfigured
@@ -120,6 +122,43 @@ def test_local_service_survives_database_and_keeps_data(shared_place: Path) -> N
         assert tools["result"]["tools"]
         metadata = call(service, "/.well-known/oauth-protected-resource/mcp")
         assert metadata["resource"] == f"{service.url}/mcp"
+
+
+def test_local_service_start_erases_while_sweep_lasts(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was erased before a crash does not wait until a sweep with much to do has ended."""
+    with run_local_service(place, 0) as service:
+        event = call(service, "/api/v1/events", EVENT)
+        with psycopg.connect(service.postgres.dsn("strandline")) as admin:
+            admin.execute(
+                "insert into scope_work (tenant_id, scope_id, participants, due_at)"
+                " select tenant_id, scope_id, participants, now() from scopes"
+                " on conflict (tenant_id, scope_id) do update set due_at = now()"
+            )
+            admin.execute(
+                "insert into erasures (tenant_id, erasure_id, participants, kind, target, asked_at,"
+                " asked_by, hidden_at, cleared_at, due_at) values ('local', %s, '{}', 'events',"
+                " '{}', now(), '{}', now(), now(), now())",
+                [event["event_id"]],
+            )
+    has_begun, is_over = threading.Event(), threading.Event()
+
+    def sweep(*_: object) -> None:
+        has_begun.set()
+        is_over.wait(60)
+
+    monkeypatch.setattr(sweeper, "work_on_shard", sweep)
+    with run_local_service(place, 0) as service:
+        try:
+            assert has_begun.wait(20)
+            until, kinds = time.monotonic() + 20, set[str]()
+            while "eraser" not in kinds and time.monotonic() < until:
+                kinds = {job["kind"] for job in call(service, "/api/v1/admin/jobs")["jobs"]}
+                time.sleep(0.2)
+        finally:
+            is_over.set()
+        assert "eraser" in kinds
 
 
 @pytest.mark.proof
