@@ -206,8 +206,7 @@ def _start_queue_pollers_and_scheduler(
     create_daily_schedule(
         "daily-sweep", DAILY_SWEEP_SCHEDULE, machine.arn, json.dumps({"job": "sweeper"})
     )
-    # Run requests of the last run are lost, and the daily sweep may have been missed. A sweep that
-    # has much to do requests other runs at its end alone; the eraser's is short, and does so too.
+    # run requests of the last run are lost, and a long sweep makes new ones at its end alone
     machine.start("sweeper")
     machine.start("eraser")
 
