@@ -152,8 +152,9 @@ UNREACHED = (
     " snapshots that somebody took by hand, until they are deleted. What is restored from them is"
     " to be erased again.",
     "Without `vacuumed_at`: row versions that the database has not given up yet, and values in the"
-    " planner's statistics. With it: what is left in free space of its files, and versions of"
-    " statistics that the database has not given up yet. No query and no dump reads these.",
+    " planner's statistics. With it: what is left in free space of its files and in its write-ahead"
+    " log, and versions of statistics that the database has not given up yet. No query and no dump"
+    " reads these.",
     "Copies that callers made of answers, and URLs of payloads until they expire.",
     "What a provider of language or embedding models keeps of what it was sent, also by a job that"
     " ran when the event was erased.",
