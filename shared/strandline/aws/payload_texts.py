@@ -13,7 +13,10 @@ _TEXT_TYPES = re.compile(
     r"text/.+|.+\+(json|xml|yaml)"
     r"|application/(json|xml|yaml|x-yaml|toml|sql|javascript|jsonl|x-ndjson|ndjson)"
 )
-_CHARSET = re.compile(r"charset=[\"']?([^\"';\s]+)")
+_CHARSET = re.compile(r"charset=\"?([^\";\s]+)")
+_OTHER_THAN_UTF8 = re.compile(
+    r"(; ?charset=)(?!\"?utf-?8\"?(?:;|$))(?:\"[^\"]*\"|[^;]*)", re.IGNORECASE
+)
 _CHARSET_NAME = re.compile(r"[\w.:-]{1,40}", re.ASCII)
 """Python remembers each name that it looks up, known or not, and some are an error to it."""
 _CODECS = re.compile(
@@ -48,6 +51,11 @@ def is_text_type(mime_type: str | None) -> bool:
     shown it. False for text in a character set that is not known."""
     kind, _, _ = (mime_type or "").lower().partition(";")
     return _TEXT_TYPES.fullmatch(kind.strip()) is not None and _find_codec(mime_type) is not None
+
+
+def declare_utf8(mime_type: str) -> str:
+    """The media type of a text that is stored as UTF-8, whatever character set it named."""
+    return _OTHER_THAN_UTF8.sub(r"\1utf-8", mime_type)
 
 
 def decode_payload_text(data: bytes, size: int, mime_type: str | None) -> str:

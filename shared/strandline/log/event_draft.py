@@ -10,6 +10,7 @@ from typing import Any, cast
 from uuid import UUID
 
 from strandline.auth.principals import Principal
+from strandline.aws.payload_texts import declare_utf8
 from strandline.errors import Forbidden, Invalid
 from strandline.log.cid import (
     INLINE_BYTES,
@@ -134,6 +135,7 @@ class EventDraft:
     def columns(self) -> dict[str, Any]:
         """The values of `EventColumns`."""
         request, cited_payload = self.request, self.cited_payload or _NO_PAYLOAD
+        mime_type = self.mime_type or cited_payload.mime_type
         upload_size = cited_payload.upload.size if cited_payload.upload else None
         return {
             **{name: getattr(request, name) for name in REQUEST_COLUMNS},
@@ -145,7 +147,7 @@ class EventDraft:
             "parts": self.parts,
             "blob_cid": self.payload_cid,
             "blob_size": upload_size if self.payload is None else len(self.payload),
-            "mime_type": self.mime_type or cited_payload.mime_type,
+            "mime_type": mime_type if self.payload is None else declare_utf8(mime_type or ""),
             "file_name": cited_payload.file_name if request.name is None else request.name,
         }
 

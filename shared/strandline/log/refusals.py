@@ -102,6 +102,8 @@ def list_differing_fields(
     ):
         # They differ only because the text moved to or from the payload store.
         stored_fields["mime_type"] = draft.mime_type
+    if draft.payload is not None and stored_row["mime_type"] == draft.columns()["mime_type"]:
+        stored_fields["mime_type"] = draft.mime_type  # what it names its text to be is not stored
     request_fields = draft.canonical_request_fields()
     if draft.request.content is not None and [m for _, m in draft.parts] == _list_part_models(
         stored_row
@@ -128,7 +130,8 @@ def list_differing_fields(
         )
     if edge_set(edges) != edge_set(stored_row["edges"]):
         names.append("edges")
-    return list(dict.fromkeys(names)) or ["edges"]  # same targets, written in another way
+    # The same targets, written in another way; or the character set that is not stored.
+    return list(dict.fromkeys(names)) or (["edges"] if edges else ["mime_type"])
 
 
 def _list_part_models(stored_row: Mapping[str, Any]) -> list[str | None]:

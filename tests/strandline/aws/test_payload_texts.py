@@ -42,7 +42,7 @@ def decode(data: bytes, mime_type: str | None = "text/plain", size: int = 1_000_
         (RUSSIAN, "cp1251", "text/plain; charset=windows-1251"),
         (JAPANESE, "utf-8", "text/plain"),
         (JAPANESE, "shift_jis", "text/plain; charset=Shift_JIS"),
-        (JAPANESE, "euc_jp", "text/plain; charset='EUC-JP'"),
+        (JAPANESE, "euc_jp", "text/plain; charset=EUC-JP"),
         (JAPANESE, "gb18030", "text/plain; charset=gb18030"),
         ("plain words", "ascii", "text/plain; charset=iso-8859-15"),
         ("", "utf-8", "text/plain"),

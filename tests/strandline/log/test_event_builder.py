@@ -193,6 +193,31 @@ def test_event_builder_long_content_becomes_payload(text: str, is_payload: bool)
     assert event.mime_type == ("text/plain; charset=utf-8" if is_payload else None)
 
 
+@pytest.mark.parametrize(
+    ("sent", "stored"),
+    [
+        ("text/markdown", "text/markdown"),
+        ("text/plain; charset=UTF-8", "text/plain; charset=UTF-8"),
+        ("text/plain;charset=utf8; a=b", "text/plain;charset=utf8; a=b"),
+        ("text/plain; charset=utf-16", "text/plain; charset=utf-8"),
+        (
+            'text/csv; Charset="Shift_JIS"; header=present',
+            "text/csv; Charset=utf-8; header=present",
+        ),
+        ("text/plain; charset=utf-8859", "text/plain; charset=utf-8"),
+    ],
+)
+def test_event_builder_long_content_is_declared_as_utf8(sent: str, stored: str) -> None:
+    """The key's fingerprint is of what was sent: a replay from before is one."""
+    event_draft = draft(content="x" * 65_537, mime_type=sent, key="k")
+    assert build_event(event_draft, 0, []).mime_type == stored
+    assert event_draft.canonical_request_fields()["mime_type"] == sent
+    assert build_event(draft(content="x", mime_type=sent), 0, []).mime_type == sent
+    cid = compute_blob_cid(b"x")
+    cited = build_event(draft(content=..., blob={"cid": cid}, mime_type=sent), 0, [])
+    assert cited.mime_type == sent, "the bytes are what the caller says"
+
+
 def test_event_builder_cited_blob_has_cid() -> None:
     assert refusal_of(Invalid, content=..., blob={"cid": "no-cid-at-all"}) == "blob.cid"
 
@@ -325,6 +350,7 @@ def said_by_agent(body: dict[str, Any]) -> EventDraft:
 
 PARTS = [{"content": "x", "model": "m"}, {"content": "y"}]
 LONG, LONGER = "x" * 70_000, "x" * 70_001
+UTF16 = {"mime_type": "text/plain; charset=utf-16"}
 
 
 @pytest.mark.parametrize(
@@ -341,6 +367,9 @@ LONG, LONGER = "x" * 70_000, "x" * 70_001
         ({"metadata": {"a": 1e300}}, {"metadata": {"a": 1e300}, "name": "n"}, ["name"]),
         ({"metadata": {"a": 1.5}}, {"metadata": {"a": 1.5}, "name": "n"}, ["name"]),
         ({}, {"mime_type": "text/plain; charset=utf-8"}, ["mime_type"]),
+        ({"content": LONG, **UTF16}, {"content": LONGER, **UTF16}, ["content"]),
+        ({"content": LONG, **UTF16}, {"content": LONG}, ["mime_type"]),
+        ({"content": LONG, **UTF16}, {**UTF16}, ["content"]),
         ({"edges": [{"event_id": str(FIRST)}]}, {"edges": []}, ["edges"]),
         (
             {"edges": [{"event_id": str(FIRST)}]},

@@ -140,6 +140,29 @@ def test_payload_excerpt_is_in_character_set_of_file(
     assert answer in ask(gateway, key, "/api/v1/context", query="Schlüssel Tür")["text"]
 
 
+@pytest.mark.parametrize("charset", ["utf-16", "shift_jis", "gb2312", "made-up"])
+@pytest.mark.parametrize("weather", ["It was foggy.", "Es war trüb."])
+def test_payload_excerpt_of_content_is_read_as_utf8(
+    gateway: Gateway, charset: str, weather: str
+) -> None:
+    """Whatever character set its `mime_type` names: what is sent as JSON is stored as UTF-8."""
+    key = gateway.key()
+    body = {
+        **user_message(f"{weather} " * 6000 + ANSWER, ALICE),
+        "mime_type": f"text/markdown; charset={charset}",
+        "source_event_key": "k",
+    }
+    first, replay = (gateway.call("POST", "/api/v1/events", body, key=key) for _ in "12")
+    assert (first.status, replay.status) == (201, 201), replay.text
+    assert replay.body["event_id"] == first.body["event_id"]
+    assert first.body["blob"] == replay.body["blob"]
+    assert first.body["blob"]["mime_type"] == "text/markdown; charset=utf-8"
+    assert ANSWER in find_payload_hit(ask(gateway, key, "/api/v1/recall"))["excerpt"]
+    other = {**body, "mime_type": "text/markdown"}
+    reply = gateway.call("POST", "/api/v1/events", other, key=key)
+    assert (reply.status, reply.error["details"]["fields"]) == (409, ["mime_type"])
+
+
 def test_payload_excerpt_is_of_visible_events_alone(gateway: Gateway, key: str) -> None:
     gateway.sweep()
     for path in ("/api/v1/recall", "/api/v1/context"):
