@@ -21,6 +21,7 @@ from strandline.context.event_selection import (
     ContextTextOptions,
     choose_answer_events,
     take_events_to_fill_budget,
+    take_recent_events_to_fill_budget,
 )
 from strandline.context.event_source_conversion import to_chain_line_source, to_event_line_source
 from strandline.context.graph_knowledge import find_knowledge
@@ -196,7 +197,7 @@ def _compose_context_text(
     found_ids = [*(later[i].event.event_id for i in recent if i in later), *found_ids]
     event_ids = put_events_after_their_changes(access, found_ids, events, later)
     shown_ids = {*recent, *event_ids}.difference(request.excluded_ids)
-    payloads = _read_payload_parts(access, blobs, matches, events, [*best, *recent])
+    payloads = _read_payload_parts(access, blobs, matches, events, best, recent, request)
     make_source = partial(
         to_event_line_source,
         ended=find_outdated_statement_ids(access, events.values(), request.as_of),
@@ -247,10 +248,16 @@ def _read_payload_parts(
     blobs: BlobStore,
     matches: ChainSearchResult,
     events: Mapping[UUID, Event],
-    event_ids: Iterable[UUID],
+    best: Iterable[UUID],
+    recent: Iterable[UUID],
+    request: ContextTextOptions,
 ) -> PayloadParts:
-    payload_events = map(events.get, dict.fromkeys(event_ids))
-    return read_payload_parts(blobs, access.caller.tenant, payload_events, matches.search)
+    shown = {i: event for i, event in events.items() if i not in request.excluded_ids}
+    newest = take_recent_events_to_fill_budget(
+        [shown[i] for i in recent if i in shown], request, has_question=matches.search is not None
+    )
+    read = map(shown.get, dict.fromkeys([*best, *(event.event_id for event in newest)]))
+    return read_payload_parts(blobs, access.caller.tenant, read, matches.search)
 
 
 def _list_first_cited_ids(
@@ -327,9 +334,10 @@ def _to_context_response(
             for n, event_id in enumerate(layout.citations, 1)
         ],
         cut=LeftOutCountsOut.model_validate(layout.cut._asdict()),
-        degraded=[*matches.search.list_degradations(request.min_relevance), *degradations]
-        if matches.search
-        else [],
+        degraded=[
+            *(matches.search.list_degradations(request.min_relevance) if matches.search else ()),
+            *degradations,
+        ],
         not_yet_embedded=matches.search.unembedded_event_count if matches.search else None,
         not_yet_folded=matches.search.unfolded_event_count if matches.search else None,
         read_token=matches.read_token,

@@ -1,13 +1,21 @@
 """Which of the events that answer a question a context's text takes, and its limits."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from uuid import UUID
 
-from strandline.context.layout import BYTES_PER_TOKEN
-from strandline.context.lines import BROAD_EVENT_SHARE, FURTHER_SHARE
+from strandline.aws.payload_texts import is_text_type
+from strandline.context.layout import BYTES_PER_TOKEN, FRAME_BYTES, RECENT_SHARE
+from strandline.context.lines import (
+    BROAD_EVENT_SHARE,
+    EVENT_SHARE,
+    FURTHER_SHARE,
+    MAX_SOURCE_CHARS,
+    TOOL_SHARE,
+)
 from strandline.db.database import TenantDb
+from strandline.log.store import Event
 from strandline.recall.importance import SonaInEmbeddingSpace, can_change_order
 from strandline.recall.near_duplicates import DeduplicatedEvents, collapse_near_duplicates
 from strandline.recall.relevance import ScoredEvent, compute_odds
@@ -185,3 +193,27 @@ def take_events_to_fill_budget(
         if event_id not in recent:
             room -= _LINE_BYTES + min(search.candidates[event_id].text_bytes, max_event_bytes)
     return event_ids
+
+
+def take_recent_events_to_fill_budget(
+    recent: Iterable[Event], request: ContextTextOptions, *, has_question: bool
+) -> list[Event]:
+    """The newest events of short-term memory, at least as many as its room in this token budget
+    holds, so that no payload of a further one need be read. A text that is shortened takes at least
+    half of the bytes that it may."""
+    max_bytes = request.budget * BYTES_PER_TOKEN
+    room = float(max_bytes - FRAME_BYTES)
+    if has_question:
+        share = request.answering.recent_share if request.answering else RECENT_SHARE
+        room = min(room, max_bytes * share)
+    taken: list[Event] = []
+    for event in recent:
+        if room <= 0:
+            break
+        taken.append(event)
+        text_bytes = len(event.content or "")
+        if event.blob_cid and is_text_type(event.mime_type):
+            text_bytes = event.blob_size or 0
+        share = TOOL_SHARE if event.origin == "tool" else EVENT_SHARE
+        room -= _LINE_BYTES + min(text_bytes, max_bytes * share, MAX_SOURCE_CHARS) / 2
+    return taken

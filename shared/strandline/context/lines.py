@@ -20,10 +20,10 @@ FURTHER_SHARE, NEIGHBOUR_SHARE = 1 / 12, 1 / 16
 """That of any other event, and of one that is only shown beside another."""
 BROAD_EVENT_SHARE = 1 / 24
 """That of one event, where many are asked for: a list, an order, a summary."""
-_TOOL_SHARE = 1 / 20
+TOOL_SHARE = 1 / 20
 """The maximum share for a tool's output that is not the best event: a log is long, and says what
 came of it in its first and last lines."""
-_MAX_SOURCE_CHARS = 8192
+MAX_SOURCE_CHARS = 8192
 """The maximum characters read and shown of a text."""
 _NAME_CHARS, _QUOTED_CHARS, _TOPIC_CHARS = 40, 60, 100
 _SENTENCE_END = re.compile(r"(?<=[.!?…]) ")
@@ -229,9 +229,9 @@ def make_event_line(
     start = f" {format_weekday_and_date(event.said_at)}{minute}, {who}: "
     line = ContextLine(event, start, *_sanitize_beginning(event.text))
     is_output = event.origin == "tool"
-    max_text_bytes = int(max_bytes * (_TOOL_SHARE if is_output and not is_best else share))
+    max_text_bytes = int(max_bytes * (TOOL_SHARE if is_output and not is_best else share))
     if is_output and (line.is_shortened or count_bytes(line.text) > max_text_bytes):
-        line.tail = sanitize_to_one_line(event.text[-_MAX_SOURCE_CHARS:])
+        line.tail = sanitize_to_one_line(event.text[-MAX_SOURCE_CHARS:])
     line.shorten(max_text_bytes)
     return line
 
@@ -274,7 +274,7 @@ def make_knowledge_line(
 
 def _sanitize_beginning(text: str) -> tuple[str, bool]:
     """The beginning of a text for a line, and whether the text is longer."""
-    return sanitize_to_one_line(text[:_MAX_SOURCE_CHARS]), len(text) > _MAX_SOURCE_CHARS
+    return sanitize_to_one_line(text[:MAX_SOURCE_CHARS]), len(text) > MAX_SOURCE_CHARS
 
 
 def drop_repeated_sentences(summary: str, participants: Sequence[str], texts: Sequence[str]) -> str:

@@ -105,7 +105,7 @@ def _read_part(
     Raises Unavailable."""
     row = search.candidates.get(event.event_id) if search else None
     start, end = (row and row.start_char) or 0, (row and row.end_char) or 0
-    size = 4 * end if start else INDEXED_CHARS if search else PIECE_CHARS
+    size = 4 * end if start else INDEXED_CHARS if row else PIECE_CHARS
     try:
         text = blobs.read_text_prefix(tenant, event.blob_cid or "", size, event.mime_type)
     except PayloadMissing:

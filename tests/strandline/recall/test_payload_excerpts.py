@@ -8,8 +8,16 @@ from uuid import uuid4
 
 import pytest
 
+from strandline.aws import blobs
 from strandline.aws.blobs import BlobStore
+from strandline.aws.payload_texts import SNIFFED_BYTES, decode_payload_text
+from strandline.context.event_selection import (
+    AnswerTextOptions,
+    ContextTextOptions,
+    take_recent_events_to_fill_budget,
+)
 from strandline.errors import PayloadMissing, Unavailable
+from strandline.log.indexed_text import PIECE_CHARS
 from strandline.recall import payload_excerpts
 from strandline.recall.features import QuestionWord
 from strandline.recall.passages import Passages, WordMatcher
@@ -219,10 +227,11 @@ def test_payload_excerpt_is_left_out_without_store(
     assert "heron" in LONG[hit["piece"]["start_char"] : hit["piece"]["end_char"]]
     degraded = [] if fault == "lost" else ["payloads_unread"]
     assert answer["degraded"] == degraded
-    block = ask(gateway, key, "/api/v1/context")
-    assert block["degraded"] == degraded
-    assert "(a file: " in block["text"]
-    assert "The boathouse is shut on Mondays." in block["text"]
+    for question in (QUESTION, None):
+        block = ask(gateway, key, "/api/v1/context", query=question)
+        assert block["degraded"] == degraded
+        assert "(a file: " in block["text"]
+        assert "The boathouse is shut on Mondays." in block["text"]
 
 
 def test_payload_excerpt_reads_best_texts_alone(
@@ -247,6 +256,67 @@ def test_payload_excerpt_reads_best_texts_alone(
     assert reads == []
 
 
+@pytest.mark.parametrize(
+    ("asked", "reads"),
+    [
+        ({}, 8),
+        ({"budget": 200}, 6),
+    ],
+)
+def test_payload_excerpt_reads_what_short_term_memory_shows(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch, asked: dict[str, object], reads: int
+) -> None:
+    """Of each text the 64 KiB that tell its character set."""
+    key = gateway.key()
+    for n in range(10):
+        event = user_message(f"Day {n}. {WEATHER * 4}", ALICE, session_id="s1")
+        assert gateway.call("POST", "/api/v1/events", event, key=key).status == 201
+    sizes: list[int] = []
+
+    def count(data: bytes, *rest: Any) -> str:
+        sizes.append(len(data))
+        return decode_payload_text(data, *rest)
+
+    monkeypatch.setattr(blobs, "decode_payload_text", count)
+    query = {"format": "text", "participants": ALICE, **asked}
+    reply = gateway.call("GET", "/api/v1/sessions/s1/context", key=key, query=query)
+    assert reply.status == 200, reply.text
+    assert 0 < len(sizes) <= reads
+    assert set(sizes) == {SNIFFED_BYTES}
+    assert "(a file: " not in reply.body["text"]
+
+
+@pytest.mark.parametrize(
+    ("answering", "has_question", "count"),
+    [(None, True, 1), (AnswerTextOptions(), True, 4), (None, False, 8)],
+)
+def test_payload_excerpt_is_read_of_newest_that_fit(
+    answering: AnswerTextOptions | None, has_question: bool, count: int
+) -> None:
+    event: Any = SimpleNamespace(
+        content=None, blob_cid="b", blob_size=90_000, mime_type="text/plain", origin="user"
+    )
+    options = ContextTextOptions(None, None, 2000, answering)
+    taken = take_recent_events_to_fill_budget([event] * 20, options, has_question=has_question)
+    assert len(taken) == count
+
+
+def test_payload_excerpt_of_no_candidate_is_from_one_piece() -> None:
+    sizes: list[int] = []
+
+    def read_text_prefix(tenant: str, cid: str, size: int, mime_type: str) -> str:
+        sizes.append(size)
+        return WEATHER
+
+    search: Any = SimpleNamespace(candidates={}, matcher=WordMatcher([]))
+    event: Any = SimpleNamespace(
+        event_id=uuid4(), blob_cid="b", blob_size=2_000_000, mime_type="text/plain"
+    )
+    store: Any = SimpleNamespace(read_text_prefix=read_text_prefix)
+    assert read_payload_parts(store, "acme", [event], search).by_event
+    assert sizes == [PIECE_CHARS]
+
+
 def test_payload_excerpt_is_read_beyond_two_megabytes() -> None:
     """More than 2 MiB stand before the part that the index names."""
     text = f"{'今日は穏やかで風もない。' * 80_000}予備の鍵は青鷺の後ろにある。"
@@ -260,8 +330,8 @@ def test_payload_excerpt_is_read_beyond_two_megabytes() -> None:
     event: Any = SimpleNamespace(
         event_id=event_id, blob_cid="b", blob_size=len(text.encode()), mime_type="text/plain"
     )
-    blobs: Any = SimpleNamespace(read_text_prefix=read_text_prefix)
-    found = read_payload_parts(blobs, "acme", [event], search)
+    store: Any = SimpleNamespace(read_text_prefix=read_text_prefix)
+    found = read_payload_parts(store, "acme", [event], search)
     assert found.by_event[event_id].text == text[start:]
     assert found.by_event[event_id].is_last
 
