@@ -1,4 +1,4 @@
--- revision: 1
+-- revision: 2
 -- Sonas and turns: their sums, what is forgotten of them, and which turns wait.
 
 -- Compute the sums of these sonas in these scopes anew, from their members.
