@@ -13,10 +13,8 @@ _TEXT_TYPES = re.compile(
     r"text/.+|.+\+(json|xml|yaml)"
     r"|application/(json|xml|yaml|x-yaml|toml|sql|javascript|jsonl|x-ndjson|ndjson)"
 )
-_CHARSET = re.compile(r"charset=\"?([^\";\s]+)")
-_OTHER_THAN_UTF8 = re.compile(
-    r"(; ?charset=)(?!\"?utf-?8\"?(?:;|$))(?:\"[^\"]*\"|[^;]*)", re.IGNORECASE
-)
+_PARAMETER = re.compile(r"(; ?)([^=;\s\"]+)=(\"[^\"]*\"|[^;]*)")
+"""A parameter of a media type: what precedes its name, the name, the value."""
 _CHARSET_NAME = re.compile(r"[\w.:-]{1,40}", re.ASCII)
 """Python remembers each name that it looks up, known or not, and some are an error to it."""
 _CODECS = re.compile(
@@ -55,7 +53,13 @@ def is_text_type(mime_type: str | None) -> bool:
 
 def declare_utf8(mime_type: str) -> str:
     """The media type of a text that is stored as UTF-8, whatever character set it named."""
-    return _OTHER_THAN_UTF8.sub(r"\1utf-8", mime_type)
+
+    def declare(parameter: re.Match[str]) -> str:
+        before, name, value = parameter.groups()
+        is_other = name.lower() == "charset" and value.lower().strip('"') not in ("utf-8", "utf8")
+        return f"{before}{name}=utf-8" if is_other else parameter[0]
+
+    return _PARAMETER.sub(declare, mime_type)
 
 
 def decode_payload_text(data: bytes, size: int, mime_type: str | None) -> str:
@@ -77,13 +81,14 @@ def decode_payload_text(data: bytes, size: int, mime_type: str | None) -> str:
 def _find_codec(mime_type: str | None) -> str | None:
     """Python's name of the character set that a media type names; None if it is not known. Without
     one, and for UTF-8 and ASCII, with which texts of any kind are marked, an empty text."""
-    charset = _CHARSET.search((mime_type or "").lower())
-    if charset is None:
+    parameters = _PARAMETER.findall((mime_type or "").lower())
+    charset = next((value.strip('" ') for _, name, value in parameters if name == "charset"), "")
+    if not charset:
         return ""
-    if not _CHARSET_NAME.fullmatch(charset[1]):
+    if not _CHARSET_NAME.fullmatch(charset):
         return None
     try:
-        name = codecs.lookup(charset[1]).name
+        name = codecs.lookup(charset).name
     except LookupError:
         return None
     if name in ("utf-8", "ascii"):

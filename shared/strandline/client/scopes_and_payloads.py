@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import mimetypes
 import re
@@ -72,7 +73,7 @@ def measure_and_hash_file(path: Path) -> tuple[int, str]:
 def guess_media_type(path: Path) -> str:
     """The media type of a file, by its name. Of names that tell none, as those of logs, settings
     and programs, or that of a picture or film, it is `text/plain` where the file begins
-    without control characters: the service reads and finds what is text."""
+    without control characters, or as UTF-16: the service reads and finds what is text."""
     kind, compression = mimetypes.guess_type(path.name)
     by_name = "application/octet-stream" if kind is None or compression else kind
     if _TELLING_TYPES.fullmatch(by_name):
@@ -80,7 +81,8 @@ def guess_media_type(path: Path) -> str:
     with path.open("rb") as file:
         beginning = file.read(_LOOKED_AT_BYTES)
     is_text = beginning and len(beginning.translate(None, _NOT_IN_TEXT)) == len(beginning)
-    return "text/plain" if is_text else by_name
+    is_utf16 = beginning.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    return "text/plain" if is_text or is_utf16 else by_name
 
 
 def upload_unless_stored(

@@ -198,9 +198,9 @@ def take_events_to_fill_budget(
 def take_recent_events_to_fill_budget(
     recent: Iterable[Event], request: ContextTextOptions, *, has_question: bool
 ) -> list[Event]:
-    """The newest events of short-term memory, at least as many as its room in this token budget
-    holds, so that no payload of a further one need be read. A text that is shortened takes at least
-    half of the bytes that it may."""
+    """The newest events of short-term memory, about as many as its room in this token budget holds,
+    so that no payload of a further one need be read. Each counts half of the bytes that it may
+    take, so that only texts of mostly white space, which is cut, leave room for a further one."""
     max_bytes = request.budget * BYTES_PER_TOKEN
     room = float(max_bytes - FRAME_BYTES)
     if has_question:

@@ -163,7 +163,9 @@ UNREACHED = (
     " that names a node of the graph: each is erased by itself. A bound user erases the replies"
     " that agents gave with that user's own credential.",
     "Names of participants: scopes keep them, and `participants` of tombstones.",
-    "Names of sonas that another credential gave: they go with an erasure of the tenant.",
+    "Names of sonas that another credential gave, and after a bound user's own erasure what another"
+    " credential asked for that user: names go with an erasure of the tenant, questions with the"
+    " erasure by an unbound credential.",
     "The spelling of a name in the graph that another event states too.",
     "The CID of an erased event where blocks of other events cite it: they still verify.",
 )

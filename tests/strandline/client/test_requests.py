@@ -478,6 +478,7 @@ def test_client_wrong_argument_error_names_verb() -> None:
         ("deploy.log", b"09:27:11 \x1b[31mERROR\x1b[0m permission denied\n", "text/plain"),
         ("settings.yaml", "größe: 3\n".encode("latin-1"), "text/plain"),
         ("Dockerfile", b"FROM scratch\n", "text/plain"),
+        ("shell.log", "Häfen\n".encode("utf-16"), "text/plain"),
         ("main.go", b"package main\n" * 9000, "text/plain"),
         ("report.json", b"{}", "application/json"),
         ("notes.md", b"\x00", "text/markdown"),

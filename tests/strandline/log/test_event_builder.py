@@ -200,6 +200,8 @@ def test_event_builder_long_content_becomes_payload(text: str, is_payload: bool)
         ("text/plain; charset=UTF-8", "text/plain; charset=UTF-8"),
         ("text/plain;charset=utf8; a=b", "text/plain;charset=utf8; a=b"),
         ("text/plain; charset=utf-16", "text/plain; charset=utf-8"),
+        ('text/plain; name="a; charset=utf-16"', 'text/plain; name="a; charset=utf-16"'),
+        ("text/plain; xcharset=utf-16", "text/plain; xcharset=utf-16"),
         (
             'text/csv; Charset="Shift_JIS"; header=present',
             "text/csv; Charset=utf-8; header=present",
