@@ -260,6 +260,7 @@ def test_screens_payload_text_is_in_its_character_set(
         ("こんにちは".encode("shift_jis"), 'text/plain; charset="shift_jis"'),
         (b"ab " * 40_000 + greeting.encode("cp1252"), "text/plain"),
         ("€".encode() * 22_000 + b"\xfc", "text/plain"),
+        ("caf\ufffd au lait".encode(), "text/plain"),
     ]
     notes = list[str]()
     with Strandline(filled.running.url, filled.keys["admin"]) as memory:

@@ -53,7 +53,8 @@ function findCharset(bytes, mimeType) {
   const head = bytes.subarray(0, SNIFFED_BYTES);
   const beyondAscii = head.reduce((count, byte) => count + (byte > 127), 0);
   const characters = [...new TextDecoder("utf-8", { ignoreBOM: true }).decode(head, { stream: head.length < bytes.length })];
-  const faults = characters.filter((it) => it === "\ufffd").length;
+  const isOwn = (byte, at) => byte === 0xef && head[at + 1] === 0xbf && head[at + 2] === 0xbd; // U+FFFD in the text itself
+  const faults = characters.filter((it) => it === "\ufffd").length - head.filter(isOwn).length;
   const isUtf8 = characters.length - (head.length - beyondAscii) > 2 * faults;
   const declared = readCharset(mimeType);
   if (declared && !(isUtf8 && !LONG_CHARACTERS.test(declared))) return declared;
