@@ -201,7 +201,7 @@ NEVER: Mapping[str, Sequence[str]] = {
         ),
         *(
             "log/payload_citations:_CitedPayloadReader._read_payload_text",
-            "status/routes:health",
+            "status/routes:_check_dependencies",
             "log/read:presign_payload_download",
             "recall/payload_excerpts:_read_part",
             "log/presigned_uploads:_make_upload_answer",

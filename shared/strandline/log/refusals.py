@@ -131,7 +131,9 @@ def list_differing_fields(
     if edge_set(edges) != edge_set(stored_row["edges"]):
         names.append("edges")
     # The same targets, written in another way; or the character set that is not stored.
-    return list(dict.fromkeys(names)) or (["edges"] if edges else ["mime_type"])
+    return list(dict.fromkeys(names)) or [
+        "edges" if draft.payload is None or edges else "mime_type"
+    ]
 
 
 def _list_part_models(stored_row: Mapping[str, Any]) -> list[str | None]:
