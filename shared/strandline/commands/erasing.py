@@ -12,6 +12,9 @@ from strandline.client import answers
 from strandline.commands.invocation import Invocation, ReaderArguments, add_reader_options
 from strandline.commands.output import print_json, print_table, print_text
 
+_NOT_COUNTED = " and what belongs to no event (uploads, names of sonas, questions)"
+"""What an erasure of a speaker or of the tenant takes that a dry run does not count."""
+
 
 @click.command("erase")
 @click.argument("event_ids", metavar="[EVENT]...", nargs=-1, type=click.UUID)
@@ -47,11 +50,13 @@ def erase_events(
         scope_id=scope_id,
         tenant=everything,
     )
+    takes_more = scope_id is None and (participant is not None or tenant)
+    what = _describe_preview(preview) + (_NOT_COUNTED if takes_more else "")
     if dry_run:
-        run.print_answer(preview, f"{_describe_preview(preview)} would be erased")
+        run.print_answer(preview, f"{what} would be erased")
         return
     if not yes:
-        _require_confirmation(f"Erase {_describe_preview(preview)}?")
+        _require_confirmation(f"Erase {what}?")
     erasure = run.client.erase(
         event_ids=event_ids or None,
         session_id=session_id,

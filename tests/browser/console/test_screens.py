@@ -476,6 +476,29 @@ def test_screens_conversation_is_forgotten_and_proved(filled: FilledService) -> 
         expect(page.get_by_role("alert")).to_contain_text("This is no receipt")
 
 
+def test_screens_what_belongs_to_no_event_is_forgotten(filled: FilledService) -> None:
+    """Of somebody who said nothing and put an upload that no event cites."""
+    filled.keys["nora"] = operator_actions.create_key("demo", user="user:nora", rights=("write",))
+    filled.call("POST", "uploads", {"size": 9, "sha256": "0" * 64}, key="nora")
+    with filled.open(changes=True) as session:
+        page = session.page
+        preview = page.get_by_label("What it would take")
+        session.go("forgetting", {"kind": "session", "session": "nowhere"})
+        expect(preview).to_contain_text("Nothing is there to forget.")
+        session.go("forgetting", {"kind": "participant", "who": WHO[0]})
+        expect(preview).to_contain_text("What belongs to no event goes too")
+        expect(preview.get_by_role("button", name=re.compile(r"Forget \d+ events"))).to_be_visible()
+        session.go("forgetting", {"kind": "participant", "who": "user:nora"})
+        expect(preview).to_contain_text("0 events")
+        expect(preview).to_contain_text("What belongs to no event goes too")
+        preview.get_by_role("button", name="Forget what belongs to no event …").click()
+        said = session.confirm("Forget what belongs to no event")
+        assert "uploads that no event cites" in said
+        expect(page.get_by_text("Unreadable since")).to_be_visible()
+    erasure = filled.call("GET", "erasures")["erasures"][0]
+    assert (erasure["kind"], erasure["counts"]["uploads"]) == ("participant", 1)
+
+
 def prove_for_nobody(filled: FilledService, erasure_id: str) -> None:
     """Ask for the erased events with a key that reads for nobody, which asks for whom."""
     with filled.open("eraser") as session:

@@ -283,11 +283,15 @@ def test_cli_erase_counts_and_asks_first(
         "how to make such a key"
     )
     code, out, _ = run(*eraser, "erase", *options, "--dry-run")
+    more = "and what belongs to no event (uploads, names of sonas, questions)"
+    assert (code, out) == (0, f"2 events in 1 scope {more} would be erased\n")
+    code, out, _ = run(*eraser, "erase", "--session", "crane", "--dry-run")
     assert (code, out) == (0, "2 events in 1 scope would be erased\n")
     assert json.loads(run(*eraser, "--json", "erase", *options, "--dry-run")[1])["events"] == 2
     monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
-    code, _, error = run(*eraser, "erase", *options)
+    code, out, error = run(*eraser, "erase", *options)
     assert (code, error) == (1, "Error: nothing was erased\n")
+    assert out.startswith(f"Erase 2 events in 1 scope {more}? "), out
     monkeypatch.setattr("sys.stdin", io.StringIO(""))
     code, _, error = run(*eraser, "erase", *options)
     assert (code, "--yes" in error) == (1, True), "nobody answers"

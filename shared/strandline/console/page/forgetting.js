@@ -151,7 +151,12 @@ async function readParticipants(context, scopeId) {
   }
 }
 
+/** Whether an erasure of this body also clears what belongs to no event, which a dry run does not count. */
+const takesMoreThanEvents = (body) => Boolean((body.participant || body.tenant) && !body.scope_id);
+
 function showPreview(context, body, what, preview, names) {
+  const more = takesMoreThanEvents(body) ? "What belongs to no event goes too, and is not counted: uploads that no event cites, names given to sonas, questions." : "";
+  const size = more && preview.events === 0 ? "what belongs to no event" : plural(preview.events, "event");
   const status = h("div", { "aria-live": "polite" });
   const rows = pairs([
     ["Events", plural(preview.events, "event"), `, in ${plural(preview.scopes, "scope")}`],
@@ -162,12 +167,13 @@ function showPreview(context, body, what, preview, names) {
   const send = makeOnce("POST", "/api/v1/erasures", body);
   const ask = () =>
     askAndDo({
-      title: `Forget ${plural(preview.events, "event")}?`,
+      title: `Forget ${size}?`,
       sentences: [
         ["This erases ", what(), ", with the text, the payloads, the vectors and everything that was derived from them."],
+        ...(more ? [more] : []),
         "It cannot be taken back. From the answer on nobody can read them; within minutes all stores are cleared, and a signed receipt is made.",
       ],
-      action: `Forget ${plural(preview.events, "event")}`,
+      action: `Forget ${size}`,
       status,
       run: send,
       show: (it) => {
@@ -181,7 +187,8 @@ function showPreview(context, body, what, preview, names) {
     { "aria-label": "What it would take" },
     h("p", {}, h("strong", {}, "A dry run. "), "Nothing is forgotten yet. Forgetting ", what(), " takes:"),
     rows,
-    preview.events === 0 ? h("p.hint", {}, "Nothing is there to forget.") : whereAllowed("erase", "Forgetting", () => h("p.buttons", {}, h("button.danger", { type: "button", onclick: ask }, `Forget ${plural(preview.events, "event")} …`))),
+    more && h("p", {}, more),
+    preview.events === 0 && !more ? h("p.hint", {}, "Nothing is there to forget.") : whereAllowed("erase", "Forgetting", () => h("p.buttons", {}, h("button.danger", { type: "button", onclick: ask }, `Forget ${size} …`))),
     status,
   );
 }
