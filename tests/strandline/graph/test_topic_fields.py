@@ -1,6 +1,7 @@
 """Fields of topics through the API: revised, read now and as of a time, repeated, refused, used."""
 
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import quote
@@ -8,6 +9,7 @@ from urllib.parse import quote
 import pytest
 
 from strandline.chains import store_recalls
+from strandline.graph.fields import store_read
 from strandline.graph.fields.store_read import MAX_SERVED
 from tests.support import Gateway, Reply, ScratchDatabase
 
@@ -86,6 +88,26 @@ def test_topic_field_keeps_revisions_and_shows_newest(
         " Expected: A longer walk.",
     )
     assert event["metadata"]["graph"]["revise"]["topic"] == "The Petrel"
+
+
+def test_topic_field_value_and_history_are_of_one_moment(
+    gateway: Gateway, key: str, petrel: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another program revises the field between the statements of one read."""
+    berth, list_fields = path_of(petrel, "berth"), store_read.list_fields
+    store(gateway, key, berth, "pier A")
+
+    def list_fields_then_revise(*arguments: Any) -> Any:
+        rows = list_fields(*arguments)
+        with ThreadPoolExecutor(1) as pool:  # a thread has a connection of its own
+            pool.submit(store, gateway, key, berth, "pier B").result()
+        return rows
+
+    monkeypatch.setattr(store_read, "list_fields", list_fields_then_revise)
+    read = get(gateway, key, berth)
+    assert (read["current"], read["revisions"]) == (read["history"][0], 1)
+    monkeypatch.undo()
+    assert [one["value"] for one in get(gateway, key, berth)["history"]] == ["pier B", "pier A"]
 
 
 def test_topic_field_future_revision_waits_for_its_time(

@@ -64,8 +64,16 @@ def list_fields(access: TenantDb, topic_id: str, query: FieldsQuery, now: dateti
 def get_field(
     access: TenantDb, topic_id: str, field: str, query: FieldQuery, now: datetime
 ) -> FieldHistory:
-    """A field of a topic with its revisions, newest first. Raises NotFound, and Malformed for an
+    """A field of a topic with its revisions, newest first, as one database snapshot shows both: who
+    writes on top of the newest revision has read its value. Raises NotFound, and Malformed for an
     invalid cursor."""
+    with access.snapshot_transaction():
+        return _get_field(access, topic_id, field, query, now)
+
+
+def _get_field(
+    access: TenantDb, topic_id: str, field: str, query: FieldQuery, now: datetime
+) -> FieldHistory:
     node_id, _ = _require_topic(access, topic_id, query.as_of)
     page = FieldPageQuery(node_id, at=query.as_of or now, as_of=query.as_of, field=field)
     rows = store_read.list_fields(access, page, PAGE_BYTES)
