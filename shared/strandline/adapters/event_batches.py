@@ -6,9 +6,11 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+from uuid import UUID
 
 from strandline.adapters.step_runners import ask
-from strandline.client.errors import ServiceError, make_error
+from strandline.client.erasures import ErasureVerbs
+from strandline.client.errors import GoneError, NotFoundError, ServiceError, make_error
 from strandline.client.memory import MemoryVerbs
 from strandline.client.outbox import MAX_BATCH_BYTES
 from strandline.client.request_building import VerbGroup
@@ -16,6 +18,7 @@ from strandline.client.verb_declarations import Steps
 
 _NOBODY = VerbGroup()
 _MAX_BATCH = 500
+_MAX_ERASED = 1000
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 _NOT_TRIED = 424
 """The status of an event of a batch that was not stored for another one's sake."""
@@ -36,6 +39,23 @@ def post_events(events: Sequence[Mapping[str, Any]]) -> Steps[None]:
             yield from ask(call)
         except ServiceError as error:
             raise _find_cause(error) from error
+
+
+def erase_events(event_ids: Sequence[UUID]) -> Steps[None]:
+    """Erase events in order. The service erases none of a request of which another program erased
+    one: it names those, and the others are asked for again. Raises ForbiddenError where the key may
+    not."""
+    for start in range(0, len(event_ids), _MAX_ERASED):
+        ids = [str(event_id) for event_id in event_ids[start : start + _MAX_ERASED]]
+        while ids:
+            try:
+                yield from ask(ErasureVerbs.erase.call(_NOBODY, event_ids=ids))
+                break
+            except (GoneError, NotFoundError) as error:
+                erased_ids: set[str] = {*error.details.get("event_ids", ())}
+                if erased_ids.isdisjoint(ids):
+                    raise
+                ids[:] = [event_id for event_id in ids if event_id not in erased_ids]
 
 
 def list_batches(events: Sequence[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:

@@ -16,6 +16,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from strandline.adapters.event_batches import erase_events
 from strandline.adapters.namespace_topics import NOBODY, Namespace, NamespaceTopics, choose_role
 from strandline.adapters.step_runners import ask
 from strandline.adapters.value_names import (
@@ -25,10 +26,8 @@ from strandline.adapters.value_names import (
     is_key_in_value,
 )
 from strandline.client import answers
-from strandline.client.erasures import ErasureVerbs
 from strandline.client.errors import (
     ForbiddenError,
-    GoneError,
     InvalidFieldError,
     NotFoundError,
     StateConflictError,
@@ -171,8 +170,7 @@ class KeyedValues:
             if is_last and len(own) == len(history.history):
                 ids.append(tombstone.event_id)
             if ids:
-                with contextlib.suppress(GoneError, NotFoundError):  # another one erased them
-                    yield from ask(ErasureVerbs.erase.call(NOBODY, event_ids=ids))
+                yield from erase_events(ids)
             if is_last or not ids:
                 return
 

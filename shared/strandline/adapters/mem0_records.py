@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from strandline.adapters.event_batches import post_events
+from strandline.adapters.event_batches import erase_events, post_events
 from strandline.adapters.mem0_shapes import (
     ENTITIES,
     Filters,
@@ -24,8 +24,7 @@ from strandline.adapters.namespace_topics import NOBODY
 from strandline.adapters.session_records import read_event_text
 from strandline.adapters.step_runners import ask
 from strandline.client import answers
-from strandline.client.erasures import ErasureVerbs
-from strandline.client.errors import ForbiddenError, GoneError, InvalidFieldError
+from strandline.client.errors import ForbiddenError, InvalidFieldError
 from strandline.client.memory import MemoryVerbs
 from strandline.client.verb_declarations import Steps
 
@@ -33,7 +32,6 @@ logger = logging.getLogger(__name__)
 
 KIND = "mem0"
 _PAGE = 500
-_MAX_ERASED = 1000
 _MOST_FOUND = 100
 _MOST_OWNERS = 100_000
 
@@ -236,12 +234,7 @@ class MemoryRecords:
         removed."""
         event_ids: list[UUID] = [state.event.event_id for state in reversed(states)]
         try:
-            for start in range(0, len(event_ids), _MAX_ERASED):  # present ones are the last
-                ids = event_ids[start : start + _MAX_ERASED]
-                try:
-                    yield from ask(ErasureVerbs.erase.call(NOBODY, event_ids=ids))
-                except GoneError:
-                    continue  # another one erased them
+            yield from erase_events(event_ids)  # present ones are the last
         except ForbiddenError:
             self._tell_of_history()
             yield from self.add(

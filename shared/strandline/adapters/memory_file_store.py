@@ -7,7 +7,6 @@ statement has its beginning.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import logging
@@ -16,12 +15,12 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid4
 
+from strandline.adapters.event_batches import erase_events
 from strandline.adapters.keyed_values import KeyedValues
 from strandline.adapters.memory_file_texts import MemoryCommandError
 from strandline.adapters.namespace_topics import NOBODY, choose_role
 from strandline.adapters.step_runners import ask
 from strandline.client import answers
-from strandline.client.erasures import ErasureVerbs
 from strandline.client.errors import ForbiddenError, GoneError, NotFoundError
 from strandline.client.memory import MemoryVerbs
 from strandline.client.request_building import Call
@@ -41,7 +40,6 @@ _MEDIA_TYPE = "application/octet-stream"
 _PAYLOAD_NAME = "memory file"
 _PRESENT = 412
 """The payload store's status for what is uploaded already."""
-_MAX_ERASED = 1000
 
 
 @dataclass(frozen=True)
@@ -202,10 +200,7 @@ class MemoryFileStore:
         assert place.file is not None
         event_ids = yield from self._list_events(place.file.file_id)
         try:
-            for start in range(0, len(event_ids), _MAX_ERASED):  # the present one is the last
-                ids = event_ids[start : start + _MAX_ERASED]
-                with contextlib.suppress(GoneError, NotFoundError):  # another one erased them
-                    yield from ask(ErasureVerbs.erase.call(NOBODY, event_ids=ids))
+            yield from erase_events(event_ids)  # the present one is the last
         except ForbiddenError:
             self._tell_of_history()
         else:

@@ -19,11 +19,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, cast
 from uuid import UUID, uuid4
 
-from strandline.adapters.event_batches import post_events
+from strandline.adapters.event_batches import erase_events, post_events
 from strandline.adapters.step_runners import ask
 from strandline.client import answers
-from strandline.client.erasures import ErasureVerbs
-from strandline.client.errors import ForbiddenError, GoneError
+from strandline.client.errors import ForbiddenError
 from strandline.client.memory import EventType, MemoryVerbs
 from strandline.client.request_building import VerbGroup
 from strandline.client.scopes_and_payloads import ScopeAndPayloadVerbs
@@ -32,7 +31,6 @@ from strandline.client.verb_declarations import Steps
 logger = logging.getLogger(__name__)
 
 _NOBODY = VerbGroup()
-_MAX_ERASED = 1000
 _PAGE = 500
 _MAX_METADATA_BYTES = 12 * 1024
 """Of a record beside its text; a larger one is the event's content as a whole, as JSON, and so is
@@ -169,12 +167,7 @@ class SessionRecords:
         """Remove records: erase them where the key may, else hide them. `is_all` says that these
         are all that the session has."""
         try:
-            for start in range(0, len(event_ids), _MAX_ERASED):
-                ids = event_ids[start : start + _MAX_ERASED]
-                try:
-                    yield from ask(ErasureVerbs.erase.call(_NOBODY, event_ids=ids))
-                except GoneError:
-                    continue  # somebody else erased them
+            yield from erase_events(event_ids)
         except ForbiddenError:
             self._tell_of_tombstones()
             removed_ids = [] if is_all else [str(event_id) for event_id in event_ids]

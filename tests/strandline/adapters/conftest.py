@@ -5,7 +5,7 @@ import json
 import os
 import subprocess
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -76,6 +76,19 @@ def lose_first_answer(holder: object) -> None:
         return answer
 
     clients.asynchronous.perform = lose
+
+
+def act_before_request(client: Strandline, path: str, act: Callable[[], object]) -> None:
+    """Let another program act once, just before the client's next request of this path."""
+    perform = client.perform
+
+    def perform_after_other(call: Any) -> Any:
+        if call.path.endswith(path):
+            client.perform = perform
+            act()
+        return perform(call)
+
+    client.perform = perform_after_other
 
 
 def list_texts(client: Strandline, user: str) -> list[tuple[str, str, bool]]:

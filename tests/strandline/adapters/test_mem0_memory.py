@@ -16,7 +16,7 @@ import pytest
 
 from strandline import AsyncStrandline, Strandline
 from strandline.adapters.mem0 import AsyncMemory, Memory
-from tests.strandline.adapters.conftest import ROOT, Service, Users
+from tests.strandline.adapters.conftest import ROOT, Service, Users, act_before_request
 
 VERBS = ("add", "search", "get", "get_all", "update", "delete", "delete_all", "history")
 TEXT = {"type": "text", "text": "Noted."}
@@ -184,6 +184,25 @@ def test_mem0_memory_deletes(
         assert memory.get_all(filters={"user_id": users.alice}) == {"results": []}
         assert len(memory.get_all(filters={"user_id": users.bob})["results"]) == 1
     assert len([one for one in caplog.messages if "stays in the log" in one]) == int(not may_erase)
+
+
+def test_mem0_memory_deletes_all_while_others_delete(
+    service: Service, client: Strandline, users: Users
+) -> None:
+    """Another program deletes 30 of 40 memories just before all of them are erased."""
+    memory = Memory(client=client, user=users.alice)
+    ids = [memory.add(f"secret {n}")["results"][0]["id"] for n in range(40)]
+    with Strandline(service.url, service.erasing_key) as others_client:
+        other = Memory(client=others_client, user=users.alice)
+
+        def delete_some() -> None:
+            for memory_id in ids[:30]:
+                other.delete(memory_id)
+
+        act_before_request(client, "/erasures", delete_some)
+        memory.delete_all(user_id=users.alice)
+    assert memory.get_all(filters={"user_id": users.alice}) == {"results": []}
+    assert "secret" not in str([*client.get_all(user=users.alice)])
 
 
 def test_mem0_memory_refuses_wrong_arguments(
