@@ -66,10 +66,11 @@ def takes(method: str, path: str, parameter: str) -> bool:
     return any((p["in"], p["name"]) == ("query", parameter) for p in parameters)
 
 
-def fill_path(path: str, values: Mapping[str, str]) -> str:
+def fill_path(path: str, values: Mapping[str, str | int]) -> str:
     """A route's path with these values; of several segments where it takes them."""
     for name, value in values.items():
-        path = path.replace(f"{{{name}}}", quote(value)).replace(f"{{{name}+}}", quote(value))
+        segment = quote(str(value))
+        path = path.replace(f"{{{name}}}", segment).replace(f"{{{name}+}}", segment)
     return path
 
 

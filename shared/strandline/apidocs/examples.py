@@ -19,7 +19,7 @@ class ExampleCall:
     by: Literal["nobody", "member", "admin", "operator", "eraser"] = "member"
     """Whose key is sent: a user's own, an unbound admin's, the operator's, a user's with the right
     to erase."""
-    path: Mapping[str, str] = field(default_factory=dict[str, str])
+    path: Mapping[str, str | int] = field(default_factory=dict[str, str | int])
     query: Mapping[str, Any] = field(default_factory=dict[str, Any])
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     body: Any = None

@@ -173,7 +173,7 @@ def build_openapi_document(
             "description": _DESCRIPTION,
             "license": {"name": "Apache License 2.0", "identifier": "Apache-2.0"},
         },
-        "servers": [{"url": "./", "description": "Where this document was fetched from."}],
+        "servers": [{"url": ".", "description": "Where this document was fetched from."}],
         "tags": [
             {"name": tag, "description": _TAGS.get(tag, f"About {tag}.")}
             for tag in [*known_tags, *sorted(operation_tags - set(known_tags))]

@@ -1,6 +1,7 @@
 """The OpenAPI document: valid, whole, and the same at every start."""
 
 import json
+import re
 import subprocess
 import sys
 import tomllib
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from jsonschema_rs import Draft202012Validator
 from openapi_spec_validator import validate
 from pydantic import BaseModel
 
@@ -93,14 +95,19 @@ def test_openapi_errors_share_one_schema() -> None:
 
 
 def _references(node: Any) -> Iterator[str]:
+    return _values(node, "$ref")
+
+
+def _values(node: Any, member: str) -> Iterator[str]:
+    """The strings that a member of this name has, anywhere below."""
     if isinstance(node, dict):
         for name, value in cast("dict[str, Any]", node).items():
-            if name == "$ref":
+            if name == member and isinstance(value, str):
                 yield value
-            yield from _references(value)
+            yield from _values(value, member)
     elif isinstance(node, list):
         for value in cast("list[Any]", node):
-            yield from _references(value)
+            yield from _values(value, member)
 
 
 def test_openapi_lists_every_error_with_status() -> None:
@@ -121,7 +128,28 @@ def test_openapi_response_lists_error_codes() -> None:
 
 def test_openapi_server_url_is_relative() -> None:
     """So that a stage's or a custom domain's base path needs no setting."""
-    assert [server["url"] for server in document()["servers"]] == ["./"]
+    assert [server["url"] for server in document()["servers"]] == ["."]
+
+
+def test_openapi_patterns_are_ecmascript() -> None:
+    """With the flag `u`, as JSON Schema asks: it allows no needless escape."""
+    for pattern in _values(document(), "pattern"):
+        for escaped in re.findall(r"\\(.)", pattern):
+            assert escaped in r"^$\.*+?()[]{}|/-dDsSwWbBfnrtvxu", pattern
+
+
+def test_openapi_examples_conform_to_their_schemas() -> None:
+    components = document()["components"]
+    for name, operation in operations().items():
+        responses = (r.get("content", {}) for r in operation["responses"].values())
+        bodies = [operation.get("requestBody", {}).get("content", {}), *responses]
+        media = [kind for content in bodies for kind in content.values()]
+        for described in (*operation.get("parameters", []), *media):
+            if "example" in described:
+                schema = {**described["schema"], "components": components}
+                validator = Draft202012Validator(schema, validate_formats=True)
+                error = next(validator.iter_errors(described["example"]), None)
+                assert error is None, f"{name} {described.get('name', '')}: {error}"
 
 
 def test_openapi_document_is_same_at_every_start(repository: Path) -> None:
