@@ -58,6 +58,8 @@ class StoredFile:
     """Of a payload: its first characters, which recall finds."""
     event_id: UUID
     """The statement."""
+    copied_id: str | None
+    """Of a copy that a rename made and nobody edited: the statement that it has the text of."""
 
 
 @dataclass(frozen=True)
@@ -142,6 +144,7 @@ class MemoryFileStore:
     def make_copy(self, file: StoredFile, place: FilePlace) -> FileWrite:
         """The same file under another path."""
         value: dict[str, Any] = {"file": file.file_id, "edit": uuid4().hex[:12]}
+        value["copied"] = str(file.event_id)
         if file.text is not None:
             value["text"] = file.text
         else:
@@ -195,24 +198,29 @@ class MemoryFileStore:
         yield from self.write(FileWrite(place.path, value, None, self._make_key(place)))
 
     def remove(self, place: FilePlace) -> Steps[None]:
-        """Erase a file with its history, under all of its names, where the key may; else hide
-        it."""
+        """Erase a file with its history, under all of its names, where the key may; else hide it.
+        Raises KeyConflictError or GoneError where the path has changed since it was read."""
         assert place.file is not None
         event_ids = yield from self._list_events(place.file.file_id)
-        try:
-            yield from erase_events(event_ids)  # the present one is the last
-        except ForbiddenError:
-            self._tell_of_history()
-        else:
-            if place.file.event_id in event_ids:
-                return
-        yield from self._values.put_value(
+        may_erase = yield from self._erase(event_ids)  # the present one is the last
+        tombstone = yield from self._values.put_value(  # takes the key of whoever writes on it
             self._participants,
             _NAMESPACE,
             place.path[1:],
             None,
             idempotency_key=self._make_key(place),
         )
+        if may_erase and place.file.event_id in event_ids:
+            yield from self._erase([tombstone.event_id])
+
+    def _erase(self, event_ids: Sequence[UUID]) -> Steps[bool]:
+        """Erase events: whether the key may."""
+        try:
+            yield from erase_events(event_ids)
+        except ForbiddenError:
+            self._tell_of_history()
+            return False
+        return True
 
     def _list_events(self, file_id: str) -> Steps[list[UUID]]:
         """The events of a file in these participants' own scope, the oldest first: payloads, then
@@ -263,4 +271,5 @@ def _to_file(path: str, value: Mapping[str, Any], event_id: UUID) -> StoredFile 
     text: str | None = value.get("text")
     size = value["bytes"] if text is None else len(text.encode())
     beginning: str = value.get("begins", "")
-    return StoredFile(path, value["file"], size, text, value.get("cid"), beginning, event_id)
+    cid, copied_id = value.get("cid"), value.get("copied")
+    return StoredFile(path, value["file"], size, text, cid, beginning, event_id, copied_id)

@@ -14,6 +14,7 @@ import json
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias, cast
 from uuid import uuid4
 from weakref import WeakKeyDictionary
@@ -42,6 +43,7 @@ MemoryCommand: TypeAlias = Mapping[str, Any]
 
 _ATTEMPTS = 20
 _MOST_UNSETTLED = 1000
+_CHANGES_ALL_THE_TIME = "Others change this file all the time. Try again later."
 
 
 @dataclass
@@ -143,7 +145,7 @@ class MemoryFiles:
                 while len(self._attempts) > _MOST_UNSETTLED:
                     del self._attempts[next(iter(self._attempts))]
                 raise
-        raise MemoryCommandError("Others change this file all the time. Try again later.")
+        raise MemoryCommandError(_CHANGES_ALL_THE_TIME)
 
     def _view(self, command: MemoryCommand, attempt: _Attempt) -> Steps[str]:
         path = parse_path(_take_text(command, "path"))
@@ -209,10 +211,13 @@ class MemoryFiles:
             raise MemoryCommandError(f"The path {path} does not exist")
         attempt.answer = f"Successfully deleted {path}"
         for file in files:
-            place = yield from self._store.read_place(file.path)
-            if place.file is not None:
-                yield from self._store.remove(place)
+            yield from _repeat_until_unchanged(partial(self._remove, file.path))
         return attempt.answer
+
+    def _remove(self, path: str) -> Steps[None]:
+        place = yield from self._store.read_place(path)
+        if place.file is not None:
+            yield from self._store.remove(place)
 
     def _rename(self, command: MemoryCommand, attempt: _Attempt) -> Steps[str]:
         old = parse_path(_take_text(command, "old_path"))
@@ -230,25 +235,26 @@ class MemoryFiles:
             yield from self._require_free_place(new, f"The destination {new} already exists")
         attempt.answer = f"Successfully renamed {old} to {new}"
         for file in files:
-            yield from self._move(file, new + file.path[len(old) :])
+            target = new + file.path[len(old) :]
+            yield from _repeat_until_unchanged(partial(self._move, file.path, target))
         return attempt.answer
 
-    def _move(self, file: StoredFile, path: str) -> Steps[None]:
+    def _move(self, old: str, new: str) -> Steps[None]:
         """Give a file another path: there first, so that it is never nowhere."""
-        target = yield from self._store.read_place(path)
-        if target.file is None:
+        place = yield from self._store.read_place(old)
+        target = yield from self._store.read_place(new)
+        file, there = place.file, target.file
+        if file is None:
+            return
+        if there is not None and there.file_id != file.file_id:
+            raise MemoryCommandError(f"The destination {new} already exists")
+        if there is None or there.copied_id not in (None, str(file.event_id)):
             yield from self._store.write(self._store.make_copy(file, _rest_on_nothing(target)))
-        elif target.file.file_id != file.file_id:
-            raise MemoryCommandError(f"The destination {path} already exists")
-        place = yield from self._store.read_place(file.path)
-        if place.file is not None:
-            yield from self._store.mark_moved(place, path)
+        yield from self._store.mark_moved(place, new)
 
     def _clear(self) -> Steps[str]:
         for path in (yield from self._store.list_files()):
-            place = yield from self._store.read_place(path)
-            if place.file is not None:
-                yield from self._store.remove(place)
+            yield from _repeat_until_unchanged(partial(self._remove, path))
         return "All memory cleared"
 
     # Places ---------------------------------------------------------------------------------------
@@ -270,12 +276,25 @@ class MemoryFiles:
         for directory in list_ancestors(path):
             if directory in files:
                 raise MemoryCommandError(f"The path {directory} is a file, not a directory.")
-        return (yield from self._store.read_place(path))
+        place = yield from self._store.read_place(path)
+        if place.file is not None:  # since the list was read
+            raise MemoryCommandError(message)
+        return place
 
     def _list_files_at(self, path: str) -> Steps[list[StoredFile]]:
         """The file at a path, or those of the directory."""
         files = yield from self._store.list_files()
         return [file for name, file in files.items() if name == path or is_below(name, path)]
+
+
+def _repeat_until_unchanged(change: Callable[[], Steps[None]]) -> Steps[None]:
+    """Change a path, again where others changed it meanwhile."""
+    for _ in range(_ATTEMPTS):
+        try:
+            return (yield from change())
+        except (KeyConflictError, GoneError):
+            continue
+    raise MemoryCommandError(_CHANGES_ALL_THE_TIME)
 
 
 def _rest_on_nothing(place: FilePlace) -> FilePlace:

@@ -78,12 +78,15 @@ def lose_first_answer(holder: object) -> None:
     clients.asynchronous.perform = lose
 
 
-def act_before_request(client: Strandline, path: str, act: Callable[[], object]) -> None:
-    """Let another program act once, just before the client's next request of this path."""
+def act_before_request(
+    client: Strandline, method: str, path: str, act: Callable[[], object]
+) -> None:
+    """Let another program act once, just before the client's next request of this kind, whose path
+    ends so."""
     perform = client.perform
 
     def perform_after_other(call: Any) -> Any:
-        if call.path.endswith(path):
+        if call.method == method and call.path.endswith(path):
             client.perform = perform
             act()
         return perform(call)

@@ -3,8 +3,9 @@
 import asyncio
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from strandline import AsyncStrandline, Strandline
 from strandline.adapters.claude import AsyncStrandlineMemoryTool, StrandlineMemoryTool
 from strandline.adapters.memory_file_texts import MemoryCommandError
 from strandline.adapters.memory_files import MemoryFiles
-from tests.strandline.adapters.conftest import Service, Users
+from tests.strandline.adapters.conftest import Service, Users, act_before_request
 
 NOTES = "/memories/notes.md"
 LISTED = "Here're the files and directories up to 2 levels deep in"
@@ -284,6 +285,61 @@ def test_claude_memory_tool_edits_on_top_of_other_programs(
     assert [str(one.exception()) for one in made if one.exception()] == [
         "File /memories/lock already exists"
     ]
+
+
+@pytest.fixture
+def other(service: Service, users: Users) -> Iterator[MemoryFiles]:
+    """Another program with the same memory."""
+    with Strandline(service.url, service.erasing_key) as client:
+        yield MemoryFiles(user=users.alice, agent="helper", client=client)
+
+
+EDIT = {"command": "str_replace", "path": NOTES, "old_str": "one", "new_str": "two"}
+OTHER_NOTES = "/memories/b.md"
+
+
+@pytest.mark.parametrize("before", ["b.md", "notes.md"])
+def test_claude_memory_tool_renames_what_others_edit(
+    files: MemoryFiles, other: MemoryFiles, client: Strandline, before: str
+) -> None:
+    """Before the text is copied, or before the former path is left."""
+    files.execute({"command": "create", "path": NOTES, "file_text": "one"})
+    act_before_request(client, "POST", before, lambda: other.execute(EDIT))
+    files.execute({"command": "rename", "old_path": NOTES, "new_path": OTHER_NOTES})
+    assert files.execute({"command": "view", "path": OTHER_NOTES}).endswith("\ttwo")
+    with pytest.raises(MemoryCommandError, match="does not exist"):
+        files.execute({"command": "view", "path": NOTES})
+
+
+def test_claude_memory_tool_creates_nothing_over_new_file(
+    files: MemoryFiles, other: MemoryFiles, client: Strandline
+) -> None:
+    files.execute({"command": "create", "path": OTHER_NOTES, "file_text": "any"})
+    create = {"command": "create", "path": NOTES}
+    act = partial(other.execute, {**create, "file_text": "theirs"})
+    act_before_request(client, "GET", "notes.md", act)
+    with pytest.raises(MemoryCommandError, match="already exists"):
+        files.execute({**create, "file_text": "mine"})
+    assert files.execute({"command": "view", "path": NOTES}).endswith("\ttheirs")
+
+
+@pytest.mark.parametrize("may_erase", [True, False])
+def test_claude_memory_tool_edits_no_deleted_file(
+    service: Service, client: Strandline, users: Users, other: MemoryFiles, may_erase: bool
+) -> None:
+    """What is deleted does not come back by an edit whose program had read it before."""
+    with Strandline(service.url, service.erasing_key if may_erase else service.key) as own:
+        files = MemoryFiles(user=users.alice, agent="helper", client=own)
+        files.execute({"command": "create", "path": NOTES, "file_text": "secret one"})
+        delete = partial(files.execute, {"command": "delete", "path": NOTES})
+        others_client = vars(other)["_clients"].blocking
+        act_before_request(others_client, "POST", "notes.md", delete)
+        with pytest.raises(MemoryCommandError, match="does not exist"):
+            other.execute(EDIT)
+        assert NOTES not in files.execute({"command": "view", "path": "/memories"})
+    said = str([*client.get_all(user=users.alice, agent="helper")])
+    assert "two" not in said
+    assert ("secret" in said) is not may_erase
 
 
 def test_claude_memory_tool_of_sdk_blocks_or_not(service: Service, users: Users) -> None:

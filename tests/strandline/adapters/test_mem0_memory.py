@@ -199,7 +199,7 @@ def test_mem0_memory_deletes_all_while_others_delete(
             for memory_id in ids[:30]:
                 other.delete(memory_id)
 
-        act_before_request(client, "/erasures", delete_some)
+        act_before_request(client, "POST", "/erasures", delete_some)
         memory.delete_all(user_id=users.alice)
     assert memory.get_all(filters={"user_id": users.alice}) == {"results": []}
     assert "secret" not in str([*client.get_all(user=users.alice)])
