@@ -154,7 +154,7 @@ def erase_selection(
             eraser,
             erasure_id,
             selection.kind,
-            _describe_selection_for_receipt(selection),
+            _redact_selection_for_receipt(selection),
             _describe_asker(principal),
             now,
             key,
@@ -209,7 +209,7 @@ def _clear_what_cites_no_event(
         return {}
     who = selection.participant
     counts = {"uploads": store.delete_uploads_of_writer(access, erasure_id, who)}
-    return counts if who is None else counts | store_memories.delete_words_of_writer(access, who)
+    return counts if who is None else counts | store_memories.delete_names_and_turns(access, who)
 
 
 def _clear_sessions_and_tenant(
@@ -293,7 +293,7 @@ def _clear_events_and_derived_rows(
     return counts["events"]
 
 
-def _describe_selection_for_receipt(selection: EventSelection) -> dict[str, object]:
+def _redact_selection_for_receipt(selection: EventSelection) -> dict[str, object]:
     """The selection as the receipt shows it. It leaves out the session's name, because callers
     choose it."""
     fields = {

@@ -33,7 +33,7 @@ from strandline.http.routes_and_responses import (
     replayable_response,
 )
 from strandline.http.schemas_idempotency import REPLAYED_HEADER
-from strandline.log.store_erasure_marks import has_unfinished_erasure
+from strandline.log.store_erasure_marks import has_events_being_erased
 from strandline.log.store_scopes import get_scope
 from strandline.schemas import ParticipantsQuery
 from strandline.sessions.routes_write import SESSION, end_session, find_session
@@ -168,7 +168,7 @@ def feed_erasures(request: Request) -> Response:
     scope_id = request.path_id("scope_id")
     if get_scope(access, scope_id) is None:
         raise NotFound
-    is_erasing = has_unfinished_erasure(access, scope_id)  # before the feed is read
+    is_erasing = has_events_being_erased(access, scope_id)  # before the feed is read
     rows = store.list_erased_events_after(access, scope_id, query.after, query.limit)
     return json_response(
         ErasureFeed(

@@ -86,7 +86,7 @@ class _BooleanRow:
     is_set: bool
 
 
-def has_unfinished_erasure(access: TenantDb, scope_id: UUID) -> bool:
+def has_events_being_erased(access: TenantDb, scope_id: UUID) -> bool:
     """Whether events of a visible scope are being erased: they are no tombstones yet."""
     (row,) = access.fetch(
         _BooleanRow,

@@ -191,16 +191,16 @@ def delete_all_turns(access: TenantDb) -> int:
 
 
 @dataclass(frozen=True)
-class _WriterCounts:
+class _DeletedCounts:
     sona_names: int
     turns: int
 
 
-def delete_words_of_writer(access: TenantDb, writer: str) -> dict[str, int]:
+def delete_names_and_turns(access: TenantDb, writer: str) -> dict[str, int]:
     """Delete the names that a user gave to sonas, and the turns that this user asked; for a bound
     user, only that user's own. Returns the number of rows in each table. In a transaction."""
     rows = access.fetch(
-        _WriterCounts,
+        _DeletedCounts,
         "select sona_names, turns from forget_words_of_writer(%(writer)s)",
         {"writer": writer},
     )

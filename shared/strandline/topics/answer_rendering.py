@@ -216,19 +216,19 @@ def store_answer_and_use(
 
     if not used_events:
         return TokenAndStoredAnswerParts(
-            token, _try_run_query(access, make_answer_query), is_use_recorded=True
+            token, _try_insert(access, make_answer_query), is_use_recorded=True
         )
     try:
         access.fetch_pair(make_answer_query(), make_use_query())
     except Exception as error:  # the answer is selected already
         logger.warning("answer and its use not stored", extra={"error": type(error).__name__})
         return TokenAndStoredAnswerParts(
-            token, _try_run_query(access, make_answer_query), _try_run_query(access, make_use_query)
+            token, _try_insert(access, make_answer_query), _try_insert(access, make_use_query)
         )
     return TokenAndStoredAnswerParts(token, is_repeatable=True, is_use_recorded=True)
 
 
-def _try_run_query(access: TenantDb, make_query: Callable[[], RowQuery[Any]]) -> bool:
+def _try_insert(access: TenantDb, make_query: Callable[[], RowQuery[Any]]) -> bool:
     """Run a statement. Returns whether it succeeded."""
     try:
         query = make_query()

@@ -63,7 +63,7 @@ def grow_scope_tree(builder: BuildContext, scope: ScopeToBuild) -> GrownTree | N
     published = store_growth.read_scope_tree_state(
         builder.access, scope.scope_id, scope.base_version
     )
-    if published is None or published.has_incomplete_chains:
+    if published is None or published.is_being_refolded:
         return None
     is_foreign = published.space != builder.space or published.stale_leaves > 0
     if not is_foreign and scope.mark_position < (published.position or 0):

@@ -47,7 +47,7 @@ def answer_references_query(
         )
     contents = _read_contents_and_drop_erased(question.access, selection)
     plan, outline = _fit_answer_to_budget(question, selection, contents, now)
-    contents = _add_contents_of_cited_events(question.access, plan, contents)
+    contents = _with_cited_events(question.access, plan, contents)
     record = answer_rendering.store_answer_and_use(
         question.access,
         plan,
@@ -104,7 +104,7 @@ def _fit_answer_to_budget(
     while True:
         plan = _make_answer_manifest(question, selection, layout, now)
         plan = plan.model_copy(
-            update={"nodes": tuple(_add_first_events_to_bare_nodes(question.access, plan))}
+            update={"nodes": tuple(_nodes_with_first_events(question.access, plan))}
         )
         outline = RenderedOutline(plan, lines)
         is_within = len(outline.text.encode()) <= lines.budget_bytes
@@ -153,9 +153,7 @@ def _make_answer_manifest(
     )
 
 
-def _add_first_events_to_bare_nodes(
-    access: TenantDb, plan: AnswerManifest
-) -> Sequence[ManifestNode]:
+def _nodes_with_first_events(access: TenantDb, plan: AnswerManifest) -> Sequence[ManifestNode]:
     """The nodes of a plan. A node without a shown event below it gets one of its events to cite."""
     below = group_by((node.parent, node) for node in plan.nodes)
     slots_of_events = {event.slot for event in plan.events}
@@ -170,7 +168,7 @@ def _add_first_events_to_bare_nodes(
     ]
 
 
-def _add_contents_of_cited_events(
+def _with_cited_events(
     access: TenantDb, plan: AnswerManifest, contents: AnswerContents
 ) -> AnswerContents:
     """The contents, with those of the cited events added."""

@@ -33,7 +33,7 @@ class ScopeTreeState:
     """The number of leaves whose chain version is missing or has different content."""
 
     @property
-    def has_incomplete_chains(self) -> bool:
+    def is_being_refolded(self) -> bool:
         """Whether the scope's chains are incomplete because they were dropped and are being
         refolded."""
         return self.folded_seq < self.max_folded_seq
