@@ -16,11 +16,11 @@ class BuiltAssets:
     certificates: str = build.CERTIFICATES_PATH
     certificates_layer: Path | None = None
 
-    def layer(self, name: Layer) -> Path:
+    def layer_directory(self, name: Layer) -> Path:
         """The directory of a layer."""
         return build.layer_directory("arm64", name)
 
-    def function(self, name: str) -> Path:
+    def function_directory(self, name: str) -> Path:
         """The directory of a function's asset."""
         return build.function_directory(name)
 

@@ -63,11 +63,11 @@ class DeployableAssets(Protocol):
         """The directory of a layer that has them; None: the layer `deps` has them."""
         ...
 
-    def layer(self, name: Layer) -> Path:
+    def layer_directory(self, name: Layer) -> Path:
         """The directory of a layer."""
         ...
 
-    def function(self, name: str) -> Path:
+    def function_directory(self, name: str) -> Path:
         """The directory of a function's asset."""
         ...
 
@@ -103,7 +103,7 @@ class Compute(Construct):
         self._resources = _collect_resource_arns(self, settings, parts)
         layers: set[Layer] = {name for fn in FUNCTIONS for name in fn.layers}
         self._layers = {
-            name: self._create_layer(name, assets.layer(name)) for name in sorted(layers)
+            name: self._create_layer(name, assets.layer_directory(name)) for name in sorted(layers)
         }
         own = assets.certificates_layer
         self._certificates = [self._create_layer("certificates", own)] if own else []
@@ -137,7 +137,7 @@ class Compute(Construct):
             runtime=_PYTHON,
             architecture=_ARM,
             handler=self._assets.handler,
-            code=lambda_.Code.from_asset(str(self._assets.function(fn.name))),
+            code=lambda_.Code.from_asset(str(self._assets.function_directory(fn.name))),
             layers=[
                 *(self._layers[layer] for layer in fn.layers),
                 *(self._certificates if in_vpc else ()),
@@ -166,7 +166,10 @@ class Compute(Construct):
 
     def _require_unzipped_size(self, fn: FunctionSpec) -> None:
         assets = self._assets
-        directories = [*(assets.layer(name) for name in fn.layers), assets.function(fn.name)]
+        directories = [
+            *(assets.layer_directory(name) for name in fn.layers),
+            assets.function_directory(fn.name),
+        ]
         if assets.certificates_layer:
             directories.append(assets.certificates_layer)
         size = sum(assets.unzipped_size(directory) for directory in directories)

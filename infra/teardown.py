@@ -41,7 +41,7 @@ def _empty_and_delete_bucket(make_client: MakeClient, name: str) -> None:
     s3.delete_bucket(Bucket=name)
 
 
-def _delete_secret(make_client: MakeClient, arn: str) -> None:
+def _schedule_secret_deletion(make_client: MakeClient, arn: str) -> None:
     make_client("secretsmanager").delete_secret(SecretId=arn)  # after 30 days, as AWS has it
 
 
@@ -49,7 +49,7 @@ def _delete_snapshot(make_client: MakeClient, name: str) -> None:
     make_client("rds").delete_db_cluster_snapshot(DBClusterSnapshotIdentifier=name)
 
 
-def _delete_key(make_client: MakeClient, key_id: str) -> None:
+def _schedule_key_deletion(make_client: MakeClient, key_id: str) -> None:
     make_client("kms").schedule_key_deletion(KeyId=key_id, PendingWindowInDays=KEY_DAYS)
 
 
@@ -69,10 +69,10 @@ _REMOVERS: Mapping[str, Callable[[MakeClient, str], None]] = {
     _CLUSTER: _delete_cluster,
     _SNAPSHOT: _delete_snapshot,
     "s3": _empty_and_delete_bucket,
-    "secretsmanager:secret": _delete_secret,
+    "secretsmanager:secret": _schedule_secret_deletion,
     "logs:log-group": _delete_log_group,
     # Last: it encrypts what is above.
-    "kms:key": _delete_key,
+    "kms:key": _schedule_key_deletion,
 }
 """What may stay, by the kind in its ARN, in the order in which it is deleted."""
 _ABSENCE_CODES = {

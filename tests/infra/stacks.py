@@ -113,11 +113,11 @@ class StandIns:
     def __init__(self, directory: Path, size: int = LAYER_BYTES) -> None:
         self._directory, self._size = directory, size
 
-    def layer(self, name: Layer) -> Path:
+    def layer_directory(self, name: Layer) -> Path:
         """A directory of its own."""
-        return self.function(name)
+        return self.function_directory(name)
 
-    def function(self, name: str) -> Path:
+    def function_directory(self, name: str) -> Path:
         """Likewise."""
         directory = self._directory / name
         directory.mkdir(parents=True, exist_ok=True)

@@ -70,7 +70,7 @@ def with_certificates() -> Template:
         directory = Path(name)
         assets = StandIns(directory / "assets", size=1)
         assets.certificates = OWN_CERTIFICATES_PATH
-        assets.certificates_layer = assets.function("certificates")
+        assets.certificates_layer = assets.function_directory("certificates")
         return json.loads(_synthesize(directory, {}, assets))
 
 
