@@ -25,7 +25,7 @@ PARALLEL_CALLS = 8
 """Calls at once; Titan takes one text a call."""
 MAX_SECONDS = 15.0
 """Seconds. A call without an answer for so long is not worth waiting for."""
-KEPT_VECTORS = 256
+MAX_CACHED_VECTORS = 256
 """Vectors of a failed call that the next one need not ask for again. A quota of requests a minute
 can be smaller than what is embedded at once, and would otherwise never let it finish."""
 _VALUE_BYTES = 48
@@ -62,7 +62,7 @@ _VECTORS: TypeAdapter[list[list[float]]] = TypeAdapter(
 )
 
 
-class _Request(NamedTuple):
+class _TextBatch(NamedTuple):
     """What one call embeds."""
 
     purpose: Purpose
@@ -95,7 +95,7 @@ class BedrockEmbedder:
         self._client: Any = None
         self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(PARALLEL_CALLS, thread_name_prefix="bedrock")
-        self._kept: dict[_Request, list[list[float]]] = {}
+        self._cached: dict[_TextBatch, list[list[float]]] = {}
 
     def embed(
         self, texts: Sequence[str], *, timeout: float, purpose: Purpose = "text"
@@ -109,33 +109,33 @@ class BedrockEmbedder:
         """
         require_utf8_encodable(texts)
         deadline = time.monotonic() + timeout
-        requests = self._split(texts, purpose)
-        if not requests:
+        batches = self._split_into_batches(texts, purpose)
+        if not batches:
             return []
         if timeout <= 0:
             raise EmbeddingUnavailable(_TIMEOUT_MESSAGE)
         with self._lock:
-            vectors = {one: self._kept[one] for one in requests if one in self._kept}
+            vectors = {one: self._cached[one] for one in batches if one in self._cached}
         client = self._get_client()
         futures = {
-            self._pool.submit(self._ask, client, one): one
-            for one in dict.fromkeys(requests)
+            self._pool.submit(self._embed_batch, client, one): one
+            for one in dict.fromkeys(batches)
             if one not in vectors
         }
-        errors = _collect(futures, vectors, deadline)
+        errors = _collect_vectors(futures, vectors, deadline)
         if errors:
-            self._keep(vectors)
+            self._cache_vectors(vectors)
             # An outage first: what is refused, a later call finds out.
             raise min(errors, key=lambda error: isinstance(error, EmbeddingRefused))
-        self._forget(requests)
-        return [vector for one in requests for vector in vectors[one]]
+        self._drop_cached(batches)
+        return [vector for one in batches for vector in vectors[one]]
 
-    def _split(self, texts: Sequence[str], purpose: Purpose) -> list[_Request]:
+    def _split_into_batches(self, texts: Sequence[str], purpose: Purpose) -> list[_TextBatch]:
         size, characters = self._family.max_texts, self._family.max_characters
         # An empty text is refused by Titan, and would refuse its whole batch.
         shortened = [text[:characters] or " " for text in texts]
         return [
-            _Request(purpose, tuple(shortened[start : start + size]))
+            _TextBatch(purpose, tuple(shortened[start : start + size]))
             for start in range(0, len(shortened), size)
         ]
 
@@ -156,39 +156,39 @@ class BedrockEmbedder:
                     raise EmbeddingUnavailable(_UNREACHABLE_MESSAGE) from None
             return self._client
 
-    def _keep(self, vectors: dict[_Request, list[list[float]]]) -> None:
+    def _cache_vectors(self, vectors: dict[_TextBatch, list[list[float]]]) -> None:
+        count = MAX_CACHED_VECTORS // self._family.max_texts
         with self._lock:
-            newest = [*(self._kept | vectors).items()][-(KEPT_VECTORS // self._family.max_texts) :]
-            self._kept = dict(newest)
+            self._cached = dict([*(self._cached | vectors).items()][-count:])
 
-    def _forget(self, requests: Sequence[_Request]) -> None:
+    def _drop_cached(self, batches: Sequence[_TextBatch]) -> None:
         with self._lock:
-            for one in requests:
-                self._kept.pop(one, None)
+            for one in batches:
+                self._cached.pop(one, None)
 
-    def _ask(self, client: Any, request: _Request) -> list[list[float]]:
-        return self._parse_vectors(self._fetch_answer(client, request), len(request.texts))
+    def _embed_batch(self, client: Any, batch: _TextBatch) -> list[list[float]]:
+        return self._parse_vectors(self._fetch_answer(client, batch), len(batch.texts))
 
-    def _fetch_answer(self, client: Any, request: _Request) -> bytes:
+    def _fetch_answer(self, client: Any, batch: _TextBatch) -> bytes:
         """The answer of one call, or of a few: Titan does not truncate, so that a text of too many
         tokens is halved until it is accepted."""
         least = self._family.least_characters
         while True:
             try:
-                return self._invoke(client, request)
+                return self._invoke(client, batch)
             except EmbeddingRefused:
-                length = max(map(len, request.texts))
+                length = max(map(len, batch.texts))
                 if least is None or length <= least:
                     raise
-                shorter = tuple(text[: max(least, length // 2)] for text in request.texts)
-                request = request._replace(texts=shorter)
+                shorter = tuple(text[: max(least, length // 2)] for text in batch.texts)
+                batch = batch._replace(texts=shorter)
 
-    def _invoke(self, client: Any, request: _Request) -> bytes:
+    def _invoke(self, client: Any, batch: _TextBatch) -> bytes:
         """The answer's body."""
         max_bytes = (
             _ENVELOPE_BYTES
-            + 2 * len(request.texts) * self.dimensions * _VALUE_BYTES  # Titan has each twice
-            + 12 * sum(map(len, request.texts))  # a character as two escapes of six bytes
+            + 2 * len(batch.texts) * self.dimensions * _VALUE_BYTES  # Titan has each twice
+            + 12 * sum(map(len, batch.texts))  # a character as two escapes of six bytes
         )
         try:
             body = _invoke_model(
@@ -196,7 +196,7 @@ class BedrockEmbedder:
                 modelId=self._model_id,
                 contentType="application/json",
                 accept="application/json",
-                body=_build_body(self._family, request, self.dimensions),
+                body=_build_body(self._family, batch, self.dimensions),
             )["body"]
             answer = bytearray()
             with body:
@@ -206,7 +206,7 @@ class BedrockEmbedder:
         except (ConnectTimeoutError, ReadTimeoutError):
             raise EmbeddingUnavailable(_TIMEOUT_MESSAGE) from None
         except ClientError as error:  # without its cause, which may quote the text
-            raise _to_error(error) from None
+            raise _to_embedding_error(error) from None
         except BotoCoreError:
             raise EmbeddingUnavailable(_UNREACHABLE_MESSAGE) from None
         if len(answer) > max_bytes:
@@ -234,9 +234,9 @@ class BedrockEmbedder:
         return [to_unit_length(vector) for vector in vectors]
 
 
-def _collect(
-    futures: Mapping[Future[list[list[float]]], _Request],
-    vectors: dict[_Request, list[list[float]]],
+def _collect_vectors(
+    futures: Mapping[Future[list[list[float]]], _TextBatch],
+    vectors: dict[_TextBatch, list[list[float]]],
     deadline: float,
 ) -> list[Exception]:
     """Wait for the calls and add their vectors. After the first failure no further call begins;
@@ -257,11 +257,11 @@ def _collect(
     return errors
 
 
-def _build_body(family: ModelFamily, request: _Request, dimensions: int) -> bytes:
+def _build_body(family: ModelFamily, batch: _TextBatch, dimensions: int) -> bytes:
     """The request in the model's own format."""
-    cohere = {"texts": request.texts, "input_type": _INPUT_TYPES[request.purpose]}
+    cohere = {"texts": batch.texts, "input_type": _INPUT_TYPES[batch.purpose]}
     by_form: dict[str, dict[str, Any]] = {
-        "titan": {"inputText": request.texts[0], "dimensions": dimensions, "normalize": True},
+        "titan": {"inputText": batch.texts[0], "dimensions": dimensions, "normalize": True},
         "cohere_v3": cohere | {"truncate": "END"},
         "cohere_v4": cohere
         | {"embedding_types": ["float"], "output_dimension": dimensions, "truncate": "RIGHT"},
@@ -292,7 +292,7 @@ def _invoke_model(client: Any, **parameters: Any) -> dict[str, Any]:
     return client_factory.call_again_if_closed(client.invoke_model, **parameters)
 
 
-def _to_error(error: ClientError) -> EmbeddingUnavailable | EmbeddingRefused:
+def _to_embedding_error(error: ClientError) -> EmbeddingUnavailable | EmbeddingRefused:
     code = client_factory.error_code(error)
     message = str(cast("dict[str, dict[str, str]]", error.response)["Error"].get("Message", ""))
     faults = [fault for start, fault in _MODEL_FAULTS.items() if message.startswith(start)]

@@ -20,7 +20,7 @@ from botocore.stub import ANY, Stubber
 from strandline.aws import client_factory
 from strandline.config import ServiceSettings
 from strandline.embeddings import bedrock
-from strandline.embeddings.bedrock import KEPT_VECTORS, PARALLEL_CALLS, BedrockEmbedder
+from strandline.embeddings.bedrock import MAX_CACHED_VECTORS, PARALLEL_CALLS, BedrockEmbedder
 from strandline.embeddings.embedder import Embedder
 from strandline.embeddings.factory import make_embedder
 from strandline.errors import EmbeddingRefused, EmbeddingUnavailable, Misconfigured
@@ -275,7 +275,7 @@ def test_bedrock_throttled_batch_goes_on_where_it_was(stub: Stub) -> None:
 def test_bedrock_keeps_few_vectors_of_failed_call(stub: Stub) -> None:
     stub.answer_with(lambda body: THROTTLED if "last" in body["inputText"] else (200, titan(body)))
     embedder = make(stub, TITAN, 256)
-    texts = [f"{n} tides" for n in range(KEPT_VECTORS + 50)]
+    texts = [f"{n} tides" for n in range(MAX_CACHED_VECTORS + 50)]
     failure(EmbeddingUnavailable, embedder, [*texts, "the last"], timeout=60)
     asked = len(stub.bodies)
     assert len(embedder.embed(texts, timeout=60)) == len(texts)
