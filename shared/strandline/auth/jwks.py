@@ -40,25 +40,18 @@ class VerificationKey(NamedTuple):
     algorithms: list[str]
 
 
-class HmacSecret:
-    """The one secret of HMAC signatures."""
+def make_hmac_key(secret: str, algorithms: Sequence[str]) -> VerificationKey:
+    """The one key of HMAC signatures. Raises Misconfigured for a secret that is a public key."""
+    from jwt import InvalidKeyError, get_algorithm_by_name
 
-    def __init__(self, secret: str, algorithms: Sequence[str]) -> None:
-        from jwt import InvalidKeyError, get_algorithm_by_name
-
-        self._key = VerificationKey(secret, list(algorithms))
-        try:
-            get_algorithm_by_name(algorithms[0]).prepare_key(secret)
-        except InvalidKeyError:
-            raise Misconfigured(
-                "STRANDLINE_JWT_SECRET: is a public key or a certificate, not a secret: set it "
-                "as a JWK Set, in STRANDLINE_JWT_JWKS"
-            ) from None
-
-    def find_key(self, header: Mapping[str, Any]) -> VerificationKey:
-        """The key, whatever the header says."""
-        del header
-        return self._key
+    try:
+        get_algorithm_by_name(algorithms[0]).prepare_key(secret)
+    except InvalidKeyError:
+        raise Misconfigured(
+            "STRANDLINE_JWT_SECRET: is a public key or a certificate, not a secret: set it "
+            "as a JWK Set, in STRANDLINE_JWT_JWKS"
+        ) from None
+    return VerificationKey(secret, list(algorithms))
 
 
 class JwkSet:

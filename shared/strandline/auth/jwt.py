@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, cast
 from strandline import participants
 from strandline.auth import store_tenants_and_keys
 from strandline.auth.credentials import KEY_PREFIX, AuthRequest
-from strandline.auth.jwks import HmacSecret, JwkSet
+from strandline.auth.jwks import JwkSet, VerificationKey, make_hmac_key
 from strandline.auth.principals import Principal
 from strandline.auth.store_tenants_and_keys import TenantWithSettings
 from strandline.auth.ttl_cache import TtlCache
@@ -63,7 +63,7 @@ class JwtAuth:
         self._database = database
         self._settings = settings
         self._keys = (
-            HmacSecret(settings.jwt_secret, settings.jwt_algorithms)
+            make_hmac_key(settings.jwt_secret, settings.jwt_algorithms)
             if settings.jwt_secret
             else JwkSet(settings.jwt_jwks or "", settings.jwt_algorithms)
         )
@@ -81,7 +81,8 @@ class JwtAuth:
         """The claims of a valid token. Raises Unauthorized, or Unavailable when the issuer's keys
         cannot be fetched."""
         header, claims = _decode_unverified_token(credential)
-        key = self._keys.find_key(header)
+        keys = self._keys
+        key = keys if isinstance(keys, VerificationKey) else keys.find_key(header)
         if key is None:
             raise Unauthorized("No key that is known here signed the JWT.")
         self._require_valid_signature_and_claims(credential, key.material, key.algorithms)

@@ -1,7 +1,7 @@
 """JWTs: which hold, and how each forged one fails, without asking the database."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jwt
@@ -9,7 +9,7 @@ import pytest
 
 from strandline.auth import jwt as auth_jwt
 from strandline.auth.credentials import AuthRequest
-from strandline.auth.jwks import HmacSecret, JwkSet, VerificationKey
+from strandline.auth.jwks import JwkSet, VerificationKey
 from strandline.auth.jwt import JwtAuth
 from strandline.config import ServiceSettings
 from strandline.db.database import Database
@@ -194,10 +194,10 @@ def _algorithms_of_the_header(patch: pytest.MonkeyPatch) -> None:
 
 
 def _any_hmac(patch: pytest.MonkeyPatch) -> None:
-    def find(_: HmacSecret, header: Mapping[str, object]) -> VerificationKey:
-        return VerificationKey(SECRET, [str(header.get("alg"))])
+    def make(secret: str, _: Sequence[str]) -> VerificationKey:
+        return VerificationKey(secret, ["HS256", "HS384", "HS512"])
 
-    patch.setattr(HmacSecret, "find_key", find)
+    patch.setattr(auth_jwt, "make_hmac_key", make)
 
 
 def _any_key(patch: pytest.MonkeyPatch) -> None:
