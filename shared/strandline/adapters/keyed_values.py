@@ -143,23 +143,27 @@ class KeyedValues:
         self, participants: Sequence[str], namespace: Namespace, key: str
     ) -> Steps[bool]:
         """Remove what a key holds: whether there was anything. A tombstone hides it at once; then
-        all revisions in these participants' own scope are erased, where the key may."""
+        all revisions in these participants' own scope are erased, where the key may. Repeated after
+        an error, it erases what an earlier attempt hid."""
         history = yield from self.read_history(participants, namespace, key, 1)
-        if history is None or history.current is None or history.current.value is None:
+        if history is None or history.current is None:
             return False
-        tombstone = yield from self.put_value(participants, namespace, key, None)
+        has_value = history.current.value is not None
+        tombstone: answers.RevisionOut = history.current
+        if has_value:
+            tombstone = yield from self.put_value(participants, namespace, key, None)
         try:
             yield from self._erase_before(participants, namespace, key, tombstone)
         except ForbiddenError:
             self._tell_of_tombstones()
-        return True
+        return has_value
 
     def _erase_before(
         self,
         participants: Sequence[str],
         namespace: Namespace,
         key: str,
-        tombstone: answers.StoredRevision,
+        tombstone: answers.RevisionOut,
     ) -> Steps[None]:
         """Erase the revisions that a tombstone ended, and then the tombstone itself, unless it
         hides a value that belongs to more participants."""

@@ -22,7 +22,7 @@ from langgraph.store.base import (
 from strandline import Strandline
 from strandline.adapters.langgraph import StrandlineStore
 from strandline.client.errors import NotFoundError
-from tests.strandline.adapters.conftest import Users
+from tests.strandline.adapters.conftest import Users, act_before_request
 
 
 @pytest.fixture
@@ -284,6 +284,24 @@ def test_langgraph_store_delete_erases_where_key_may(
         client.graph.field(topic.id, "secret", participants=who)
     erasing.delete(("memories",), "other")
     assert erasing.list_namespaces() == []
+
+
+def test_langgraph_store_repeated_delete_erases(
+    erasing: StrandlineStore, client: Strandline, users: Users
+) -> None:
+    """The service was away between the tombstone and the erasure."""
+    erasing.put(("memories",), "secret", {"word": "zyzzyva"})
+
+    def fail() -> None:
+        raise ConnectionError("the service is away")
+
+    act_before_request(client, "POST", "/erasures", fail)
+    with pytest.raises(ConnectionError):
+        erasing.delete(("memories",), "secret")
+    erasing.delete(("memories",), "secret")
+    erasing.delete(("memories",), "secret")
+    assert erasing.get(("memories",), "secret") is None
+    assert "zyzzyva" not in str([*client.get_all(user=users.alice, agent="helper")])
 
 
 def test_langgraph_store_delete_leaves_tombstone_said_once(
