@@ -10,6 +10,7 @@ from strandline.errors import (
     Invalid,
     Malformed,
     NotFound,
+    OutcomeUnknown,
     QuotaExceeded,
     StrandlineError,
     TooLarge,
@@ -22,14 +23,26 @@ from strandline.http.routes_and_responses import Route
 
 JSON = "application/json"
 _GATEWAY_ERRORS = {
-    429: ("TooManyRequests", "More requests than the deployment accepts now."),
+    429: (
+        "TooManyRequests",
+        "`quota_exceeded`: a quota of the tenant, which `details.quota` names, is used up. Without"
+        " `Retry-After` waiting does not help. `throttled`, from the gateway: more requests than"
+        " the deployment accepts now.",
+    ),
     500: (
         "InternalError",
         "`internal_error`: something failed on our side. From the gateway, `retryable`: the"
         " function could not take the request.",
     ),
-    502: ("BadGateway", "The function returned no usable answer. From the gateway."),
-    504: ("GatewayTimeout", "No answer within 29 seconds. From the gateway."),
+    502: (
+        "BadGateway",
+        "`internal_error`, from the gateway: the function returned no usable answer.",
+    ),
+    504: (
+        "GatewayTimeout",
+        "From the gateway. `timeout`: no answer within 29 seconds. `unavailable`: the function"
+        " could not be reached.",
+    ),
 }
 _MAY_BE_RETRYABLE = (429, 500, 502, 503, 504)
 ERROR_HEADERS = {
@@ -61,7 +74,7 @@ def list_errors(name: str, route: Route) -> frozenset[type[StrandlineError]]:
     if route.body or not ignores_body:  # a route without a body refuses one that is not empty
         errors |= {Malformed, Invalid, TooLarge}
     if route.right is not None and not name.startswith("GET "):
-        errors.add(UnsupportedMediaType)  # to a client certificate alone
+        errors |= {OutcomeUnknown, UnsupportedMediaType}  # the latter to a client certificate alone
     models = [model for model in (route.query, route.body) if model]
     if any("cursor" in model.model_fields for model in models):
         errors.add(Malformed)
@@ -101,7 +114,8 @@ def describe_errors(routes: Mapping[str, Route]) -> dict[str, Any]:
         )
     descriptions |= {status: words for status, (_, words) in _GATEWAY_ERRORS.items()}
     responses: dict[str, Any] = {}
-    for status in sorted(descriptions):
+    answered = {s for name, route in routes.items() for s in list_error_statuses(name, route)}
+    for status in sorted(descriptions.keys() & answered):
         response: dict[str, Any] = {
             "description": descriptions[status],
             "content": {JSON: {"schema": {"$ref": "#/components/schemas/Error"}}},

@@ -189,7 +189,8 @@ def _make_block_headers(
         **_IMMUTABLE,
     }
     if query.format is None:
-        parameters = query.model_dump(by_alias=True, exclude_none=True, exclude={"format"})
+        options = query.model_dump(by_alias=True, exclude_defaults=True, exclude={"format"})
+        parameters = {n: "true" if value is True else value for n, value in options.items()}
         # Relative to the caller's own address, which may have a base path.
         location = f"?{urlencode({'format': form.kind, **parameters}, doseq=True)}"
         if len(location) <= _MAX_LOCATION_CHARS:

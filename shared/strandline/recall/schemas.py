@@ -142,7 +142,8 @@ class RecallRequest(QuestionTime, EventFilters):
 
 
 class TextRange(ResponseModel):
-    """A range of characters of a text; `end_char` is exclusive."""
+    """A range of characters of a text; `end_char` is exclusive. A character is a Unicode code
+    point, not a unit of UTF-16: in JavaScript an item of `[...text]`."""
 
     start_char: int
     end_char: int

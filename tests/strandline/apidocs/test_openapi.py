@@ -16,9 +16,10 @@ from pydantic import BaseModel
 
 from strandline import __version__
 from strandline.apidocs import openapi
-from strandline.errors import Conflict
+from strandline.errors import Conflict, OutcomeUnknown, QuotaExceeded
 from strandline.function_specs import FUNCTIONS
 from strandline.http.app import STATUS
+from strandline.http.gateway_generated_responses import FOREIGN_HOST, RESPONSES, TIMEOUT
 from strandline.http.request import Request
 from strandline.http.routes_and_responses import AnswerMediaType, Route, json_response
 from strandline.http.schemas_idempotency import IdempotencyHeaders
@@ -91,7 +92,7 @@ def test_openapi_errors_share_one_schema() -> None:
         unused = {
             n for n in document()["components"][kind] if f"#/components/{kind}/{n}" not in uses
         }
-        assert not unused - {"BatchRefused"}  # an item's, in a batch
+        assert not unused
 
 
 def _references(node: Any) -> Iterator[str]:
@@ -124,6 +125,22 @@ def test_openapi_response_lists_error_codes() -> None:
         {"POST /x": Route(_serve, None, {201: AnswerMediaType("a/b")})}
     )
     assert "state_conflict" not in str(own)
+
+
+def test_openapi_and_docs_name_every_error_code(repository: Path) -> None:
+    text = (repository / "docs" / "api.md").read_text()
+    gateway = {answer.code for answer in (*RESPONSES.values(), FOREIGN_HOST, TIMEOUT)}
+    for code in {kind.code for kind in STATUS} | gateway | {OutcomeUnknown.code}:
+        assert f"`{code}`" in text, code
+    responses = document()["components"]["responses"]
+    for name, code in (
+        ("TooManyRequests", QuotaExceeded.code),
+        ("TooManyRequests", RESPONSES["THROTTLED"].code),
+        ("BadGateway", RESPONSES["DEFAULT_5XX"].code),
+        ("GatewayTimeout", TIMEOUT.code),
+        ("Unavailable", OutcomeUnknown.code),
+    ):
+        assert f"`{code}`" in responses[name]["description"], (name, code)
 
 
 def test_openapi_server_url_is_relative() -> None:

@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPMessage
 from typing import Any, cast
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 import dag_cbor
 import pytest
@@ -188,6 +188,16 @@ def test_block_format_is_negotiated(
     elif reply.status != 200:
         field = reply.error["details"]["field"]
         assert field in ("Accept", *(name.replace("_", "-") for name in query))
+
+
+def test_block_content_location_leads_to_same_block(gateway: Gateway, tell: Tell) -> None:
+    cid = tell(gateway.key(user=ALICE), "Heard.", ALICE)["cid"]
+    reader = gateway.key(rights=("read", "admin"))
+    for view in ({"everybody": "true"}, {"participants": ALICE}):
+        first = gateway.call("GET", f"/ipfs/{cid}", query=view, key=reader)
+        query = parse_qs(first.headers["Content-Location"].removeprefix("?"))
+        again = gateway.call("GET", f"/ipfs/{cid}", query=query, key=reader)
+        assert (again.status, again.headers["Etag"]) == (200, first.headers["Etag"])
 
 
 def test_block_raw_form_refuses_path(gateway: Gateway, story: Story) -> None:

@@ -166,6 +166,7 @@ def test_ingest_json_limits_are_kept_and_named(
         headers = {"Idempotency-Key": word}
         reply = gateway.call("POST", EVENTS, user_message("x"), key=key, headers=headers)
         assert_refused(reply, 422, "Idempotency-Key")
+    assert "percent-encode other characters" in reply.error["message"]
     assert nothing_stored(scratch_db)
 
 
