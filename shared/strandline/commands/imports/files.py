@@ -155,12 +155,10 @@ class ConversationFile:
 FoundFile = ConversationFile | SkippedFile | RefusedItem
 
 
-def find_conversation_files(paths: Sequence[Path]) -> Iterator[FoundFile]:
+def walk_paths(paths: Sequence[Path]) -> Iterator[FoundFile]:
     """The files of these paths, in order; of a folder by name."""
     for path in paths:
-        yield from _turn_read_error_into_refusal(
-            path.name or str(path), partial(_find_in_path, path)
-        )
+        yield from _turn_read_error_into_refusal(path.name or str(path), partial(_walk_path, path))
 
 
 def _turn_read_error_into_refusal(
@@ -173,26 +171,26 @@ def _turn_read_error_into_refusal(
         yield RefusedItem(name, f"it cannot be opened ({error})")
 
 
-def _find_in_path(path: Path) -> Iterator[FoundFile]:
+def _walk_path(path: Path) -> Iterator[FoundFile]:
     if path.is_dir():
-        yield from _find_in_folder(path)
+        yield from _walk_folder(path)
     else:
-        yield from _find_in_file(path, path.name)
+        yield from _walk_file(path, path.name)
 
 
-def _find_in_file(path: Path, name: str) -> Iterator[FoundFile]:
+def _walk_file(path: Path, name: str) -> Iterator[FoundFile]:
     mode = path.stat().st_mode
     if stat.S_ISFIFO(mode):
         yield ConversationFile(name, partial(path.open, "rb"))
     elif not stat.S_ISREG(mode):
         yield RefusedItem(name, "it is a device, not a file")
     elif is_zip_archive(path):
-        yield from _find_in_archive(path, name)
+        yield from _walk_archive(path, name)
     else:
         yield ConversationFile(name, partial(path.open, "rb"))
 
 
-def _find_in_folder(folder: Path) -> Iterator[FoundFile]:
+def _walk_folder(folder: Path) -> Iterator[FoundFile]:
     count = 0
     faults = list[OSError]()
     for root, folders, names in os.walk(folder, onerror=faults.append):
@@ -205,14 +203,14 @@ def _find_in_folder(folder: Path) -> Iterator[FoundFile]:
             path = Path(root, name)
             display_name = path.relative_to(folder).as_posix()
             yield from _turn_read_error_into_refusal(
-                display_name, partial(_find_in_folder_entry, path, display_name)
+                display_name, partial(_walk_folder_entry, path, display_name)
             )
     for fault in faults:
         place = Path(str(fault.filename)).relative_to(folder).as_posix()
         yield RefusedItem(place, f"it cannot be opened ({fault.strerror})")
 
 
-def _find_in_folder_entry(path: Path, display_name: str) -> Iterator[FoundFile]:
+def _walk_folder_entry(path: Path, display_name: str) -> Iterator[FoundFile]:
     if path.is_symlink():
         yield SkippedFile(display_name, "it is a link")
     elif path.is_fifo():
@@ -220,7 +218,7 @@ def _find_in_folder_entry(path: Path, display_name: str) -> Iterator[FoundFile]:
     elif _is_macos_metadata(path):
         yield SkippedFile(display_name, _OF_MACOS)
     elif path.suffix.lower() in (*_READ, ".zip"):
-        yield from _find_in_file(path, display_name)
+        yield from _walk_file(path, display_name)
     else:
         yield SkippedFile(display_name, "")
 
@@ -229,7 +227,7 @@ def _is_macos_metadata(path: PurePath) -> bool:
     return path.name.startswith("._") or path.parts[:1] == ("__MACOSX",)
 
 
-def _find_in_archive(path: Path, name: str) -> Iterator[FoundFile]:
+def _walk_archive(path: Path, name: str) -> Iterator[FoundFile]:
     try:
         archive = open_archive_within_limits(path)
     except UnusableArchive as error:

@@ -13,7 +13,7 @@ from uuid import UUID
 from strandline.commands.imports.chatgpt import read_chatgpt_conversation
 from strandline.commands.imports.claude import read_claude_conversation
 from strandline.commands.imports.exported_lines import ORIGIN
-from strandline.commands.imports.files import READ_ERRORS, ConversationFile, find_conversation_files
+from strandline.commands.imports.files import READ_ERRORS, ConversationFile, walk_paths
 from strandline.commands.imports.items import (
     CHANNEL,
     MAX_KEY_CHARS,
@@ -61,7 +61,7 @@ _TITLE = re.compile(
 def read_import_items(paths: Sequence[Path], options: ImportOptions) -> Iterator[Item]:
     """Everything in these files, folders and archives, in order; a file at a time is open, and a
     conversation in memory."""
-    for found_file in find_conversation_files(paths):
+    for found_file in walk_paths(paths):
         if isinstance(found_file, ConversationFile):
             yield from _read_conversation_file(found_file, options)
         else:

@@ -24,7 +24,7 @@ from strandline.graph.communities.store_communities import (
     list_largest_communities,
 )
 from strandline.graph.nodes.identity import format_node_id, parse_node_id
-from strandline.llm.heuristic.words import WORD, normalize_without_genitive, stem_english_word
+from strandline.llm.heuristic.words import WORD, lowercase_without_genitive, stem_english_word
 
 _PG_SNAPSHOT = "1:1:"
 """Pages of communities show the last analysis and not one database snapshot."""
@@ -112,7 +112,7 @@ def name_community(names: Sequence[str]) -> str:
         parts = (
             part
             for word in WORD.findall(name)
-            for part in _PART.findall(normalize_without_genitive(word))
+            for part in _PART.findall(lowercase_without_genitive(word))
         )
         words = set(map(stem_english_word, parts)) or {name.casefold()}
         if their_words.isdisjoint(words):

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 
-from strandline.llm.heuristic.words import WORD, normalize_without_genitive, normalize_word
+from strandline.llm.heuristic.words import WORD, lowercase_without_genitive, lowercase_word
 
 _NEGATIONS = frozenset({"not", "never", "no", "longer", "anymore"})
 _FILLERS = frozenset(
@@ -57,7 +57,7 @@ def explain_contradiction(first: str, second: str) -> str | None:
 
 
 def _tokenize(text: str) -> list[str]:
-    return [normalize_without_genitive(word) for word in WORD.findall(text)]
+    return [lowercase_without_genitive(word) for word in WORD.findall(text)]
 
 
 def _remove_negations(tokens: Sequence[str]) -> tuple[list[str], bool]:
@@ -65,7 +65,7 @@ def _remove_negations(tokens: Sequence[str]) -> tuple[list[str], bool]:
     of negations. `no longer` and `not anymore` are one."""
     words: list[str] = []
     count = 0
-    for word in map(normalize_word, tokens):
+    for word in map(lowercase_word, tokens):
         contraction = _CONTRACTION.match(word)
         is_second = word in ("longer", "anymore") and count > 0
         if contraction or word == "cannot" or (word in _NEGATIONS and not is_second):

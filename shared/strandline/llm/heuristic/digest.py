@@ -13,8 +13,8 @@ from strandline.llm.heuristic.words import (
     WORD,
     is_english,
     iter_stems,
-    normalize_without_genitive,
-    normalize_word,
+    lowercase_without_genitive,
+    lowercase_word,
     split_sentences,
     tokenize,
     word_list,
@@ -206,12 +206,12 @@ def _find_noun_phrases(text: str, exclusions: set[str]) -> Iterator[str]:
 
 def _find_end_of_noun_phrase(words: Sequence[str], start: int, exclusions: set[str]) -> int:
     """The end of the noun phrase that begins at `start`, which is not 0; `start` if none does."""
-    before, word_before = words[start - 1], normalize_word(words[start - 1])
+    before, word_before = words[start - 1], lowercase_word(words[start - 1])
     opens_name = words[start][0].isupper() and not before[0].isupper()
     is_introduced = (
         bool(GENITIVE.search(before)) or _is_determiner(word_before) or _is_preposition(word_before)
     )
-    is_question = start == 2 and normalize_word(words[0]) in word_list("auxiliaries")
+    is_question = start == 2 and lowercase_word(words[0]) in word_list("auxiliaries")
     if is_question or not (is_introduced or opens_name):
         return start
     end = start
@@ -228,7 +228,7 @@ def _find_end_of_noun_phrase(words: Sequence[str], start: int, exclusions: set[s
 
 def _may_be_verb(words: Sequence[str], index: int, *, opens_clause: bool) -> bool:
     """Whether a word looks like a verb by what follows: jams again, leaks 2, owns the."""
-    word, after = words[index], normalize_word("".join(words[index + 1 : index + 2]))
+    word, after = words[index], lowercase_word("".join(words[index + 1 : index + 2]))
     if after in word_list("auxiliaries") | {"is", "are"}:
         return False
     if _looks_plural(word) and (opens_clause or (after and not _is_preposition(after))):
@@ -252,11 +252,11 @@ def _looks_plural(word: str) -> bool:
 
 def _is_topic_word(word: str, exclusions: set[str]) -> bool:
     """Whether a word can be part of a topic: by its form, a noun or an attribute of one."""
-    bare_word = normalize_without_genitive(word)
+    bare_word = lowercase_without_genitive(word)
     return (
         2 < len(bare_word) <= _MAX_WORD_CHARACTERS
         and bare_word not in exclusions
-        and not _NO_WORD.search(normalize_word(word))
+        and not _NO_WORD.search(lowercase_word(word))
         and not any(
             {bare_word, bare_word.removesuffix("s")} & word_list(name) for name in _NO_TOPIC_LISTS
         )

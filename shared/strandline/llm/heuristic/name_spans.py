@@ -12,8 +12,8 @@ from strandline.llm.heuristic.unlisted_words import is_derived_from_listed_word
 from strandline.llm.heuristic.words import (
     GENITIVE,
     is_ordinary,
-    normalize_without_genitive,
-    normalize_word,
+    lowercase_without_genitive,
+    lowercase_word,
     word_list,
 )
 from strandline.llm.types import EntityKind
@@ -92,10 +92,10 @@ def _opens_work_title(words: Sequence[str], index: int) -> bool:
     if index + 2 >= len(words) or not words[index].istitle():
         return False
     first, second, third = words[index : index + 3]
-    is_inner_word = second.istitle() and normalize_without_genitive(second) in word_list(
+    is_inner_word = second.istitle() and lowercase_without_genitive(second) in word_list(
         "stop"
     ) - word_list("articles")
-    has_date = {normalize_without_genitive(first), normalize_without_genitive(second)} & word_list(
+    has_date = {lowercase_without_genitive(first), lowercase_without_genitive(second)} & word_list(
         "calendar"
     )
     return (
@@ -124,14 +124,14 @@ def _may_be_work_title_word(word: str) -> bool:
     return (
         word[0].isupper()
         and word[1:].islower()
-        and normalize_without_genitive(word) not in word_list("calendar") | {"year"}
+        and lowercase_without_genitive(word) not in word_list("calendar") | {"year"}
     )
 
 
 def _continues_after_genitive(words: Sequence[str], start: int, index: int) -> bool:
     """Whether a name continues after a genitive: St Olaf's Church, Fenna's Bakery. A capital on a
     word that is not ordinary is another name: Fenna's Calorix."""
-    if normalize_word(words[start]).rstrip(".") in _SAINTS:
+    if lowercase_word(words[start]).rstrip(".") in _SAINTS:
         return True
     return index < len(words) and words[index].istitle() and is_ordinary(words[index])
 
@@ -143,7 +143,7 @@ def _ends_name_as_common_noun(words: Sequence[str], start: int, index: int) -> b
         return not words[index - 1].isupper()  # Velmo AS; not VELMO AS EVER
     if index == start or not last.istitle() or len(last) == 1:
         return False
-    return normalize_word(last) in word_list("lasts") | word_list("units")
+    return lowercase_word(last) in word_list("lasts") | word_list("units")
 
 
 def _joins_name_parts(words: Sequence[str], index: int) -> bool:
@@ -192,7 +192,7 @@ def is_number_of_name(words: Sequence[str], start: int, index: int) -> bool:
     if VERSION.fullmatch(word) or _NUMBER_WITH_LETTER.fullmatch(word):
         is_own_number = not is_ordinary(before) or _is_inside_sentence(words, start, ",;&")
         return is_own_number and before.lower() not in word_list("numbered")
-    after = normalize_word(words[index + 1]) if index + 1 < len(words) else "."
+    after = lowercase_word(words[index + 1]) if index + 1 < len(words) else "."
     counts_something = after[0].isalnum() and after not in word_list("behind")
     if _DECIMAL_NUMBER.fullmatch(word):  # the number of a standard
         return is_acronym(before) and (not counts_something or after in word_list("does"))
@@ -217,7 +217,7 @@ def _is_plain_number_of_name(
     """Whether a plain number belongs to the name. Other numbers count something, are part of an
     amount, or are successive readings. After an article it names one thing: the Orion 60
     manual."""
-    has_article = start > 0 and normalize_word(words[start - 1]) in word_list("articles")
+    has_article = start > 0 and lowercase_word(words[start - 1]) in word_list("articles")
     before = words[index - 1]
     is_street = before.lower() in word_list("places") and index - start > 1
     if counted_word:
@@ -263,12 +263,12 @@ def _belongs_to_next_name(words: Sequence[str], index: int) -> bool:
     if (
         not word[0].isupper()
         or word.isupper()
-        or normalize_without_genitive(word) in word_list("calendar")
+        or lowercase_without_genitive(word) in word_list("calendar")
     ):
         return False
     if GENITIVE.search(word):
         return False
-    return normalize_word(word) in word_list("titles") or (
+    return lowercase_word(word) in word_list("titles") or (
         index > 0 and (words[index - 1][0].isalnum() or words[index - 1] == ",")
     )
 
@@ -277,7 +277,7 @@ def _make_capitalized_run(words: Sequence[str], start: int, end: int) -> Capital
     before = words[start - 1] if start else ""
     after = [word.lower() for word in words[end : end + 2]]
     last = words[end - 1]
-    is_saint = end - start > 1 and normalize_word(words[start]).rstrip(".") in _SAINTS
+    is_saint = end - start > 1 and lowercase_word(words[start]).rstrip(".") in _SAINTS
     is_shop = bool(after) and GENITIVE.search(last) and after[0] in word_list("auxiliaries")
     name = (*words[start : end - 1], last if is_saint or is_shop else GENITIVE.sub("", last))
     is_in_list = (
@@ -320,8 +320,8 @@ def is_name_like(word: str) -> bool:
         return False
     name, plain_word, bare_word = (
         GENITIVE.sub("", word),
-        normalize_word(word),
-        normalize_without_genitive(word),
+        lowercase_word(word),
+        lowercase_without_genitive(word),
     )
     if any(
         plain_word in word_list(words) or bare_word in word_list(words) for words in _NO_NAME_LISTS

@@ -21,8 +21,8 @@ from strandline.llm.heuristic.words import (
     is_english,
     is_ordinary,
     iter_stems,
-    normalize_without_genitive,
-    normalize_word,
+    lowercase_without_genitive,
+    lowercase_word,
     split_sentences,
     tokenize,
     word_list,
@@ -288,7 +288,7 @@ def _count_words_in_list(words: Sequence[str], list_name: str) -> int:
 
 
 def _first_words(text: str) -> list[str]:
-    return [normalize_word(match[0]) for match in islice(_WORD.finditer(text), _LATER_FIRST_WORDS)]
+    return [lowercase_word(match[0]) for match in islice(_WORD.finditer(text), _LATER_FIRST_WORDS)]
 
 
 def _opens_as_reply(text: str) -> bool:
@@ -308,7 +308,7 @@ def _opens_with_new_name(text: str, recent: Sequence[PromptEvent]) -> bool:
     recent_text = " ".join(event.text for event in recent).lower()
     first_words = [word for match in islice(_WORD.finditer(text), 3) if len(word := match[0]) > 2]
     return any(
-        not is_ordinary(word) and normalize_without_genitive(word) not in recent_text
+        not is_ordinary(word) and lowercase_without_genitive(word) not in recent_text
         for word in first_words
     )
 

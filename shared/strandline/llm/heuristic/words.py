@@ -43,24 +43,24 @@ _MAX_LISTED_LETTERS = 64
 
 def tokenize(text: str) -> list[str]:
     """Words and identifiers in order, in lower case, with straight apostrophes."""
-    return [normalize_word(word) for word in WORD.findall(text)]
+    return [lowercase_word(word) for word in WORD.findall(text)]
 
 
-def normalize_word(word: str) -> str:
+def lowercase_word(word: str) -> str:
     """A word in lower case, with straight apostrophes."""
     return word.replace("’", "'").lower()  # noqa: RUF001
 
 
-def normalize_without_genitive(word: str) -> str:
+def lowercase_without_genitive(word: str) -> str:
     """A word in lower case, without a genitive."""
-    return normalize_word(word).removesuffix("'s")
+    return lowercase_word(word).removesuffix("'s")
 
 
 def iter_stems(text: str) -> Iterator[str]:
     """Stems of the words that carry a topic, in order. In scripts without spaces, such as Chinese,
     each pair of letters counts as a word."""
     stop_words = word_list("stop")
-    for token in map(normalize_without_genitive, WORD.findall(text)):
+    for token in map(lowercase_without_genitive, WORD.findall(text)):
         if _SCRIPTS_WITHOUT_SPACES.search(token):
             yield from (token[index : index + 2] for index in range(max(1, len(token) - 1)))
         elif (
@@ -74,7 +74,7 @@ def iter_stems(text: str) -> Iterator[str]:
 def is_english(texts: Iterable[str]) -> bool:
     """Whether enough of the words are English stop words; true where there are none at all."""
     words = [word for text in texts for word in WORD.findall(text)]
-    stop_words = sum(normalize_without_genitive(word) in word_list("stop") for word in words)
+    stop_words = sum(lowercase_without_genitive(word) in word_list("stop") for word in words)
     return stop_words >= _MIN_STOP_WORD_SHARE * len(words)
 
 
@@ -99,7 +99,7 @@ def _stem_cached(word: str) -> str:
 
 def is_ordinary(word: str) -> bool:
     """Whether it is a word of everyday English in any form, and so no name."""
-    word = normalize_without_genitive(word)
+    word = lowercase_without_genitive(word)
     return _is_form_of_ordinary_word(word) or all(
         _is_form_of_ordinary_word(part) for part in word.split("-")
     )
@@ -119,7 +119,7 @@ def _is_form_of_ordinary_word(word: str) -> bool:
 def get_stem_frequency_band(word: str) -> int | None:
     """How common an English word is: the lowest band (10, 20, 35 or 40) of the listed words with
     the same stem; None if there is none."""
-    root = stem_english_word(normalize_without_genitive(word))
+    root = stem_english_word(lowercase_without_genitive(word))
     if len(root) > _MAX_LISTED_LETTERS:
         return None
     bands = _band_by_word()
