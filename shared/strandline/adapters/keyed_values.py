@@ -54,7 +54,7 @@ class KeyedValue:
     value: Any
     created_at: datetime
     """When it was first put, after it was last removed. As of `updated_at` until
-    `KeyedValues.read_creation_time` was asked."""
+    `KeyedValues.with_creation_time` was asked."""
     updated_at: datetime
     event_id: UUID
     """The statement."""
@@ -81,9 +81,9 @@ class KeyedValues:
         value = history and self.to_value(namespace, history)
         if not value:
             return None
-        return (yield from self.read_creation_time(participants, value))
+        return (yield from self.with_creation_time(participants, value))
 
-    def read_creation_time(
+    def with_creation_time(
         self, participants: Sequence[str], value: KeyedValue
     ) -> Steps[KeyedValue]:
         """The value with the time of its creation, as the newest 500 revisions of its key show

@@ -194,7 +194,7 @@ class StrandlineStore(BaseStore):
             values.sort(key=lambda value: scores.get(value.event_id, -1.0), reverse=True)
         items: list[SearchItem] = []
         for value in values[op.offset : op.offset + op.limit]:
-            value_with_time = yield from self._values.read_creation_time(participants, value)
+            value_with_time = yield from self._values.with_creation_time(participants, value)
             items.append(_to_search_item(value_with_time, scores.get(value.event_id)))
         return items
 

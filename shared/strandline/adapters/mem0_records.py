@@ -92,7 +92,7 @@ class MemoryRecords:
         """Store events, all or none of what a request holds."""
         yield from post_events(events)
         for event in events:
-            self._remember(event["metadata"][KIND]["id"], event["participants"])
+            self._remember_participants(event["metadata"][KIND]["id"], event["participants"])
 
     def list_states(
         self, readers: Sequence[str] | None, note: Mapping[str, Any]
@@ -115,7 +115,7 @@ class MemoryRecords:
                 break
         states.sort(key=lambda one: (one.event.recorded_at, one.event.seq), reverse=True)
         for state in states:
-            self._remember(state.note["id"], state.participants)
+            self._remember_participants(state.note["id"], state.participants)
         return states
 
     def list_items(
@@ -170,7 +170,7 @@ class MemoryRecords:
             state = MemoryState(hit.event, hit.event.participants, hit.event.metadata[KIND])
             if newest.get(state.note["id"], hit.event_id) != hit.event_id or state.is_removal:
                 continue
-            self._remember(state.note["id"], state.participants)
+            self._remember_participants(state.note["id"], state.participants)
             item = make_item(
                 state.note,
                 (yield from read_event_text(state.event, state.participants)),
@@ -241,7 +241,7 @@ class MemoryRecords:
                 [_make_removal(state, f"{key}/{n}") for n, state in enumerate(_list_newest(states))]
             )
 
-    def _remember(self, memory_id: str, participants: Sequence[str]) -> None:
+    def _remember_participants(self, memory_id: str, participants: Sequence[str]) -> None:
         with self._lock:
             self._owners.pop(memory_id, None)
             self._owners[memory_id] = list(participants)

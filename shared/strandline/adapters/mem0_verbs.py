@@ -66,7 +66,7 @@ class Mem0Verbs:
                 raise ValueError(
                     f"{name}: no language model is called when a memory is added; leave it out"
                 )
-        scope = self._add_default_ids(ids)
+        scope = self._with_default_ids(ids)
         participants = _require_user(scope)
         note: dict[str, Any] = {
             **scope,
@@ -180,7 +180,7 @@ class Mem0Verbs:
             raise ValueError(
                 "At least one filter is required to delete all memories: user_id, agent_id, run_id"
             )
-        scope = self._add_default_ids(ids)
+        scope = self._with_default_ids(ids)
         readers = _require_user(scope)
         states = yield from self._records.list_states(readers, scope)
         if states:
@@ -197,7 +197,7 @@ class Mem0Verbs:
             raise ValueError(f"Memory with id {memory_id} not found")
         return states
 
-    def _add_default_ids(self, ids: Mapping[str, Any]) -> dict[str, Any]:
+    def _with_default_ids(self, ids: Mapping[str, Any]) -> dict[str, Any]:
         """The ids of a call, and the defaults where it names none."""
         own_ids = {name: clean_entity(ids.get(name), name) for name in ENTITIES}
         return {
@@ -219,7 +219,7 @@ class Mem0Verbs:
                 "filters must contain at least one of: user_id, agent_id, run_id."
                 " Example: filters={'user_id': 'u1'}"
             )
-        all_filters |= self._add_default_ids(all_filters)
+        all_filters |= self._with_default_ids(all_filters)
         return all_filters, _require_user(all_filters)
 
 

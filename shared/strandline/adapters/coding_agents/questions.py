@@ -36,7 +36,7 @@ def answer_with_context(
     try:
         if spool.is_service_away:
             raise UnavailableError("Memory was away a moment ago.")
-        answer = _ask_with_timeout(settings, request, _SECONDS[event])
+        answer = _fetch_context_in_thread(settings, request, _SECONDS[event])
     except UnavailableError as error:
         spool.note_service_away(is_away=True)
         sentences.append(f"{error.message} What is said is kept on disk and stored later.")
@@ -67,7 +67,7 @@ def describe_problems(spool: Spool) -> str:
     return " ".join(sentences)
 
 
-def _ask_with_timeout(
+def _fetch_context_in_thread(
     settings: HookSettings, request: dict[str, Any], seconds: float
 ) -> dict[str, Any]:
     """The answer of the service. The question is asked in a thread of its own, because a search for
@@ -79,7 +79,7 @@ def _ask_with_timeout(
 
     def ask() -> None:
         try:
-            results.append(_ask(settings, request, seconds))
+            results.append(_fetch_context(settings, request, seconds))
         except Exception as error:  # raised below
             results.append(error)
         finally:
@@ -94,7 +94,9 @@ def _ask_with_timeout(
     return results[0]
 
 
-def _ask(settings: HookSettings, request: dict[str, Any], seconds: float) -> dict[str, Any]:
+def _fetch_context(
+    settings: HookSettings, request: dict[str, Any], seconds: float
+) -> dict[str, Any]:
     address = split_service_url(settings.url)
     if not needs_full_client(address):
         return post_quickly(

@@ -97,9 +97,9 @@ def test_hook_ends_well_where_absence_cannot_be_noted(
     ("event", "module", "function"),
     [
         ("SessionStart", questions, "describe_problems"),
-        ("SessionStart", questions, "_ask"),
+        ("SessionStart", questions, "_fetch_context"),
         ("UserPromptSubmit", secret_scrubbing, "scrub_secrets"),
-        ("UserPromptSubmit", questions, "_ask"),
+        ("UserPromptSubmit", questions, "_fetch_context"),
     ],
 )
 def test_hook_hides_no_fault_of_asking(
