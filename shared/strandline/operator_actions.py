@@ -45,7 +45,7 @@ def create_key(
     """Make a key of a tenant, which is created if it is new. Returns its token, which is stored
     nowhere. Without rights it reads and writes; without days it does not expire. Raises Invalid and
     StateConflict as `admin.keys.make_key`."""
-    with _connect_as_background(tenant) as access:
+    with _open_tenant_db(tenant) as access:
         return keys.make_key(
             access,
             get_settings().key_secret,
@@ -59,7 +59,7 @@ def create_key(
 
 def list_keys(tenant: str) -> list[KeyOut]:
     """A tenant's keys, newest first, without their secrets."""
-    with _connect_as_background(tenant) as access:
+    with _open_tenant_db(tenant) as access:
         page = keys.list_keys(access, _PAGE_SIZE, None)
         rows = [*page.keys]
         while page.next_cursor:
@@ -73,7 +73,7 @@ def rotate_key(tenant: str, key_id: str, *, grace_hours: float, days: int | None
     Raises NotFound, Invalid and StateConflict as `admin.keys.rotate_key`."""
     if not 0 <= grace_hours <= MAX_GRACE_HOURS:
         raise Invalid(f"--grace: must be from 0 to {MAX_GRACE_HOURS} hours")
-    with _connect_as_background(tenant) as access, _reword_not_found(tenant, "key", key_id):
+    with _open_tenant_db(tenant) as access, _reword_not_found(tenant, "key", key_id):
         return keys.rotate_key(
             access,
             get_settings().key_secret,
@@ -86,7 +86,7 @@ def rotate_key(tenant: str, key_id: str, *, grace_hours: float, days: int | None
 
 def revoke_key(tenant: str, key_id: str) -> None:
     """Revoke a key; it is refused within 60 seconds. Raises NotFound."""
-    with _connect_as_background(tenant) as access, _reword_not_found(tenant, "key", key_id):
+    with _open_tenant_db(tenant) as access, _reword_not_found(tenant, "key", key_id):
         keys.revoke_key(access, AuditContext("console revoke"), key_id)
 
 
@@ -104,7 +104,7 @@ def create_certificate(
     """Register a certificate subject, or that of a PEM file, with its issuer; from then on it
     authenticates the tenant, which is created if it is new. Raises Invalid and StateConflict as
     `admin.certificates.add_certificate`."""
-    with _connect_as_background(tenant) as access:
+    with _open_tenant_db(tenant) as access:
         if pem is not None:
             subject, issuer_of_file = _read_subject_and_issuer(pem)
             issuer = issuer or issuer_of_file
@@ -122,7 +122,7 @@ def create_certificate(
 
 def list_client_certificates(tenant: str) -> list[CertificateOut]:
     """A tenant's certificate subjects, newest first."""
-    with _connect_as_background(tenant) as access:
+    with _open_tenant_db(tenant) as access:
         page = certificates.list_client_certificates(access, _PAGE_SIZE, None)
         rows = [*page.certificates]
         while page.next_cursor:
@@ -134,7 +134,7 @@ def list_client_certificates(tenant: str) -> list[CertificateOut]:
 def revoke_certificate(tenant: str, certificate_id: UUID) -> None:
     """Revoke a subject; its certificates are refused within 60 seconds. Raises NotFound."""
     with (
-        _connect_as_background(tenant) as access,
+        _open_tenant_db(tenant) as access,
         _reword_not_found(tenant, "certificate", certificate_id),
     ):
         context = AuditContext("console revoke-certificate")
@@ -144,7 +144,7 @@ def revoke_certificate(tenant: str, certificate_id: UUID) -> None:
 def refold_chains(tenant: str, scope_id: UUID | None) -> int:
     """Delete the chains of a tenant, or of one of its scopes, and request a sweep, which folds them
     again from the log. Returns the number of scopes. Raises NotFound."""
-    with _connect_as_background(tenant) as access:
+    with _open_tenant_db(tenant) as access:
         scope_count = refold.drop_chains_to_refold(access, AuditContext("console refold"), scope_id)
     config, now = get_settings(), datetime.now(UTC)
     # If the request cannot be sent, a later sweep or the daily one does the work.
@@ -204,7 +204,7 @@ def migrate() -> list[str]:
 
 
 @contextmanager
-def _connect_as_background(tenant: str) -> Generator[TenantDb]:
+def _open_tenant_db(tenant: str) -> Generator[TenantDb]:
     """The database, as background work of the tenant."""
     _load_local_environment()
     with closing(Database(get_settings().database_url, get_settings().database_auth)) as database:

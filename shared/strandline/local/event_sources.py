@@ -23,7 +23,7 @@ from strandline.local.lambda_context import (
     Event,
     Handler,
     LambdaContext,
-    find_function_name,
+    derive_function_name,
 )
 
 logger = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ class QueuePoller:
 
     def __init__(self, work_queue_url: str, handler: Handler) -> None:
         self._handler = handler
-        self._name = find_function_name(handler)
+        self._name = derive_function_name(handler)
         self._stopping = threading.Event()
         self._thread = threading.Thread(
             target=self._poll_until_stopped, name=self._name, daemon=True

@@ -13,7 +13,7 @@ from typing import Any
 
 from strandline.http import gateway_generated_responses
 from strandline.http.gateway_generated_responses import GatewayResponse
-from strandline.local.lambda_context import Event, Handler, LambdaContext, find_function_name
+from strandline.local.lambda_context import Event, Handler, LambdaContext, derive_function_name
 from strandline.local.proxy_event import (
     GatewayError,
     HttpRequest,
@@ -165,7 +165,7 @@ class GatewayApp:
             self._seconds,
             request.request_id,
         )
-        context = LambdaContext(find_function_name(handler), seconds, request_id)
+        context = LambdaContext(derive_function_name(handler), seconds, request_id)
         loop, threads = asyncio.get_running_loop(), self._threads
         future = loop.run_in_executor(
             threads, threads.run_handler_in_free_place, handler, event, context

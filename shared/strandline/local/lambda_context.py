@@ -37,7 +37,7 @@ class LambdaContext:
         return max(0, round((self._deadline - time.monotonic()) * 1000))
 
 
-def find_function_name(handler: Handler) -> str:
+def derive_function_name(handler: Handler) -> str:
     """`ingest` for functions/ingest/handler.py; any other handler's own name."""
     module = getattr(handler, "__module__", "").split(".")
     if module[-1] == "handler" and len(module) > 1:

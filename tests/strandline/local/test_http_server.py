@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from strandline.local.http_server import GatewayApp, Message
-from strandline.local.lambda_context import Event, Handler, LambdaContext, find_function_name
+from strandline.local.lambda_context import Event, Handler, LambdaContext, derive_function_name
 from strandline.local.ports import HOST, open_listening_socket
 from strandline.tenants import waits
 from tests.strandline.local.gateway_server import Answer, call, serving_app
@@ -156,8 +156,8 @@ def test_http_server_names_handler_by_its_folder() -> None:
     def lambda_handler(event: Event, context: LambdaContext) -> None: ...
 
     lambda_handler.__module__ = "functions.ingest.handler"
-    assert find_function_name(lambda_handler) == "ingest"
-    assert find_function_name(echo) == "echo"
+    assert derive_function_name(lambda_handler) == "ingest"
+    assert derive_function_name(echo) == "echo"
 
 
 @pytest.mark.parametrize(
