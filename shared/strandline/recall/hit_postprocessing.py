@@ -161,7 +161,7 @@ def put_superseding_events_before_hits(
     ]
     statements = find_later_statements(access, texts, request.as_of)
     hits, cited_hits = (
-        [_mark_superseded(hit, statements) for hit in some] for some in (found_hits, edge_hits)
+        [_with_superseded_by(hit, statements) for hit in some] for some in (found_hits, edge_hits)
     )
     if request.has_filters:
         return [*hits, *cited_hits]
@@ -177,7 +177,7 @@ def put_superseding_events_before_hits(
     if missing := set(later.values()) - places.keys():
         for event in store.read_visible_events(access, sorted(missing)).values():
             hit = make_unscored_hit(event, request, ())
-            hit_by_id[event.event_id] = _mark_superseded(hit, statements)
+            hit_by_id[event.event_id] = _with_superseded_by(hit, statements)
     for earlier_id, newer_id in later.items():
         newer = hit_by_id.get(newer_id)
         comes_later = places.get(newer_id, len(hits)) > places[earlier_id]
@@ -190,7 +190,7 @@ def put_superseding_events_before_hits(
     return [*shown_hits, *(hit for hit in cited_hits if hit.event_id not in joined_ids)]
 
 
-def _mark_superseded(hit: Hit, later: Mapping[UUID, StatementInMessage]) -> Hit:
+def _with_superseded_by(hit: Hit, later: Mapping[UUID, StatementInMessage]) -> Hit:
     statement = later.get(hit.event_id)
     if statement is None:
         return hit

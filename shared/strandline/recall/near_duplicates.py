@@ -99,7 +99,7 @@ def collapse_near_duplicates(
     """
     numbers = sum(1 << n for n, word in enumerate(words) if _DIGIT.search(word.text))
     possible = _list_possible_duplicates(events, numbers, limit)
-    if not possible or not _have_same_letters(_read_texts(access, possible)):
+    if not possible or not _may_contain_duplicates(_read_texts(access, possible)):
         return DeduplicatedEvents(events)
     asks_number, asks_time = _ASKS_NUMBER.search(question), _ASKS_TIME.search(question)
     texts = _read_texts(access, events)
@@ -128,7 +128,7 @@ def collapse_near_duplicates(
     return DeduplicatedEvents(leaders, similar, duplicates)
 
 
-def _have_same_letters(texts: Mapping[UUID, str]) -> bool:
+def _may_contain_duplicates(texts: Mapping[UUID, str]) -> bool:
     """Whether two of these texts are equal but for what near-duplicates may differ in, and maybe
     more: that is quicker to tell than their keys are made."""
     plain = (text if text.isascii() else _SPACE_OR_DIGIT.sub("", text) for text in texts.values())
@@ -177,7 +177,7 @@ def _list_possible_duplicates(
                     sizes, (size + distance, len(events))
                 )
             ]
-            if other != n and _have_similar_words(event.candidate, events[other].candidate)
+            if other != n and _may_be_duplicates(event.candidate, events[other].candidate)
         ]
         if similar:
             possible.update(similar, [n])
@@ -197,7 +197,7 @@ def _get_traits_shared_by_duplicates(event: ScoredEvent, numbers: int) -> tuple[
     )
 
 
-def _have_similar_words(one: CandidateEvent, other: CandidateEvent) -> bool:
+def _may_be_duplicates(one: CandidateEvent, other: CandidateEvent) -> bool:
     """Whether these two candidates hold the same words of the question, and are as near to it."""
     if one.word_bits and other.word_bits and one.word_bits != other.word_bits:
         return False

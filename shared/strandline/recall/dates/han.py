@@ -11,7 +11,7 @@ from strandline.recall.dates.ranges import (
     compute_range_of_last_unit,
     make_period,
     make_range_around_day,
-    name_single_day,
+    to_date_if_single_day,
 )
 
 _FIRST_HAN, _LAST_HAN = "\u4e00", "\u9fff"
@@ -64,7 +64,7 @@ def parse_han_dates(text: str, today: date) -> list[PartialDate | DateRange]:
     text = date_form.sub("\ue000", text)
     for match in relative.finditer(text):
         try:
-            times.append(name_single_day(_compute_relative_period(match, today)))
+            times.append(to_date_if_single_day(_compute_relative_period(match, today)))
         except (OverflowError, ValueError):  # before the first year
             continue
     return times

@@ -23,7 +23,7 @@ from strandline.recall.dates.ranges import (
     PartialDate,
     make_period,
     make_week,
-    name_single_day,
+    to_date_if_single_day,
 )
 from strandline.recall.dates.words import DATE_WORDS
 
@@ -87,7 +87,7 @@ def _parse_in_language(text: str, today: date, language: str) -> list[NamedTime]
     times = [*_relate_dates(sorted(dates, key=itemgetter(0)), text, today, forms)]
     for match, period in periods:
         head = _cut_head(text, match.start())
-        times += _apply_before_or_after(name_single_day(period), head, today, forms)
+        times += _apply_before_or_after(to_date_if_single_day(period), head, today, forms)
     return times or [*_find_weekdays(text, today, forms, language)]
 
 
@@ -206,7 +206,7 @@ def _apply_before_or_after(
             return
         if isinstance(time, PartialDate) and time.days == MONTH_PARTS["late"]:
             period = replace(period, first=period.last)  # before the end of a month
-        yield name_single_day(to_range_before_or_after(relation, period, forms))
+        yield to_date_if_single_day(to_range_before_or_after(relation, period, forms))
     except (OverflowError, ValueError):
         return
 
@@ -251,7 +251,7 @@ def _find_weekdays(text: str, today: date, forms: DateForms, language: str) -> I
                 yield DateRange(period.first, date.max)
             else:
                 head = _cut_head(text, match.start())
-                yield from _apply_before_or_after(name_single_day(period), head, today, forms)
+                yield from _apply_before_or_after(to_date_if_single_day(period), head, today, forms)
 
 
 def _cut_head(text: str, start: int) -> str:

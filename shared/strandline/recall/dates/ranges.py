@@ -102,7 +102,7 @@ def _choose_year(first: PartialDate, last: PartialDate, today: date) -> int:
     return last.year - is_later
 
 
-def name_single_day(period: DateRange) -> PartialDate | DateRange:
+def to_date_if_single_day(period: DateRange) -> PartialDate | DateRange:
     """The date of a period of one day: "yesterday" is that date. A longer one as it is."""
     day = period.first
     return PartialDate(day.year, day.month, day.day) if day == period.last else period
