@@ -46,7 +46,9 @@ def compare_spaces(
         if worker.is_out_of_time():
             break
         reader = worker.database.connect_as(Caller(tenant, tuple(sorted(question.participants))))
-        first, second = (_ask(reader, embedder, question, now) for embedder in (old, new))
+        first, second = (
+            _search_event_ids(reader, embedder, question, now) for embedder in (old, new)
+        )
         if first or second:
             shared_count = len(set(first) & set(second))
             overlaps.append(shared_count / max(len(first), len(second)))
@@ -57,7 +59,7 @@ def compare_spaces(
     return Comparison(count, round(sum(overlaps) / count, 4), round(same_first_count / count, 4))
 
 
-def _ask(
+def _search_event_ids(
     access: TenantDb, embedder: Embedder, question: RecentQuestion, now: datetime
 ) -> Sequence[UUID]:
     result = search(

@@ -57,7 +57,7 @@ def compute_vectors(
     """A vector, or the reason of a refusal, for each event that is not erased: from the cache or
     from the model; of a long text also the vectors of its passages. Outside of any transaction."""
     events = [
-        _add_payload_text(worker, access.caller.tenant, event)
+        _with_payload_text(worker, access.caller.tenant, event)
         for event in candidates
         if not event.is_erased
     ]
@@ -152,7 +152,7 @@ def _is_text_payload(event: UnembeddedEvent) -> bool:
     return is_payload and is_text_type(event.mime_type)
 
 
-def _add_payload_text(
+def _with_payload_text(
     worker: WorkerResources, tenant: str, event: UnembeddedEvent
 ) -> UnembeddedEvent:
     """The event of a text payload with the beginning of its text; any other as it is."""

@@ -124,7 +124,7 @@ class _Behind:
     events: int
 
 
-def switch(access: TenantDb, from_space: str, to_space: str, max_behind: int) -> bool:
+def try_switch(access: TenantDb, from_space: str, to_space: str, max_behind: int) -> bool:
     """Let the tenant read another space from now on. False, and nothing is changed, where it does
     not read `from_space`, or more than `max_behind` events have a vector there and none in
     `to_space`. These become work that is due, and so are found like events just appended. In a

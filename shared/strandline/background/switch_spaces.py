@@ -88,7 +88,7 @@ def _fill_and_switch(
 
 def _switch(access: TenantDb, reading: str, target: str) -> bool:
     with access.transaction():
-        has_switched = store_switches.switch(access, reading, target, _MAX_BEHIND)
+        has_switched = store_switches.try_switch(access, reading, target, _MAX_BEHIND)
         if has_switched:
             store_work.enqueue_unfinished_scopes(access, target)
     if has_switched:

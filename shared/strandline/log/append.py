@@ -53,7 +53,7 @@ def append(
         return _list_results(batch, len(bodies))
     access = writer.connect()
     drafts = batch.drafts
-    batch = _attach_cited_payloads(access, writer, batch)
+    batch = _with_cited_payloads(access, writer, batch)
     if find_links is not None:
         drafts_with_links = {n: replace(d, links=find_links(d)) for n, d in batch.drafts.items()}
         batch = replace(batch, drafts=drafts_with_links)
@@ -97,7 +97,7 @@ def _build_event_drafts(
     return AppendBatch(drafts).refuse(errors)
 
 
-def _attach_cited_payloads(
+def _with_cited_payloads(
     access: TenantDb, writer: WriterResources, batch: AppendBatch
 ) -> AppendBatch:
     """The drafts with the payloads that they cite. Drafts whose citation fails are refused."""

@@ -113,7 +113,7 @@ from strandline.log import store_work
 from tests.strandline.embeddings.fake_embedders import KnownEmbedders, WordEmbedder, make_worker
 
 step, batches = sys.argv[1], int(sys.argv[2])
-module = {"store_event_vectors": store_work, "switch": store_switches}[step]
+module = {"store_event_vectors": store_work, "try_switch": store_switches}[step]
 real, calls = getattr(module, step), []
 
 def kill(*args, **more):

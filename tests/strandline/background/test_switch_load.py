@@ -111,7 +111,7 @@ def test_switch_killed_while_filling_goes_on(
     say(gateway, key, *(f"ballast {n} stone {n}" for n in range(400)), session="s-2")
     gateway.sweep()
     configure(monkeypatch, new, embedder)
-    for step, stored in (("store_event_vectors", 256), ("switch", 405)):
+    for step, stored in (("store_event_vectors", 256), ("try_switch", 405)):
         program = run_filler(scratch_db, step, batches=2 if step == "store_event_vectors" else 0)
         assert program.returncode == -signal.SIGKILL, program.stderr
         assert read_space(scratch_db) == "words/64"
@@ -188,7 +188,7 @@ def test_switch_finds_event_embedded_just_before_it(
 ) -> None:
     """Its work was done, in the space that is left: the switch makes it due again."""
     configure(monkeypatch, new, embedder)
-    real, newest = store_switches.switch, list[str]()
+    real, newest = store_switches.try_switch, list[str]()
 
     def late(*args: Any) -> bool:
         if not newest:
@@ -197,7 +197,7 @@ def test_switch_finds_event_embedded_just_before_it(
             assert scratch_db.rows("select count(*) from scope_work") == [(0,)]
         return real(*args)
 
-    monkeypatch.setattr(store_switches, "switch", late)
+    monkeypatch.setattr(store_switches, "try_switch", late)
     gateway.sweep()
     assert read_space(scratch_db) == "other/96"
     assert count_vectors(scratch_db) == {"words/64": 6, "other/96": 5}
