@@ -186,3 +186,60 @@ def test_extraction_corrects_and_counts_unknown_relation() -> None:
 def test_extraction_drops_fact_of_unknown_event() -> None:
     promotion = promote({"facts": [fact("Mara lives in Lisbon.", [9])]})
     assert promotion.nodes == []
+
+
+INVENTION = [{"name": "Globex Corporation", "kind": "company"}]
+
+
+def test_extraction_drops_entity_that_no_event_names() -> None:
+    lives = fact("Mara lives in Lisbon.", [1], about=["Globex Corporation", "Mara"])
+    promotion = promote({"entities": INVENTION, "facts": [lives]})
+    assert names(promotion, "entity") == ["Mara"]
+    assert names(promotion, "fact") == ["Mara lives in Lisbon."]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "Mara lives in Lisbon with her cat Bosun, says Globex.",
+        "Mara lives in Lisbon with her cat Bosun for 1,500 EUR.",
+    ],
+)
+def test_extraction_drops_fact_with_invented_name_or_number(content: str) -> None:
+    promotion = promote({"entities": INVENTION, "facts": [fact(content, [1])]})
+    assert names(promotion, "fact") == []
+    assert promotion.drops["ungrounded"] == 1
+
+
+def test_extraction_fact_keeps_number_date_and_role() -> None:
+    turns = [("user", "On Friday I pay 1 500 euros for my berth in Lisbon.")]
+    payment = "The User pays 1,500 euros for a berth in Lisbon on 8 May 2026."
+    promotion = promote({"facts": [fact(payment, [1], about=["The User"])]}, turns)
+    assert names(promotion, "fact") == [payment]
+
+
+@pytest.mark.parametrize(
+    ("rationale", "stays"),
+    [("the harbour there is calm", True), ("Larsen stole 900 euros from Mara", False)],
+)
+def test_extraction_drops_rationale_that_no_event_bears_out(rationale: str, stays: bool) -> None:
+    turns = [("user", "We decided to move to Lisbon."), ("agent", "Its harbour is calm.")]
+    decision = {
+        "title": "Move to Lisbon",
+        "rationale": rationale,
+        "about": [],
+        "confidence": 0.9,
+        "events": [1],
+    }
+    promotion = promote({"decisions": [decision]}, turns)
+    (node,) = (node for node in promotion.nodes if node.type == "decision")
+    assert node.patch == {"status": "active"} | ({"rationale": rationale} if stays else {})
+
+
+@pytest.mark.parametrize(
+    ("nuance", "stays"), [("told that it is hers", True), ("as a spy for Larsen", False)]
+)
+def test_extraction_drops_nuance_that_no_event_bears_out(nuance: str, stays: bool) -> None:
+    promotion = promote({"relations": [{**relation(0.9), "nuance": nuance}]})
+    (edge,) = (edge for edge in promotion.edges if edge.type == "USES")
+    assert edge.patch == ({"nuance": nuance} if stays else {})

@@ -18,12 +18,18 @@ from strandline.graph.nodes.identity import normalise_name
 from strandline.graph.nodes.node_types import NodeType
 from strandline.graph.nodes.observations import EdgeObservation, NodeObservation, ObservationSource
 from strandline.graph.promotion.drafts import EdgeDraft, NodeDraft, NodeKey
+from strandline.graph.promotion.grounding import (
+    contains_name,
+    is_grounded,
+    is_speaker,
+    list_invented_words,
+)
 from strandline.graph.promotion.store import ChainToPromote, EvidenceEvent
 from strandline.llm.heuristic.statements import capitalize_display_name
-from strandline.llm.heuristic.words import iter_stems
 from strandline.llm.types import (
     Entity,
     EntityKind,
+    ExtractedDecision,
     ExtractedFact,
     ExtractedRelation,
     GraphExtraction,
@@ -33,8 +39,6 @@ from strandline.log.trust_ranks import least_trusted
 _FIRST_HAND = frozenset({"user", "agent", "system"})
 """Origins whose events may state something about a person."""
 _PERSONAL = frozenset({"personal", "preference", "relationship"})
-_MIN_GROUNDED = 0.5
-"""The least share of a statement's stems that the cited events must hold."""
 _POSES = re.compile(r"\b(?:i|me|my|mine|we|us|our|you|your)\b", re.IGNORECASE)
 """Words in the first or second person: a tool's output that has them may pose as a person."""
 _KINDS: frozenset[str] = frozenset(get_args(EntityKind.__value__))
@@ -63,20 +67,19 @@ def build_chain_observations(
     """Build the observations of this version of a chain. `evidence_by_number` maps the numbers that
     the extraction cites to events. A fact about a person needs at least the confidence
     `min_persona_confidence`."""
-    builder = _ObservationsBuilder(chain, evidence_by_number, min_persona_confidence, heat)
+    invented_words = list_invented_words(
+        extraction, evidence_by_number.values(), chain.participants
+    )
+    builder = _ObservationsBuilder(
+        chain, evidence_by_number, min_persona_confidence, heat, invented_words
+    )
     builder.register_people()
     for entity in extraction.entities:
         builder.add_entity(entity)
     for fact in extraction.facts:
         builder.add_fact(fact)
     for decision in extraction.decisions:
-        events = builder.select_events_of_people_and_agents(builder.find_events(decision.events))
-        if builder.is_supported_by_events(decision.title, events):
-            patch = {"rationale": decision.rationale, "status": "active"}
-            key = builder.add_node(
-                "decision", decision.title, events, decision.confidence, _without_none(patch)
-            )
-            builder.link_to_subjects(key, "decision_entity", decision.about, events)
+        builder.add_decision(decision)
     for relation in extraction.relations:
         builder.add_relation(relation)
     builder.add_topic()
@@ -92,9 +95,11 @@ class _ObservationsBuilder:
         evidence_by_number: Mapping[int, EvidenceEvent],
         min_persona_confidence: float,
         heat: float,
+        invented_words: frozenset[str],
     ) -> None:
         self._chain, self._evidence = chain, evidence_by_number
         self._min_persona_confidence, self._heat = min_persona_confidence, heat
+        self._invented_words = invented_words
         self._drafts: dict[NodeKey, NodeDraft] = {}
         self._edges: dict[tuple[NodeKey, NodeKey, str], EdgeDraft] = {}
         self._people: dict[str, str] = {}
@@ -122,18 +127,18 @@ class _ObservationsBuilder:
         """Add an entity that is named in its events; a person only if events of people or agents
         name it. The kind that the chain gives an entity takes precedence."""
         name = normalise_name(entity.name)
-        if not name:
+        mentions = [event for event in self._evidence.values() if self._text_has_name(event, name)]
+        if not name or not (mentions or name in self._entities):
             return
         existing = self._entities.setdefault(name, entity)
         if existing.kind == "other":
             self._entities[name] = Entity(name=existing.name, kind=entity.kind)
         if self._entities[name].kind == "person":
             self._people.setdefault(name, existing.name)
-        events = [event for event in self._evidence.values() if self._text_has_name(event, name)]
         if name in self._people:
-            events = self.select_events_of_people_and_agents(events)
-        if events:
-            self._add_entity_node(name, self._prefer_people_and_agents(events))
+            mentions = self.select_events_of_people_and_agents(mentions)
+        if mentions:
+            self._add_entity_node(name, self._prefer_people_and_agents(mentions))
 
     def add_fact(self, fact: ExtractedFact) -> None:
         """Add a fact that its events support; a fact about a person only if events of people or
@@ -154,6 +159,22 @@ class _ObservationsBuilder:
             )
             self.link_to_subjects(key, "fact_entity", fact.about, events)
 
+    def add_decision(self, decision: ExtractedDecision) -> None:
+        """Add a decision that people's or agents' events support, its rationale if they do too."""
+        events = self.select_events_of_people_and_agents(self.find_events(decision.events))
+        if not self.is_supported_by_events(decision.title, events):
+            return
+        spoken = [event for event in self._evidence.values() if event.origin in _FIRST_HAND]
+        patch = {"rationale": self._keep_if_supported(decision.rationale, spoken)}
+        key = self.add_node(
+            "decision",
+            decision.title,
+            events,
+            decision.confidence,
+            {"status": "active", **_without_none(patch)},
+        )
+        self.link_to_subjects(key, "decision_entity", decision.about, events)
+
     def add_relation(self, stated: ExtractedRelation) -> None:
         """Add a relation between two entities that are both named in its events."""
         ends = [normalise_name(stated.source), normalise_name(stated.target)]
@@ -163,7 +184,7 @@ class _ObservationsBuilder:
         events = [
             event
             for event in self._prefer_people_and_agents(events)
-            if all(self._text_has_name(event, end) or _is_speaker(event, end) for end in ends)
+            if all(self._text_has_name(event, end) or is_speaker(event, end) for end in ends)
         ]
         if not events or ends[0] == ends[1] or any(end not in self._entities for end in ends):
             self._drops["ungrounded"] += 1
@@ -173,7 +194,8 @@ class _ObservationsBuilder:
         )
         self._corrections += relation.corrected_from is not None
         keys = [self._add_entity_node(end, events) for end in ends]
-        edge = self._add_edge(keys[0], keys[1], relation.type, events, stated.nuance)
+        nuance = self._keep_if_supported(stated.nuance, events)
+        edge = self._add_edge(keys[0], keys[1], relation.type, events, nuance)
         edge.confidences.append(stated.confidence)
 
     def add_topic(self) -> None:
@@ -232,12 +254,13 @@ class _ObservationsBuilder:
         """Whether the events contain enough of a statement's words. Counts a drop if not."""
         if not events or not normalise_name(text):
             return False
-        speakers = {capitalize_display_name(event.speaker) for event in events if event.speaker}
-        source_stems = set(iter_stems(" ".join([*speakers, *(event.text for event in events)])))
-        stems = set(iter_stems(text))
-        is_supported = len(stems & source_stems) >= _MIN_GROUNDED * len(stems)
+        is_supported = is_grounded(text, events, self._invented_words)
         self._drops["ungrounded"] += not is_supported
         return is_supported
+
+    def _keep_if_supported(self, text: str | None, events: Sequence[EvidenceEvent]) -> str | None:
+        """What is said beside a statement; None if the events do not support it."""
+        return text if text and self.is_supported_by_events(text, events) else None
 
     def build(self) -> ChainObservations:
         """The result: each node and edge with the events that it cites."""
@@ -291,11 +314,11 @@ class _ObservationsBuilder:
     def _is_about_people(self, fact: ExtractedFact) -> bool:
         about, content = {normalise_name(name) for name in fact.about}, normalise_name(fact.content)
         return bool(about & self._people.keys()) or any(
-            _contains_name(content, name) for name in self._people
+            contains_name(content, name) for name in self._people
         )
 
     def _text_has_name(self, event: EvidenceEvent, name: str) -> bool:
-        return _contains_name(self._texts[event.event_id], name)
+        return contains_name(self._texts[event.event_id], name)
 
     def _prefer_people_and_agents(self, events: Iterable[EvidenceEvent]) -> list[EvidenceEvent]:
         """The events of people and agents, or all events if there are none. So a tool that repeats
@@ -321,23 +344,6 @@ def parse_chain_entity(entity: Mapping[str, str]) -> Entity:
     kind = entity.get("kind", "other")
     entity_kind = kind if kind in _KINDS else "other"
     return Entity.model_validate({"name": entity["name"][:200], "kind": entity_kind})
-
-
-def _is_speaker(event: EvidenceEvent, name: str) -> bool:
-    return (
-        event.speaker is not None and normalise_name(capitalize_display_name(event.speaker)) == name
-    )
-
-
-def _contains_name(text: str, name: str) -> bool:
-    """Whether a text contains a name as whole words. Both must be normalised."""
-    start = text.find(name)
-    while start >= 0:
-        around = text[max(0, start - 1) : start] + text[start + len(name) :][:1]
-        if not any(letter.isalnum() for letter in around):
-            return True
-        start = text.find(name, start + 1)
-    return False
 
 
 def _without_none(patch: Mapping[str, Any]) -> dict[str, Any]:
