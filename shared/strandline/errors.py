@@ -175,6 +175,14 @@ class ModelUnavailable(Unavailable):
     code = "model_unavailable"
 
 
+class ModelRateLimited(ModelUnavailable):
+    """The language model's provider gets more requests than it accepts from this deployment."""
+
+    def __init__(self, message: str, retry_after: float) -> None:
+        super().__init__(message)
+        self.seconds_to_wait = retry_after
+
+
 class ModelTimeout(ModelUnavailable):
     """The language model did not answer in time."""
 
@@ -198,6 +206,13 @@ class ModelRefused(StrandlineError):
     """The language model refuses to answer this request."""
 
     code = "model_refused"
+
+
+class ModelRequestRefused(ModelRefused):
+    """The language model's provider refuses the request: for its text, or for settings that it
+    reports in the same way."""
+
+    code = "model_request_refused"
 
 
 class ModelFormatUnsupported(ModelRefused):

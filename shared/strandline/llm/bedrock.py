@@ -18,11 +18,18 @@ from strandline.aws import client_factory
 from strandline.errors import (
     InvalidModelAnswer,
     ModelMisconfigured,
+    ModelRateLimited,
     ModelRefused,
+    ModelRequestRefused,
     ModelTimeout,
     ModelUnavailable,
 )
-from strandline.llm.provider import ModelReply, ModelRequest
+from strandline.llm.provider import (
+    DEFAULT_RATE_PAUSE,
+    LATE_TEXT,
+    ModelReply,
+    ModelRequest,
+)
 
 MAX_CHARACTERS = 64 * 1024
 """A longer answer is rejected."""
@@ -33,7 +40,6 @@ _MISCONFIGURED = {
     "UnrecognizedClientException": "it does not accept the credentials",
 }
 """Refusals of the settings, and what they mean."""
-_TIMEOUT_MESSAGE = "The language model did not answer in time."
 
 
 class BedrockModel:
@@ -73,7 +79,7 @@ class BedrockModel:
                 _build_converse_request(request, self._model),
             )
         except (ConnectTimeoutError, ReadTimeoutError):
-            raise ModelTimeout(_TIMEOUT_MESSAGE) from None
+            raise ModelTimeout(LATE_TEXT) from None
         except ClientError as error:  # without its cause, which quotes the request
             raise _to_model_error(client_factory.error_code(error)) from None
         except BotoCoreError:
@@ -81,7 +87,7 @@ class BedrockModel:
                 "Bedrock cannot be reached, or there are no AWS credentials."
             ) from None
         if time.monotonic() - start > timeout:
-            raise ModelTimeout(_TIMEOUT_MESSAGE)
+            raise ModelTimeout(LATE_TEXT)
         return _parse_converse_reply(answer)
 
 
@@ -128,9 +134,18 @@ def _converse(client: Any, request: dict[str, Any]) -> dict[str, Any]:
 
 def _to_model_error(code: str) -> ModelUnavailable | ModelRefused:
     if code == "ModelTimeoutException":
-        return ModelTimeout(_TIMEOUT_MESSAGE)
+        return ModelTimeout(LATE_TEXT)
     if code == "ValidationException":
-        return ModelRefused("Bedrock refused the request (ValidationException).")
+        return ModelRequestRefused(
+            "Bedrock refused the request (ValidationException). If it refuses every request, check"
+            " STRANDLINE_LLM_MODEL."
+        )
+    if code == "ThrottlingException":
+        return ModelRateLimited(
+            f"Bedrock answered {code}: the account's quota for this model is used up for the"
+            " moment. Raise it in Service Quotas, or lower STRANDLINE_LLM_CALLS_PER_MINUTE.",
+            DEFAULT_RATE_PAUSE,
+        )
     if code in _MISCONFIGURED:
         return ModelMisconfigured(f"Bedrock answered {code}: {_MISCONFIGURED[code]}.")
     return ModelUnavailable(f"Bedrock answered {code}.")

@@ -129,6 +129,13 @@ class LlmBudget:
             self._refusal = account.breaker_open_until, text
             return make_misconfigured_denial(text, account.breaker_open_until)
         seconds = max(0.0, account.breaker_open_until - read_uptime())
+        if account.failure == "rate_limited":
+            return CallDenied(
+                "rate_limited",
+                max(1.0, seconds),
+                f"{text} {describe_pause(seconds)}",
+                tried_again_in=seconds,
+            )
         # Without their number: refused settings count as many as open the breaker.
         text = f"Calls in a row failed, the last one so: {text}"
         return CallDenied(
@@ -247,13 +254,10 @@ class LlmBudget:
         account = self._get_tenant_limits(task.tenant)
         self._refusal = None
         with account.lock:
-            if account.failures or account.output_mode != output_mode:
+            if account.failures or account.failure or account.output_mode != output_mode:
                 store_calls.record_success(self._connect(task), self._model_name, output_mode)
-                account.failures, account.output_mode, account.breaker_open_until = (
-                    0,
-                    output_mode,
-                    0.0,
-                )
+                account.failures, account.failure = 0, None
+                account.output_mode, account.breaker_open_until = output_mode, 0.0
 
     def record_failure(self, task: TaskContext, failure: FailedAnswer) -> None:
         """Record that the model gave no usable answer; all processes share the count. Where the

@@ -14,7 +14,9 @@ from strandline.errors import (
     InvalidModelAnswer,
     ModelFormatUnsupported,
     ModelMisconfigured,
+    ModelRateLimited,
     ModelRefused,
+    ModelRequestRefused,
     ModelTimeout,
     ModelUnavailable,
     StrandlineError,
@@ -47,7 +49,14 @@ _YES_NO_TOKENS = 10
 """The most tokens of an answer that is yes or no, where the provider takes such a limit."""
 _LONG_YES_NO = " long"
 """Ends the output mode of a model that needs more for yes or no, such as one that thinks first."""
-_UNUSABLE_TEXT = "The language model's answers are not what its tasks ask for."
+_UNUSABLE_TEXT = (
+    "The language model's answers are not what its tasks ask for: use one that keeps to a JSON"
+    " Schema (STRANDLINE_LLM_MODEL)."
+)
+_CUT_TEXT = (
+    "The language model's answers are cut off before they end: raise STRANDLINE_LLM_MAX_TOKENS, or"
+    " use a model that thinks less (STRANDLINE_LLM_MODEL)."
+)
 
 
 class Fallback(Exception):
@@ -102,6 +111,10 @@ class _PendingRequest:
         """Ask without the low limit of yes or no."""
         self.request = replace(self.request, max_tokens=max_tokens)
         self.output_mode = self.provider_mode + _LONG_YES_NO
+
+
+class _CutOutput(UnusableOutput):
+    """An answer that ends at the limit of its length."""
 
 
 class _AnswerCut(Exception):
@@ -168,10 +181,10 @@ class LlmClient:
                 pending.lift_yes_no_token_limit(self._settings.llm_max_tokens)
             except UnusableOutput as invalid_answer:
                 if pending.request.fault:
-                    self._meter.record_failure(
-                        pending.task, FailedAnswer("invalid_output", _UNUSABLE_TEXT)
-                    )
-                    raise Fallback("invalid_output", text=_UNUSABLE_TEXT) from None
+                    is_cut = isinstance(invalid_answer, _CutOutput)
+                    text = _CUT_TEXT if is_cut else _UNUSABLE_TEXT
+                    self._meter.record_failure(pending.task, FailedAnswer("invalid_output", text))
+                    raise Fallback("invalid_output", text=text) from None
                 pending.request = pending.request.with_fault(str(invalid_answer))
 
     def _send_once[Value: BaseModel](
@@ -191,16 +204,27 @@ class LlmClient:
         except ModelFormatUnsupported:
             raise
         except (ModelRefused, ModelUnavailable, InvalidModelAnswer) as error:
-            # A refusal is about the text, and a model with too little time is not to blame.
+            # A model with too little time is not to blame.
             if isinstance(error, ModelTimeout) and seconds < time_limit:
                 raise Fallback("out_of_time", 0.0) from None
-            kind = _classify_failure(error)
-            if not isinstance(error, ModelRefused):
-                is_final = isinstance(error, ModelMisconfigured)
-                self._meter.record_failure(
-                    pending.task, FailedAnswer(kind, error.message, is_final)
-                )
-            raise Fallback(kind, text=error.message) from None
+            raise self._record_failure(pending.task, error) from None
+
+    def _record_failure(
+        self, task: TaskContext, error: ModelRefused | ModelUnavailable | InvalidModelAnswer
+    ) -> Fallback:
+        """Record why there is no answer, and return what the caller is told. What the model itself
+        refuses is about the text. What the provider refuses may be: it is shown, and opens no
+        breaker."""
+        kind: FallbackReason = _classify_failure(error)
+        retry_after: float | None = None
+        if isinstance(error, ModelRateLimited):
+            kind, retry_after = "rate_limited", error.seconds_to_wait
+        is_refusal = isinstance(error, ModelRefused)
+        if not is_refusal or isinstance(error, ModelRequestRefused):
+            is_final = isinstance(error, ModelMisconfigured)
+            failure = FailedAnswer(kind, error.message, is_final, counts=not is_refusal)
+            self._meter.record_failure(task, failure)
+        return Fallback(kind, retry_after, error.message)
 
     def _call_provider[Value: BaseModel](
         self,
@@ -243,7 +267,7 @@ class LlmClient:
                 raise
             if pending.request.max_tokens < self._settings.llm_max_tokens:
                 raise _AnswerCut from None
-            raise UnusableOutput("it is longer than it may be, and cut off") from None
+            raise _CutOutput("it is longer than it may be, and cut off") from None
 
     def _record_call_and_metrics(
         self,

@@ -14,12 +14,20 @@ from strandline.errors import (
     InvalidModelAnswer,
     ModelFormatUnsupported,
     ModelMisconfigured,
+    ModelRateLimited,
     ModelRefused,
+    ModelRequestRefused,
     ModelTimeout,
     ModelUnavailable,
     StrandlineError,
 )
-from strandline.llm.provider import ModelReply, ModelRequest
+from strandline.llm.provider import (
+    DEFAULT_RATE_PAUSE,
+    LATE_TEXT,
+    REFUSED_TEXT,
+    ModelReply,
+    ModelRequest,
+)
 from strandline.model_transport import (
     UnusableAnswer,
     limit_exchange_time_and_size,
@@ -38,11 +46,16 @@ _MAYBE_REFUSALS = frozenset({500, 501})
 """Some servers fail on a format that they do not know, and name it in the error."""
 _MISCONFIGURED = {
     401: "it does not accept the key: check STRANDLINE_LLM_API_KEY",
+    402: "its account has no credit left: check its billing at the provider",
     403: "the key may not use this model: check STRANDLINE_LLM_API_KEY and STRANDLINE_LLM_MODEL",
     404: "it has no such model or address: check STRANDLINE_LLM_MODEL and STRANDLINE_LLM_BASE_URL",
 }
 """Refusals of the settings, by status, and what to do. What the provider itself says may quote the
 request or the key, and is not repeated."""
+_RATE_LIMITED = 429
+_MAX_RATE_PAUSE = 3600.0
+_SAYS_NO_CREDIT = re.compile(r"insufficient_quota", re.I)
+"""What OpenAI's error says if it is not the rate that is too high: nothing is left to spend."""
 _RESPONSE_FORMATS = ("json_schema", "json_object_schema", "json_object", "text")
 _TOKEN_LIMITS = ("max_completion_tokens", "max_tokens", "no_limit")
 _MENTIONS_FORMAT = re.compile(r"response_format|json_schema|json_object|structured|schema", re.I)
@@ -197,7 +210,7 @@ class OpenAiChatModel:
             # Without its cause: providers quote the text, and the transport quotes the key.
             raise _to_model_error(error, output_mode, is_proven) from None
         except (openai.APITimeoutError, httpx2.TimeoutException):
-            raise ModelTimeout("The language model did not answer in time.") from None
+            raise ModelTimeout(LATE_TEXT) from None
         except (openai.OpenAIError, httpx2.HTTPError):
             raise ModelUnavailable(
                 "The language model cannot be reached: check the address in "
@@ -236,7 +249,10 @@ def _parse_chat_completion(body: bytes) -> ModelReply:
     try:
         answer = _ChatCompletion.model_validate_json(body)
     except ValidationError:
-        raise InvalidModelAnswer("The language model's answer is not a chat completion.") from None
+        raise InvalidModelAnswer(
+            "The language model's answer is not a chat completion: check that"
+            " STRANDLINE_LLM_BASE_URL is the address of such an API, as in https://…/v1."
+        ) from None
     choice, usage = answer.choices[0], answer.usage
     if choice.message.refusal or choice.finish_reason == "content_filter":
         raise ModelRefused
@@ -261,11 +277,26 @@ def _to_model_error(
         if simpler_mode is not None:
             return ModelFormatUnsupported(message, str(simpler_mode))
     if is_refusal:
-        return ModelRefused(message)
+        return ModelRequestRefused(f"{message} {REFUSED_TEXT}")
     answered = f"The language model's provider answered HTTP {status}"
     if status in _MISCONFIGURED:
         return ModelMisconfigured(f"{answered}, {_MISCONFIGURED[status]}.")
-    return ModelUnavailable(f"{answered}.")
+    if status == _RATE_LIMITED and _SAYS_NO_CREDIT.search(_read_error_text(error)):
+        return ModelMisconfigured(f"{answered}, {_MISCONFIGURED[402]}.")
+    if status == _RATE_LIMITED:
+        return ModelRateLimited(
+            f"{answered}, it gets too many requests: check the account's limits and credit, or"
+            " lower STRANDLINE_LLM_CALLS_PER_MINUTE.",
+            _read_retry_after(error),
+        )
+    return ModelUnavailable(f"{answered}: see the log or the status page of that server.")
+
+
+def _read_retry_after(error: openai.APIStatusError) -> float:
+    """The seconds of a `Retry-After`."""
+    text = error.response.headers.get("retry-after", "")
+    seconds = float(text) if re.fullmatch(r"\d{1,6}(\.\d+)?", text) else DEFAULT_RATE_PAUSE
+    return min(max(seconds, 1.0), _MAX_RATE_PAUSE)
 
 
 def _read_error_text(error: openai.APIStatusError) -> str:

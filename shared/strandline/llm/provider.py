@@ -4,6 +4,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+LATE_TEXT = (
+    "The language model did not answer in time: use a faster one, or raise STRANDLINE_LLM_SECONDS"
+    " and STRANDLINE_LLM_SUMMARY_SECONDS."
+)
+"""What an answer that is late means, and what to do."""
+REFUSED_TEXT = (
+    "If it refuses every request, check STRANDLINE_LLM_MODEL, STRANDLINE_LLM_API_KEY and"
+    " STRANDLINE_LLM_BASE_URL."
+)
+"""What to do about a request that is refused: for its text, or for a setting."""
+DEFAULT_RATE_PAUSE = 20.0
+"""Seconds until a provider is asked again that accepts no more requests for now, and does not say
+for how long."""
+
 
 @dataclass(frozen=True)
 class ModelRequest:
@@ -69,7 +83,7 @@ class ModelProvider(Protocol):
         model has accepted it before, `timeout` is in seconds.
 
         Raises ModelFormatUnsupported (there is a simpler mode), ModelRefused, ModelUnavailable,
-        ModelTimeout, ModelMisconfigured, InvalidModelAnswer. What they say holds no text of the
-        provider.
+        ModelRateLimited, ModelTimeout, ModelMisconfigured, InvalidModelAnswer. What they say
+        holds no text of the provider.
         """
         ...

@@ -126,11 +126,13 @@ class FailedAnswer:
     """Why a model gave no usable answer."""
 
     kind: str
-    """As in the outcome of a call."""
+    """As in `fell_back`."""
     text: str
     """What happened, in a sentence of at most 300 characters, without text of the provider."""
     is_final: bool = False
     """Whether no other request can succeed until the settings change."""
+    counts: bool = True
+    """Whether it is one of the failures in a row that open the breaker."""
 
 
 def record_failure(
@@ -147,9 +149,10 @@ def record_failure(
             case when %(step)s >= %(failures)s then now() + make_interval(secs => %(seconds)s)
                 else '-infinity' end, %(kind)s, %(text)s, now())
         on conflict (tenant_id, model) do update set
-            failures = greatest(s.failures + 1, excluded.failures),
+            failures = greatest(s.failures + %(added)s, excluded.failures),
             breaker_open_until = case
-                when greatest(s.failures + 1, excluded.failures) >= %(failures)s
+                when %(added)s > 0
+                    and greatest(s.failures + %(added)s, excluded.failures) >= %(failures)s
                 then now() + make_interval(secs => %(seconds)s) else s.breaker_open_until end,
             failure = excluded.failure, failure_text = excluded.failure_text,
             failed_at = excluded.failed_at
@@ -161,7 +164,8 @@ def record_failure(
             "model": model,
             "kind": failure.kind,
             "text": failure.text,
-            "step": max_failures if failure.is_final else 1,
+            "step": max_failures if failure.is_final else int(failure.counts),
+            "added": int(failure.counts),
             "failures": max_failures,
             "seconds": pause_seconds,
         },

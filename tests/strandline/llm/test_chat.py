@@ -18,7 +18,9 @@ from strandline.errors import (
     Misconfigured,
     ModelFormatUnsupported,
     ModelMisconfigured,
+    ModelRateLimited,
     ModelRefused,
+    ModelRequestRefused,
     ModelTimeout,
     ModelUnavailable,
     StrandlineError,
@@ -192,8 +194,8 @@ def test_chat_model_is_off_by_default() -> None:
 # --- what comes back
 
 
-@pytest.mark.parametrize("status", [302, 307, 408, 429, 500, 503])
-def test_chat_model_status_429_or_500_is_outage(
+@pytest.mark.parametrize("status", [302, 307, 408, 500, 503])
+def test_chat_model_status_408_or_500_is_outage(
     server: ModelServer, model: OpenAiChatModel, status: int
 ) -> None:
     server.script = [
@@ -201,6 +203,33 @@ def test_chat_model_status_429_or_500_is_outage(
     ]
     assert f"HTTP {status}" in tell_usage(model, ModelUnavailable)
     assert len(server.requests) == 1, "retried, or carried elsewhere"
+
+
+@pytest.mark.parametrize(
+    ("retry_after", "seconds"),
+    [("7", 7), ("0", 1), ("999999", 3600), ("Tue, 01 Dec 2026 16:00:00 GMT", 20), ("nan", 20)],
+)
+def test_chat_model_status_429_waits_as_told(
+    server: ModelServer, model: OpenAiChatModel, retry_after: str, seconds: float
+) -> None:
+    server.script = [
+        Says({"error": {"message": SECRET}}, 429, headers={"Retry-After": retry_after})
+    ]
+    with pytest.raises(ModelRateLimited) as failure:
+        model.ask(REQUEST, SCHEMA, is_proven=True, timeout=10)
+    assert failure.value.seconds_to_wait == seconds
+    assert "HTTP 429" in failure.value.message
+    assert "STRANDLINE_LLM_CALLS_PER_MINUTE" in failure.value.message
+    assert SECRET not in f"{failure.value!r} {failure.value.__cause__!r}"
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(("status", "code"), [(402, "x"), (429, "insufficient_quota")])
+def test_chat_model_account_without_credit_is_named(
+    server: ModelServer, model: OpenAiChatModel, status: int, code: str
+) -> None:
+    server.script = [Says({"error": {"message": SECRET, "code": code}}, status)]
+    assert "check its billing" in tell_usage(model, ModelMisconfigured)
 
 
 @pytest.mark.parametrize(
@@ -221,7 +250,9 @@ def test_chat_model_status_400_is_refusal(
     server: ModelServer, model: OpenAiChatModel, status: int
 ) -> None:
     server.script = [error(status, f"content policy: {SECRET}")]
-    assert f"HTTP {status}" in tell_usage(model, ModelRefused)
+    message = tell_usage(model, ModelRequestRefused)
+    assert f"HTTP {status}" in message
+    assert "STRANDLINE_LLM_API_KEY" in message
 
 
 @pytest.mark.parametrize(
@@ -263,7 +294,7 @@ def test_chat_model_simplest_format_has_no_fallback(
     server: ModelServer, model: OpenAiChatModel
 ) -> None:
     server.script = [error(400, "response_format and schema")]
-    assert "HTTP 400" in tell_usage(model, ModelRefused, TEXT, sure=False)
+    assert "HTTP 400" in tell_usage(model, ModelRequestRefused, TEXT, sure=False)
 
 
 @pytest.mark.parametrize(
@@ -284,7 +315,9 @@ def test_chat_model_rejects_unknown_answer(
     server: ModelServer, model: OpenAiChatModel, body: bytes
 ) -> None:
     server.script = [Says(body)]
-    assert "not a chat completion" in tell_usage(model, InvalidModelAnswer)
+    message = tell_usage(model, InvalidModelAnswer)
+    assert "not a chat completion" in message
+    assert "STRANDLINE_LLM_BASE_URL" in message
 
 
 # The server goes on until the test lets it go, which it does after the error: the error itself
@@ -504,12 +537,12 @@ def test_chat_model_bedrock_gets_schema_as_tool(
 @pytest.mark.parametrize(
     ("code", "kind"),
     [
-        ("ThrottlingException", ModelUnavailable),
+        ("ThrottlingException", ModelRateLimited),
         ("AccessDeniedException", ModelMisconfigured),
         ("ResourceNotFoundException", ModelMisconfigured),
         ("Bad <code>", ModelUnavailable),
         ("ModelTimeoutException", ModelTimeout),
-        ("ValidationException", ModelRefused),
+        ("ValidationException", ModelRequestRefused),
     ],
 )
 def test_chat_model_bedrock_errors_are_translated(

@@ -119,7 +119,10 @@ def test_model_calls_breaker_is_shown_by_other_process(
     health = gateway.call("GET", "/api/v1/health", key=key)
     language = health.body["language"]
     assert language["provider"] == "openai:tiny"
-    assert language["failure"] == "The language model's provider answered HTTP 500."
+    assert language["failure"] == (
+        "The language model's provider answered HTTP 500: see the log or the status page of that"
+        " server."
+    )
     assert language["resting_until"] is not None
 
 

@@ -365,7 +365,7 @@ def test_llm_tasks_fall_back_after_failed_repair(
         (Says(b"", hold=pour(200)), "invalid_output", "invalid_output"),
         (Says(b"<html>"), "invalid_output", "invalid_output"),
         (Says(b"", hold=stay_silent), "late", "late"),
-        (error(429), "unavailable", "unavailable"),
+        (error(429), "rate_limited", "unavailable"),
         (error(500), "unavailable", "unavailable"),
         (Says(b"", 302, headers={"Location": "/v1/elsewhere"}), "unavailable", "unavailable"),
         (completion("", refusal="No."), "refused", "refused"),
@@ -451,7 +451,7 @@ def test_llm_tasks_store_no_format_if_all_are_refused(
 ) -> None:
     provider.otherwise = lambda _: error(400)
     assert fell(llm_tasks.topic(task(), TALK)) == "refused"
-    assert scratch_db.rows("select * from model_states") == []
+    assert scratch_db.rows("select output_mode, failures from model_states") == [(None, 0)]
 
 
 # --- answers as endpoints have given them
@@ -664,6 +664,49 @@ def test_llm_tasks_pause_after_refused_key_counts_no_calls(
     assert "HTTP 500" in denial.value.text
     assert re.search(r"\d+ calls", denial.value.text) is None
     assert len(provider.requests) == 2
+
+
+def test_llm_tasks_rate_of_provider_is_waited_for(
+    scratch_db: ScratchDatabase,
+    provider: ModelServer,
+    llm_tasks: LlmTasks,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    provider.otherwise = lambda _: Says({"error": {}}, 429, headers={"Retry-After": "7"})
+    results = [llm_tasks.topic(task(), TALK) for _ in range(6)]
+    assert {fell(result) for result in results} == {"rate_limited"}
+    assert [result.retry_after for result in results[:5]] == [7] * 5
+    assert results[5].retry_after == pytest.approx(60, abs=2)
+    assert len(provider.requests) == 5
+    scratch_db.rows("update model_states set breaker_open_until = now()")
+    later(monkeypatch, 61)
+    provider.otherwise = right
+    assert fell(llm_tasks.topic(task(), TALK)) is None
+
+
+def test_llm_tasks_refused_request_is_shown(
+    scratch_db: ScratchDatabase, provider: ModelServer, llm_tasks: LlmTasks
+) -> None:
+    state = "select failures, failure, failure_text from model_states"
+    assert fell(llm_tasks.topic(task(), TALK)) is None
+    provider.script = [error(400, "API key not valid")] * 6
+    assert {fell(llm_tasks.topic(task(), TALK)) for _ in range(6)} == {"refused"}
+    ((failures, failure, text),) = scratch_db.rows(state)
+    assert (failures, failure) == (0, "refused")
+    assert "STRANDLINE_LLM_API_KEY" in text
+    assert fell(llm_tasks.topic(task(), TALK)) is None
+    assert scratch_db.rows(state) == [(0, None, None)]
+
+
+def test_llm_tasks_cut_answers_name_their_limit(
+    scratch_db: ScratchDatabase, provider: ModelServer, llm_tasks: LlmTasks
+) -> None:
+    provider.otherwise = lambda _: Says(
+        {"choices": [{"message": {"content": '{"topic'}, "finish_reason": "length"}]}
+    )
+    assert fell(llm_tasks.topic(task(), TALK)) == "invalid_output"
+    ((text,),) = scratch_db.rows("select failure_text from model_states")
+    assert "STRANDLINE_LLM_MAX_TOKENS" in text
 
 
 # --- the breaker
