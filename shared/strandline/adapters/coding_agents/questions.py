@@ -24,11 +24,14 @@ def answer_with_context(
     """What the agent is to know, and for the person what is wrong."""
     request: dict[str, Any] = {"participants": settings.readers, "budget": _BUDGETS[event]}
     if event == "UserPromptSubmit":
-        if prompt is None or not prompt.strip():
-            return {}
-        from strandline.secret_scrubbing import scrub_secrets  # no start of a session needs it
+        # no start of a session needs these
+        from strandline.adapters.coding_agents.spoken_texts import take_spoken_text
+        from strandline.secret_scrubbing import scrub_secrets
 
-        query = scrub_secrets(prompt[:_MAX_QUERY_CHARS]).text.encode("utf-8", "replace").decode()
+        spoken = take_spoken_text(prompt or "").strip()
+        if not spoken:
+            return {}
+        query = scrub_secrets(spoken[:_MAX_QUERY_CHARS]).text.encode("utf-8", "replace").decode()
         request |= {"query": query, "min_relevance": _MIN_RELEVANCE}
     is_start = event == "SessionStart"
     sentences = [describe_problems(spool)] if is_start else []

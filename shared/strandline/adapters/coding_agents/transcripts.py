@@ -11,8 +11,10 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any, BinaryIO, NamedTuple, cast
 
+from strandline.adapters.coding_agents.spoken_texts import take_spoken_text
 from strandline.adapters.coding_agents.spool import TranscriptPlace
 from strandline.moments import parse_moment
 from strandline.secret_scrubbing import scrub_secrets
@@ -24,13 +26,6 @@ _MAX_MESSAGE_CHARS, _MAX_TOOL_CHARS = 500_000, 16_000
 """Of a longer text the middle is left out."""
 _MAX_SCRUBBED_CHARS = 2_000_000
 _MARK_BYTES = 64
-_PROGRAM_TEXTS = (
-    *("<command-", "<local-command-", "<bash-", "<system-reminder>", "<task-notification>"),
-    *("[Request interrupted", "Caveat: The messages below were generated"),
-    *("<environment_context>", "<user_instructions>", "<turn_aborted>", "<user_shell_command>"),
-    *("<skill>", "<hook_prompt", "<subagent_notification>", "# AGENTS.md instructions"),
-)
-"""How texts begin that stand as the user's and are the program's own."""
 
 
 class TranscriptPart(NamedTuple):
@@ -68,6 +63,8 @@ def read_transcript_part(
             messages, is_readable = _read_line(line, end, place)
             unreadable += not is_readable
             for message, moment, channel in messages:
+                if channel == "codex" and _is_summary(message, file, end_of_line):
+                    continue
                 events.append(_make_event(place, message, moment, channel, scrub_counts))
             end = end_of_line
             if len(events) >= max_events or end - start >= max_bytes:
@@ -125,13 +122,9 @@ def _read_line(
     """The messages of a line, each with its time and its channel, and whether it can be read."""
     if not line.strip():
         return [], bool(line)
-    try:
-        value: object = json.loads(line)
-    except (ValueError, RecursionError):
+    step = _parse_step(line)
+    if step is None:
         return [], False
-    if not isinstance(value, dict):
-        return [], False
-    step = cast("Json", value)
     payload = step.get("payload")
     if isinstance(payload, dict):
         channel = "codex"
@@ -141,6 +134,15 @@ def _read_line(
         messages = _list_claude_messages(step, wants_tools=place.wants_tools)
     moment = _get_valid_timestamp(step.get("timestamp"))
     return [(message, moment, channel) for message in messages], True
+
+
+def _parse_step(line: bytes) -> Json | None:
+    """The object of a line; None where it holds none."""
+    try:
+        value: object = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return cast("Json", value) if isinstance(value, dict) else None
 
 
 def _get_valid_timestamp(value: object) -> str | None:
@@ -161,6 +163,8 @@ _NOT_SAID = ("isMeta", "isSidechain", "isCompactSummary", "isApiErrorMessage")
 def _list_claude_messages(step: Json, *, wants_tools: bool) -> Iterator[_Message]:
     role, message, key = step.get("type"), step.get("message"), step.get("uuid")
     if not isinstance(key, str) or any(step.get(name) for name in _NOT_SAID):
+        return
+    if not _is_from_person(step.get("origin")):
         return
     if role == "attachment":
         yield from _list_queued_prompts(step.get("attachment"), key)
@@ -188,22 +192,46 @@ def _list_queued_prompts(attachment: object, key: str) -> Iterator[_Message]:
     """What the person typed while the agent was at work, of which there is mostly no other line. It
     has the id of that line, should there be one."""
     fields: Json = cast("Json", attachment) if isinstance(attachment, dict) else {}
-    origin, source = fields.get("origin"), fields.get("source_uuid")
+    source = fields.get("source_uuid")
     if fields.get("type") != "queued_command" or fields.get("isMeta"):
         return
     if fields.get("commandMode", "prompt") != "prompt":
         return
-    if isinstance(origin, dict) and cast("Json", origin).get("kind") != "human":
+    if not _is_from_person(fields.get("origin")):
         return
     texts = [_text_of(block) for block in _list_blocks(fields.get("prompt"))]
     if text := _join_texts(texts, is_user=True):
         yield _Message(source if isinstance(source, str) else key, "user", "message", text)
 
 
+def _is_from_person(origin: object) -> bool:
+    """Whether an origin is a person's, or none is given: the agent's answers have none."""
+    return not isinstance(origin, dict) or cast("Json", origin).get("kind") == "human"
+
+
 # Codex --------------------------------------------------------------------------------------------
 
 _CALLS = ("function_call", "custom_tool_call", "local_shell_call")
 _OUTPUTS = ("function_call_output", "custom_tool_call_output")
+
+
+_SUMMARY_LINES = 4
+"""A compaction is written so many lines behind its summary at the most."""
+
+
+def _is_summary(message: _Message, file: BinaryIO, offset: int) -> bool:
+    """Whether a message of Codex is what it wrote for a compaction: the lines from the offset say
+    so. The file stands at the offset before and after."""
+    if (message.role, message.type) != ("agent", "message"):
+        return False
+    lines = [line for line, _ in islice(_read_whole_lines(file, offset), _SUMMARY_LINES)]
+    file.seek(offset)
+    for line in lines:
+        step = _parse_step(line) if b'"compacted"' in line else None
+        payload = step.get("payload") if step and step.get("type") == "compacted" else None
+        if isinstance(payload, dict):
+            return str(cast("Json", payload).get("message")).endswith(message.text.strip())
+    return False
 
 
 def _list_codex_messages(
@@ -270,7 +298,7 @@ def _shorten(text: str, most: int) -> str:
 
 
 def _join_texts(texts: list[str], *, is_user: bool) -> str:
-    own = [text for text in texts if not (is_user and text.lstrip().startswith(_PROGRAM_TEXTS))]
+    own = [take_spoken_text(text) for text in texts] if is_user else texts
     return "\n\n".join(text for text in own if text.strip())
 
 

@@ -170,6 +170,45 @@ def test_hook_stores_what_is_typed_while_agent_works(
     assert list_stored_texts(client, users.alice) == [*session.said, taken_up["content"]]
 
 
+def test_hook_stores_prompts_without_additions(
+    caller: HookCaller, client: Strandline, users: Users, tmp_path: Path
+) -> None:
+    """Neither marks nor reminders of the agent's program, nor a prompt that it wrote itself."""
+    session = ClaudeTranscript(tmp_path / "one.jsonl")
+    session.ask_with_additions()
+    caller.call("Stop", session)
+    caller.flush()
+    assert list_stored_texts(client, users.alice) == session.said
+
+
+def test_hook_stores_no_summary_of_compaction(
+    caller: HookCaller, client: Strandline, users: Users, tmp_path: Path
+) -> None:
+    for kind in (ClaudeTranscript, CodexTranscript):
+        session = kind(tmp_path / f"{kind.__name__}.jsonl")
+        session.ask("The buoy goes out on Friday.")
+        session.answer("Noted.")
+        session.compact()
+        session.answer("What next?")
+        caller.call("Stop", session)
+        caller.flush()
+        assert list_stored_texts(client, users.alice, session.session_id) == session.said
+
+
+def test_hook_asks_nothing_for_prompts_of_program(
+    caller: HookCaller, users: Users, tmp_path: Path
+) -> None:
+    """An agent calls the hook of prompts for its own notices, too."""
+    session = ClaudeTranscript(tmp_path / "one.jsonl")
+    session.ask("The background command of the buoy is completed.")
+    caller.call("Stop", session)
+    caller.flush()
+    prompt = "Is the background command of the buoy completed?"
+    caller.call_until_answered("UserPromptSubmit", session, prompt=prompt)
+    notice = f"<task-notification>\n<summary>{session.said[0]}</summary>\n</task-notification>"
+    assert caller.call("UserPromptSubmit", session, prompt=notice) == {}
+
+
 def test_hook_stores_tools_where_asked(
     caller: HookCaller, client: Strandline, users: Users, tmp_path: Path
 ) -> None:

@@ -35,7 +35,7 @@ class ClaudeTranscript:
             "userType": "external",
             "cwd": "/home/ann/buoys",
             "sessionId": self.session_id,
-            "version": "2.1.197",
+            "version": "2.1.332",
             "gitBranch": "main",
             **fields,
         }
@@ -66,6 +66,45 @@ class ClaudeTranscript:
             self._make_queued("From another session", commandMode="prompt", origin=peer),
             self._make_queued("Go on", commandMode="prompt", origin=human, isMeta=True),
             {"type": "queue-operation", "operation": "remove"},
+        )
+
+    def ask_with_additions(self) -> None:
+        """What the person wrote, with what the program added: marks around what was pasted, a
+        reminder or an file_note file before it, a command's name and arguments."""
+        paste = (
+            '<pasted_content id="f670">\nWind: 7 knots\n\nTide: low\n</pasted_content id="f670">'
+        )
+        reminder = "<system-reminder>\nThe date has changed.\n</system-reminder>"
+        file_note = "<ide_opened_file>The user opened log.txt.</ide_opened_file>"
+        command = (
+            "<command-message>tide</command-message>\n<command-name>/tide</command-name>\n"
+            "<command-args>Hooge on Friday</command-args>"
+        )
+        prompts: list[tuple[Any, str]] = [
+            (
+                f"The log:\n\n{paste}\n\nThat is all.",
+                "The log:\n\nWind: 7 knots\n\nTide: low\n\nThat is all.",
+            ),
+            (f"{reminder}\n\nWhere is the buoy?", "Where is the buoy?"),
+            ([{"type": "text", "text": part} for part in (file_note, "Read this.")], "Read this."),
+            (command, "/tide Hooge on Friday"),
+            (f"{reminder}", ""),
+            (command.replace("Hooge on Friday", ""), ""),
+            (
+                '<pasted_content id="f670">\nan end is missing',
+                '<pasted_content id="f670">\nan end is missing',
+            ),
+        ]
+        for content, text in prompts:
+            self.said += [text] if text else []
+            message = {"role": "user", "content": content}
+            self.write(self.make_step(type="user", message=message, turnOrigin="human"))
+        self.write(
+            self.make_step(
+                type="user",
+                message={"role": "user", "content": "Goal set: the keel is painted"},
+                origin={"kind": "auto-continuation"},
+            )
         )
 
     def _make_queued(self, prompt: str, **fields: Any) -> dict[str, Any]:
@@ -132,25 +171,33 @@ class CodexTranscript:
         self._write("session_meta", {"id": self.session_id, "cwd": "/home/ann/buoys"})
 
     def _write(self, kind: str, payload: Mapping[str, Any]) -> None:
-        line = {"timestamp": "2026-11-29T23:01:49.379Z", "type": kind, "payload": payload}
+        self._write_lines((kind, payload))
+
+    def _write_lines(self, *steps: tuple[str, Mapping[str, Any]]) -> None:
+        lines = (
+            {"timestamp": "2026-11-29T23:01:49.379Z", "type": kind, "payload": payload}
+            for kind, payload in steps
+        )
         with self.path.open("a") as file:
-            file.write(f"{json.dumps(line)}\n")
+            file.write("".join(f"{json.dumps(line)}\n" for line in lines))
 
     def _write_message(self, role: str, texts: Sequence[str], kinds: Sequence[str]) -> None:
+        self._write("response_item", self._make_message(role, texts, kinds))
+
+    def _make_message(
+        self, role: str, texts: Sequence[str], kinds: Sequence[str]
+    ) -> Mapping[str, Any]:
         block = "output_text" if role == "assistant" else "input_text"
-        self._write(
-            "response_item",
-            {
-                "type": "message",
-                "id": f"msg_{uuid.uuid4()}",
-                "role": role,
-                "content": [{"type": block, "text": text} for text in texts],
-                "internal_chat_message_metadata_passthrough": {
-                    "turn_id": self._turn,
-                    "content_item_kinds": [*kinds],
-                },
+        return {
+            "type": "message",
+            "id": f"msg_{uuid.uuid4()}",
+            "role": role,
+            "content": [{"type": block, "text": text} for text in texts],
+            "internal_chat_message_metadata_passthrough": {
+                "turn_id": self._turn,
+                "content_item_kinds": [*kinds],
             },
-        )
+        }
 
     def ask(self, text: str) -> None:
         """The person's prompt, and what stands around it."""
@@ -178,5 +225,15 @@ class CodexTranscript:
         self._write("event_msg", {"type": "task_complete", "turn_id": self._turn})
 
     def compact(self) -> None:
-        """What a compaction writes."""
-        self._write("compacted", {"message": "a summary", "replacement_history": []})
+        """What a compaction writes: a turn of its own, in which the summary stands as an answer."""
+        self._turn = str(uuid.uuid4())
+        summary = "We spoke of buoys."
+        message = f"Here is the summary produced by the other language model:\n{summary}"
+        self._write_lines(
+            ("event_msg", {"type": "task_started", "turn_id": self._turn}),
+            ("response_item", self._make_message("assistant", [summary], ["unknown"])),
+            ("token_usage_record", {"turn_id": self._turn}),
+            ("event_msg", {"type": "token_count"}),
+            ("compacted", {"message": message, "replacement_history": []}),
+            ("event_msg", {"type": "task_complete", "turn_id": self._turn}),
+        )
