@@ -13,6 +13,7 @@ _MAX_OFFSET = timedelta(hours=16)
 """Postgres takes offsets below this one."""
 _RULE = "must be RFC 3339 with a time zone (2026-05-08T13:56:00Z) or Unix seconds"
 _NO_ZONE = f"{_RULE}: it has no time zone; add Z for UTC, or an offset such as +02:00"
+_DATE_ALONE = f"{_RULE}: it has no time zone; give a date with its time, as in 2026-05-08T00:00:00Z"
 _MILLISECONDS = f"{_RULE}: a number this large is milliseconds or less; send seconds"
 _OUT_OF_RANGE = f"{_RULE}, within the years 1 to 9999 in UTC"
 _OFFSET = f"{_RULE}: its offset must be below 16 hours"
@@ -34,7 +35,8 @@ def parse_moment(value: object) -> datetime:
     moment = value if isinstance(value, datetime) else _parse_rfc3339_text(value)
     offset = moment.utcoffset()
     if offset is None:
-        raise ValueError(_NO_ZONE)
+        is_date = isinstance(value, str) and _DATE.fullmatch(value)
+        raise ValueError(_DATE_ALONE if is_date else _NO_ZONE)
     if abs(offset) >= _MAX_OFFSET:
         raise ValueError(_OFFSET)
     try:

@@ -57,7 +57,7 @@ def test_moment_is_parsed_to_utc(value: object, moment: datetime) -> None:
         (float("inf"), "years 1 to 9999"),
         (10**400, "years 1 to 9999"),
         ("2026-05-08T13:56:00", "no time zone"),
-        ("2026-05-08", "no time zone"),
+        ("2026-05-08", "no time zone; give a date with its time, as in 2026-05-08T00:00:00Z"),
         (datetime(2026, 5, 8), "no time zone"),  # noqa: DTZ001
         ("9999-12-31T23:59:59-14:00", "years 1 to 9999"),
         ("0001-01-01T00:00:00+14:00", "years 1 to 9999"),
