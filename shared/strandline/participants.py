@@ -17,6 +17,9 @@ MAX_LENGTH = 200
 _PARTICIPANT = re.compile(r"[a-z][a-z0-9_-]{0,31}:\S(?:.*\S)?", re.DOTALL)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 """Control characters, and lone surrogates, which UTF-8 cannot encode."""
+_JOINED = re.compile(r",\s*(user|agent):", re.ASCII)
+_LOST_PLUS = re.compile(r"[a-z][a-z0-9_-]*:[^\s@]+( +[^\s@]+)+@[^\s@]+", re.ASCII)
+"""A participant named by an e-mail address whose plus was read as a space."""
 
 
 def normalize_participant(name: str, field: str = "participants") -> str:
@@ -31,6 +34,29 @@ def normalize_participant(name: str, field: str = "participants") -> str:
             field=field,
         )
     return text
+
+
+def is_joined_by_comma(name: str) -> bool:
+    """Whether a text names several participants, with commas between them."""
+    return _JOINED.search(name) is not None
+
+
+def check_names_in_address(names: Iterable[str]) -> None:
+    """Refuse participants whose names an address cannot have meant: they would be somebody of whom
+    nothing is known. Raises Invalid."""
+    for name in names:
+        if _LOST_PLUS.fullmatch(name):
+            raise Invalid(
+                "participants: a name has a space where an e-mail address has none. In an address a"
+                " + means a space: write it as %2B, as in user:ann%2Bwork@example.com",
+                field="participants",
+            )
+        if is_joined_by_comma(name):
+            raise Invalid(
+                "participants: names several at once; repeat the parameter instead, as in"
+                " participants=user:alice&participants=agent:helper",
+                field="participants",
+            )
 
 
 def normalize_participant_set(names: Iterable[str], field: str = "participants") -> list[str]:

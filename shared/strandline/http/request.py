@@ -3,7 +3,6 @@
 import base64
 import functools
 import json
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 from urllib.parse import quote, unquote
@@ -28,6 +27,7 @@ from strandline.errors import (
 from strandline.http.schemas_idempotency import IdempotencyHeaders
 from strandline.http.writer import WriterResources, make_caller
 from strandline.observability import ensure_trace_id
+from strandline.participants import check_names_in_address
 from strandline.resources import Resources
 from strandline.schemas import (
     MAX_BODY_BYTES,
@@ -42,8 +42,6 @@ type RequiredRight = Right | Literal["issued"] | None
 """The right that a route's credential needs. `issued`: any credential of this deployment, not
 looked up; None: no credential."""
 _CREDENTIAL_HEADERS = ("authorization", "x-api-key", "x-jwt-token")
-_LOST_PLUS = re.compile(r"[a-z][a-z0-9_-]*:[^\s@]+( +[^\s@]+)+@[^\s@]+", re.ASCII)
-"""A participant named by an e-mail address whose plus was read as a space."""
 
 
 class Request:
@@ -311,14 +309,7 @@ class Request:
         for name, values in raw.items():
             if name in field_names and name not in lists and len(values) > 1:
                 raise Invalid(f"{name}: is given {len(values)} times; send it once", field=name)
-        for value in raw.get("participants") or ():
-            if _LOST_PLUS.fullmatch(value):
-                raise Invalid(
-                    "participants: a name has a space where an e-mail address has none. In an"
-                    " address a + means a space: write it as %2B, as in"
-                    " user:ann%2Bwork@example.com",
-                    field="participants",
-                )
+        check_names_in_address(raw.get("participants") or ())
         parameters = {n: v if n in lists else v[-1] for n, v in raw.items()}
         return validate(model, check_storable(parameters))
 

@@ -8,6 +8,7 @@ from strandline.auth.principals import Principal, Right
 from strandline.mcp.argument_schemas import Schema, boolean_schema
 from strandline.mcp.arguments import Arguments, WrongArgument, parse_tool_arguments
 from strandline.mcp.operations import Operations
+from strandline.participants import is_joined_by_comma
 
 _PREFIX = "memory_"
 _EVERYBODY: Mapping[str, Schema] = {"everybody": boolean_schema("Read all of the tenant.")}
@@ -27,8 +28,13 @@ class ToolContext:
 
     def make_read_participants(self, arguments: Arguments) -> dict[str, list[str]]:
         """The parameter `participants` of a read, or `everybody`: those of the call, else of the
-        connection."""
+        connection. Raises WrongArgument."""
         participants: list[str] = arguments.get("participants") or []
+        if any(map(is_joined_by_comma, participants)):
+            raise WrongArgument(
+                'participants: give each name as a text of its own, as in ["user:alice", '
+                '"agent:helper"]'
+            )
         everybody = arguments.get("everybody", self.everybody and not participants)
         if not participants and "everybody" not in arguments:
             participants = [*self.participants]

@@ -731,6 +731,25 @@ def test_mcp_explains_case_and_plus_in_participants(gateway: Gateway, key: str) 
     assert "%2B" in gateway.call("POST", "/mcp", message, key=key, query=query).text
 
 
+@pytest.mark.parametrize("joined", [f"{ALICE},{HELPER}", f"{ALICE}, {HELPER}"])
+def test_mcp_refuses_participants_joined_by_commas(
+    gateway: Gateway, key: str, scratch_db: ScratchDatabase, joined: str
+) -> None:
+    """They would be one participant, whose memory nobody reads."""
+    message = {"jsonrpc": "2.0", "id": 1, "method": "initialize"}
+    reply = gateway.call("POST", "/mcp", message, key=key, query={"participants": joined})
+    assert "participants=user:alice&participants=agent:helper" in reply.body["error"]["message"]
+    for name, arguments in (("add", {"content": "x"}), ("recall", {"query": "x"})):
+        for value in (joined, [joined]):
+            text, is_error = call_tool(gateway, name, {**arguments, "participants": value}, key=key)
+            assert (is_error, f'as in ["{ALICE}", "{HELPER}"]' in text) == (True, True), text
+    assert scratch_db.rows("select count(*) from events") == [(0,)]
+    text, is_error = call_tool(
+        gateway, "add", {"content": "x", "participants": "user:Berg, Nils"}, key=key
+    )
+    assert not is_error, text
+
+
 def test_mcp_page_of_events_says_its_order(gateway: Gateway, key: str) -> None:
     for text in ("The buoy is red.", "The buoy is green.", "The buoy is gone."):
         call_tool(gateway, "add", {"content": text, "participants": [ALICE]}, key=key)
