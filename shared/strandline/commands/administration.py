@@ -156,11 +156,12 @@ def jobs_group() -> None:
 
 @jobs_group.command("list")
 @click.option("--state", type=click.Choice(["queued", "running", "done", "failed"]))
+@click.option("--kind", help="such as builder, enrich or promote")
 @_limit
 @click.pass_obj
-def list_jobs(run: Invocation, state: Any, limit: int) -> None:
+def list_jobs(run: Invocation, state: Any, kind: Any, limit: int) -> None:
     """List jobs and failures, newest first."""
-    rows = [*itertools.islice(run.client.admin.jobs(state=state), limit)]
+    rows = [*itertools.islice(run.client.admin.jobs(state=state, kind=kind), limit)]
     if run.as_json:
         print_json(rows)
         return

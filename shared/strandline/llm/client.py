@@ -35,7 +35,7 @@ type FallbackReason = DenialReason | ModelFailure | Literal["out_of_time"]
 
 _MIN_SECONDS = 0.5
 """With less time left than this, in seconds, no model is called."""
-_CHARS_PER_TOKEN = 3
+CHARACTERS_PER_TOKEN = 3
 """Characters per token, where a provider does not count tokens: about 4 in English, so that costs
 are rather overestimated."""
 _LONG_TASKS = frozenset({"summarise", "merge", "overview", "extract"})
@@ -285,7 +285,7 @@ class LlmClient:
                 0 if outcome in _UNBILLED_OUTCOMES else _estimate_input_tokens(pending.request)
             )
         if tokens_out is None:
-            tokens_out = len(reply.text) // _CHARS_PER_TOKEN if reply else 0
+            tokens_out = len(reply.text) // CHARACTERS_PER_TOKEN if reply else 0
         self._meter.record_call(
             pending.task,
             verb=pending.verb,
@@ -327,4 +327,4 @@ def _seconds_left(task: TaskContext) -> float:
 
 
 def _estimate_input_tokens(request: ModelRequest) -> int:
-    return request.character_count // _CHARS_PER_TOKEN
+    return request.character_count // CHARACTERS_PER_TOKEN

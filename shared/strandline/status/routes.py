@@ -16,7 +16,8 @@ from strandline.http.routes_and_responses import (
     text_response,
 )
 from strandline.llm import store_calls
-from strandline.llm.store_calls import ModelAvailability, read_model_availability
+from strandline.llm.client import CHARACTERS_PER_TOKEN
+from strandline.llm.store_calls import ModelAvailability, MonthlySpend, read_model_availability
 from strandline.log import store_tenant_counts
 from strandline.resources import Resources
 from strandline.status import store
@@ -184,6 +185,7 @@ def health(request: Request) -> Response:
         warnings=[
             *resources.warnings,
             *_describe_model_failure(name, model),
+            *_describe_spent_budget(tenant_state.spend),
             *embedding_trouble,
             *space_trouble,
         ],
@@ -227,9 +229,11 @@ class _TenantState:
     model: ModelAvailability
     memory: MemoryState | None
     space: SpaceState | None
+    spend: MonthlySpend | None
+    """Of language models; None without one, and for who is no admin."""
 
 
-_NOTHING_KNOWN = _TenantState(None, None, ModelAvailability(None, None, None), None, None)
+_NOTHING_KNOWN = _TenantState(None, None, ModelAvailability(None, None, None), None, None, None)
 
 
 def _read_tenant_state(request: Request) -> _TenantState:
@@ -241,12 +245,14 @@ def _read_tenant_state(request: Request) -> _TenantState:
         caller = Caller.background(principal.tenant)
         access = resources.database.connect_as(caller, request.deadline)
         name = resources.llm.model_name
+        is_admin = principal.has_right("admin")
         return _TenantState(
             _describe_caller(principal),
             BackgroundState(**vars(store_tenant_counts.count_background_failures(access))),
             _NOTHING_KNOWN.model if name is None else read_model_availability(access, name),
-            store.count_tenant_memory(access) if principal.has_right("admin") else None,
+            store.count_tenant_memory(access) if is_admin else None,
             _read_space_state(resources, access),
+            store_calls.read_monthly_spend(access) if is_admin and name is not None else None,
         )
     except StrandlineError:
         return _NOTHING_KNOWN
@@ -273,6 +279,26 @@ def _describe_model_failure(name: str | None, model: ModelAvailability) -> list[
     return [
         f"The language model {name} failed at {model.failed_at:%Y-%m-%d %H:%M} UTC:"
         f" {model.failure_text} The heuristic model answers while it fails."
+    ]
+
+
+def _describe_spent_budget(spend: MonthlySpend | None) -> list[str]:
+    """A warning where a request of the greatest length would go over the tenant's budget."""
+    settings = get_settings()
+    if spend is None:
+        return []
+    budget = settings.llm_usd_per_month if spend.usd_per_month is None else spend.usd_per_month
+    tokens_in = settings.llm_characters // CHARACTERS_PER_TOKEN
+    longest_usd = (
+        tokens_in * settings.llm_usd_per_million_in
+        + settings.llm_max_tokens * settings.llm_usd_per_million_out
+    ) / 1e6
+    if budget is None or budget >= spend.cost_usd + longest_usd:
+        return []
+    return [
+        f"The budget for language models is spent: {spend.cost_usd:.4g} of {budget:.4g} USD. The"
+        " heuristic model answers until the month (UTC) ends, unless an operator raises the"
+        " tenant's model_usd_per_month or STRANDLINE_LLM_USD_PER_MONTH."
     ]
 
 

@@ -254,6 +254,8 @@ def test_cli_manages_tenants_keys_and_jobs(run: Run, service: HttpService) -> No
     assert "strandline tenants create NAME" in err
     assert "--user" not in err, "no reader is at fault"
     assert run("jobs", "list")[1] == "There are no jobs.\n"
+    assert run("--json", "jobs", "list", "--state", "failed", "--kind", "enrich")[1] == "[]\n"
+    assert "kind" in run("jobs", "list", "--kind", "nothing")[2]
     assert run("tenants", "list")[0] == 1, "no operator's key"
     assert "_STRANDLINE_COMPLETE" in run("completion", "bash")[1]
 

@@ -132,6 +132,7 @@ def test_model_calls_budget_is_set_by_operator(
     key = gateway.key(rights=ADMIN)
     operator = gateway.key("operations", rights=("operator",))
     before = gateway.call("GET", USAGE, key=key).body["models"]
+    assert gateway.call("GET", "/api/v1/health", key=key).body["warnings"] == []
     assert (before["calls"], before["budget_usd"], before["remaining_usd"]) == (0, None, None)
     for wrong in (-1, "1", 10**10, True):
         reply = gateway.call("PATCH", ACME, {"model_usd_per_month": wrong}, key=operator)
@@ -145,6 +146,8 @@ def test_model_calls_budget_is_set_by_operator(
     assert fell == [None] * count + ["budget_spent"] * (20 - count)
     models = gateway.call("GET", USAGE, key=key).body["models"]
     assert models["calls"] == count
+    (warning,) = gateway.call("GET", "/api/v1/health", key=key).body["warnings"]
+    assert f"is spent: {models['cost_usd']:.4g} of 0.1 USD" in warning
     assert models["budget_usd"] == 0.1
     assert models["cost_usd"] == pytest.approx(0.0018 * count)
     assert models["remaining_usd"] == pytest.approx(0.1 - 0.0018 * count)
