@@ -76,8 +76,8 @@ def sanitize_name(name: str | None) -> str:
 
 
 def format_minute(value: str | None) -> str:
-    """A time of an answer, to the minute."""
-    return (value or "")[:16].replace("T", " ")
+    """A time of an answer in UTC, to the minute."""
+    return f"{value[:16].replace('T', ' ')}Z" if value else ""
 
 
 def hit_line(hit: Item) -> str:
