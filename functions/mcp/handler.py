@@ -11,6 +11,7 @@ from strandline.jobs import routes as jobs_routes
 from strandline.log import routes_read, routes_write
 from strandline.mcp.routes import serve_mcp
 from strandline.personas import routes as personas_routes
+from strandline.provenance import routes as provenance_routes
 from strandline.recall import routes as recall_routes
 from strandline.resources import Resources
 from strandline.status import routes as status_routes
@@ -20,7 +21,13 @@ from strandline.topics import routes_read as topics_routes_read
 OPERATIONS = (
     (routes_read.ROUTES | routes_write.ROUTES | recall_routes.ROUTES | personas_routes.ROUTES)
     | (context_routes.ROUTES | topics_routes_read.ROUTES | graph_routes.ROUTES)
-    | (routes_usage.ROUTES | status_routes.ROUTES | jobs_routes.ROUTES | routes_admin.ROUTES)
+    | (
+        provenance_routes.ROUTES
+        | routes_usage.ROUTES
+        | status_routes.ROUTES
+        | jobs_routes.ROUTES
+        | routes_admin.ROUTES
+    )
 )
 resources = Resources(load_model=True, load_auth=True)
 

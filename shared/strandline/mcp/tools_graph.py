@@ -21,6 +21,7 @@ from strandline.mcp.tool_types import ToolContext
 
 _NODES = "/api/v1/graph/nodes"
 _ARCHIVING = {"archive": True, "restore": False}
+_SOURCES = 10
 NOTHING = "Nothing of it is in the graph. Try other words, mode=exact, or mie_list."
 
 
@@ -102,7 +103,20 @@ def search_or_traverse_graph(context: ToolContext, arguments: Arguments) -> str:
         return fence_json(answer)
     lines = [node_line(node) for node in answer["nodes"]]
     lines += [edge_line(edge) for edge in answer["edges"]]
-    return (fence_lines(lines) if lines else NOTHING) + limits_note(answer["degraded"])
+    block = fence_lines(lines) if lines else NOTHING
+    return block + _write_sources(context, arguments) + limits_note(answer["degraded"])
+
+
+def _write_sources(context: ToolContext, arguments: Arguments) -> str:
+    """The events that the node of a call rests on; empty where it names none."""
+    if "node_id" not in arguments:
+        return ""
+    query = context.make_read_participants(arguments) | {"limit": [str(_SOURCES)]}
+    path = {"row_id": arguments["node_id"]}
+    sources = context.operations.call("GET /api/v1/provenance/{row_id}", path=path, query=query)
+    ids = ", ".join(event["event_id"] for event in sources["events"])
+    more = " and more" if sources["next_cursor"] else ""
+    return f"\nThe node rests on events {ids}{more}; memory_read shows one."
 
 
 def list_nodes(context: ToolContext, arguments: Arguments) -> str:
