@@ -67,6 +67,7 @@ class CitedPayload:
     """The upload to copy the payload from, if it is not stored yet."""
 
 
+_SHOWN_NAMES = 5
 _NO_PAYLOAD = CitedPayload("", None, None)
 
 
@@ -282,7 +283,8 @@ def _resolve_speaker(
     if request.speaker is not None:
         speaker = normalize_participant(request.speaker, "speaker")
         if speaker not in members:
-            raise Invalid("speaker: must be one of the participants", field="speaker")
+            names = ", ".join(members[:_SHOWN_NAMES]) + ", …" * (len(members) > _SHOWN_NAMES)
+            raise Invalid(f"speaker: must be one of the participants: {names}", field="speaker")
     else:
         possible = {"user": users, "agent": agents, "system": []}[role]
         speaker = possible[0] if len(possible) == 1 else None

@@ -118,7 +118,7 @@ TOOLS = (
     Tool(
         "mie_query",
         "Knowledge graph: facts, decisions, people and things about `query`; with node_id what is "
-        "joined to that node. For what was said use memory_recall.",
+        "joined to that node, and the events behind it. For what was said use memory_recall.",
         ("read",),
         search_or_traverse_graph,
         {
@@ -182,6 +182,7 @@ TOOLS = (
         },
         ("node_id", "action"),
         is_read_only=False,
+        is_additive=False,
         field_names={"description": "new_value", "status": "new_value"},
     ),
     Tool(

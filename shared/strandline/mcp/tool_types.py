@@ -8,11 +8,16 @@ from strandline.auth.principals import Principal, Right
 from strandline.mcp.argument_schemas import Schema, boolean_schema
 from strandline.mcp.arguments import Arguments, WrongArgument, parse_tool_arguments
 from strandline.mcp.operations import Operations
+from strandline.mcp.rendering import sanitize_name
 from strandline.participants import is_joined_by_comma
 
 _PREFIX = "memory_"
 _EVERYBODY: Mapping[str, Schema] = {"everybody": boolean_schema("Read all of the tenant.")}
 """An admin's word, which a refusal tells: in a list it would cost every model tokens."""
+_READ_HINTS: Mapping[str, bool] = {"readOnlyHint": True}
+_ADD_HINTS: Mapping[str, bool] = {"destructiveHint": False, "openWorldHint": False}
+"""Hints for the client; what is left out has the protocol's default, the worst."""
+_EXAMPLE, _SHOWN_NAMES = ", as in ", 4
 
 
 @dataclass(frozen=True)
@@ -50,6 +55,16 @@ class ToolContext:
             participants.append(self.principal.user)
         return participants
 
+    @property
+    def shown_participants(self) -> str:
+        """The participants where a call names none, for the model; empty without any."""
+        names = self.list_write_participants()
+        shown_names = [name for name in names if sanitize_name(name) == name][:_SHOWN_NAMES]
+        if not shown_names:
+            return "the connection's" if names else "everybody" if self.everybody else ""
+        others = len(names) - len(shown_names)
+        return ", ".join([*shown_names, *([f"{others} more"] if others else [])])
+
     def make_participants_and_speaker(self, arguments: Arguments) -> dict[str, Any]:
         """The fields of a write that say who takes part and whose words it stores: the agent's
         among the participants, or an agent's without a name, unless `speaker` names somebody.
@@ -58,9 +73,11 @@ class ToolContext:
         speaker: str | None = arguments.get("speaker")
         if speaker is None:
             if arguments.get("role") == "user":
+                users = [name for name in members["participants"] if name.startswith("user:")]
+                user = self.principal.user or next(iter(users), "user:alice")
                 raise WrongArgument(
-                    'speaker: name the user whose words these are, as in "user:alice"; without it '
-                    "they are the agent's"
+                    f'speaker: name the user whose words these are, as in "{sanitize_name(user)}"; '
+                    "without it they are the agent's"
                 )
             agents = [name for name in members["participants"] if name.startswith("agent:")]
             named = {"speaker": agents[0]} if len(agents) == 1 else {}
@@ -92,8 +109,13 @@ class Tool:
     properties: Mapping[str, Schema] = field(default_factory=dict[str, Schema])
     required: tuple[str, ...] = ()
     is_read_only: bool = True
+    is_additive: bool = True
+    """Whether a tool that is not read-only adds to what is there alone. Clients ask the user before
+    every call of one that may do otherwise."""
     is_for_bound: bool = True
     """Whether a credential that is bound to a user, and not an admin's, may call it."""
+    unlisted: Mapping[str, Schema] = field(default_factory=dict[str, Schema])
+    """Arguments that it takes and does not name."""
 
     field_names: Mapping[str, str] = field(default_factory=dict[str, str])
     """Its arguments by the names that the operation's errors have for them, or by what those names
@@ -105,18 +127,22 @@ class Tool:
         short = self.name.removeprefix(_PREFIX)
         return (self.name,) if short == self.name else (self.name, short)
 
-    @property
-    def list_entry(self) -> dict[str, Any]:
-        """Its entry in `tools/list`."""
-        schema: dict[str, Any] = {"type": "object", "properties": dict(self.properties)}
+    def make_list_entry(self, context: ToolContext) -> dict[str, Any]:
+        """Its entry in `tools/list` of a connection, whose participants its arguments name: not
+        every client shows a model the server's instructions."""
+        properties = {
+            name: {**schema, "description": _describe_argument(name, schema, context)}
+            for name, schema in self.properties.items()
+        }
+        schema: dict[str, Any] = {"type": "object", "properties": properties}
         if self.required:
             schema["required"] = list(self.required)
-        hints = {"annotations": {"readOnlyHint": True}} if self.is_read_only else {}
+        hints = _READ_HINTS if self.is_read_only else _ADD_HINTS
         return {
             "name": self.name,
             "description": self.description,
             "inputSchema": schema,
-            **hints,
+            **({"annotations": hints} if self.is_read_only or self.is_additive else {}),
         }
 
     def is_allowed_for(self, principal: Principal) -> bool:
@@ -136,5 +162,19 @@ class Tool:
     def parse_arguments(self, arguments: Arguments) -> Arguments:
         """The arguments of a call, in the types of the schema. Raises WrongArgument."""
         reads_for = self.is_read_only and "participants" in self.properties
-        unlisted = _EVERYBODY if reads_for else None
+        unlisted = {**self.unlisted, **(_EVERYBODY if reads_for else {})}
         return parse_tool_arguments(self.name, self.properties, self.required, arguments, unlisted)
+
+
+def _describe_argument(name: str, schema: Schema, context: ToolContext) -> str:
+    """An argument's description, with the connection's participants in place of an example."""
+    description: str = schema["description"]
+    if name == "participants":
+        default = context.shown_participants
+        if not default:
+            return f"{description} Needed."
+        return f"{description.partition(_EXAMPLE)[0]}. Default: {default}."
+    users = [one for one in context.list_write_participants() if one.startswith("user:")]
+    if name == "speaker" and users and sanitize_name(users[0]) == users[0]:
+        return description.replace(f"{_EXAMPLE}user:alice", f"{_EXAMPLE}{users[0]}")
+    return description

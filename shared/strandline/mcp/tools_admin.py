@@ -76,6 +76,7 @@ TOOLS = (
             ),
         },
         is_read_only=False,
+        is_additive=False,
     ),
     Tool(
         "memory_snapshots",
@@ -91,6 +92,7 @@ TOOLS = (
             "from": integer_schema("difference: the number of the snapshot to compare with."),
         },
         is_read_only=False,
+        is_additive=False,
     ),
     Tool(
         "memory_usage",

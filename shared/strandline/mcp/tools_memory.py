@@ -172,10 +172,8 @@ def walk_topic_index(context: ToolContext, arguments: Arguments) -> str:
     return _get_block_within_tokens(context, "POST /api/v1/references/query", body, is_json=is_json)
 
 
-PARTICIPANTS = text_list_schema('Whose memory, as in ["user:alice"]. Default: the connection\'s.')
-AUTHORS = text_list_schema(
-    'Who took part, as in ["user:alice", "agent:helper"]. Default: the connection\'s.'
-)
+PARTICIPANTS = text_list_schema('Whose memory, as in ["user:alice"].')
+AUTHORS = text_list_schema('Who took part, as in ["user:alice", "agent:helper"].')
 SPEAKER = text_schema(
     "Whose words these are, as in user:alice. Leave it out for your own, and what you concluded."
 )
@@ -203,7 +201,6 @@ EVENT_KEY = text_schema("Your own key: the same key is stored once, however ofte
 _EVENT: dict[str, Schema] = {
     "content": text_schema("The text, word for word."),
     "speaker": SPEAKER,
-    "role": choice_schema("Follows from `speaker`; leave it out.", "user", "agent"),
     "type": choice_schema(
         "message (default), or what you thought, did, or got from a tool.",
         *("message", "thought", "action", "observation"),
@@ -213,6 +210,7 @@ _EVENT: dict[str, Schema] = {
     "occurred_at": text_schema("When it happened, if not now, as in 2026-05-08T13:56:00Z."),
     "event_key": EVENT_KEY,
 }
+_ROLE = {"role": choice_schema("Follows from `speaker`.", "user", "agent")}
 _FIELD_NAMES = {"source_event_key": "event_key"} | {f"weights.{n}": a for n, a in _WEIGHTS.items()}
 
 TOOLS = (
@@ -258,6 +256,7 @@ TOOLS = (
         _EVENT,
         ("content",),
         is_read_only=False,
+        unlisted=_ROLE,
         field_names=_FIELD_NAMES,
     ),
     Tool(
@@ -269,6 +268,7 @@ TOOLS = (
         _EVENT,
         ("content",),
         is_read_only=False,
+        unlisted=_ROLE,
         field_names=_FIELD_NAMES,
     ),
     Tool(

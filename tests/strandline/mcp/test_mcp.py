@@ -42,6 +42,8 @@ from tests.support import EVENTS, KEY_SECRET, Gateway, ScratchDatabase, wire_han
 from tests.tokens import AUDIENCE, ISSUER, SECRET, token
 
 BOB = "user:bob"
+CHANGING = ("mie_update", "memory_jobs", "memory_snapshots")
+"""Tools that do more than to read or to add, so that a client may ask the user before a call."""
 METADATA = "/.well-known/oauth-protected-resource/mcp"
 MAX_TOKENS, MAX_TOKENS_OF_MEMORY = 6600, 2100
 CHARACTERS_PER_TOKEN = 3.5
@@ -269,18 +271,24 @@ def test_mcp_takes_jwt(with_jwt: Gateway) -> None:
 def test_mcp_tool_list_fits_token_limit(gateway: Gateway, key: str) -> None:
     tools = post(gateway, "tools/list", key=key, toolsets=EVERYTHING).body["result"]["tools"]
     assert [tool["name"] for tool in tools] == [tool.name for tool in TOOLS]
-    memory = tools[: len(TOOLSETS["memory"])]
-    for listing, limit in ((tools, MAX_TOKENS), (memory, MAX_TOKENS_OF_MEMORY)):
-        text = json.dumps(listing, separators=(",", ":"), ensure_ascii=False)
-        assert math.ceil(len(text) / CHARACTERS_PER_TOKEN) <= limit
+    both = [ALICE, HELPER]
+    reply = post(gateway, "tools/list", key=key, toolsets=EVERYTHING, participants=both)
+    for all_tools in (tools, reply.body["result"]["tools"]):
+        memory = all_tools[: len(TOOLSETS["memory"])]
+        for listing, limit in ((all_tools, MAX_TOKENS), (memory, MAX_TOKENS_OF_MEMORY)):
+            text = json.dumps(listing, separators=(",", ":"), ensure_ascii=False)
+            assert math.ceil(len(text) / CHARACTERS_PER_TOKEN) <= limit
     for tool, definition in zip(TOOLS, tools, strict=True):
         assert definition["inputSchema"]["type"] == "object"
         assert definition["name"].startswith(("memory_", "mie_"))
         for argument in definition["inputSchema"]["properties"].values():
             assert argument["description"].endswith((".", "…")), (tool.name, argument)
-        assert definition.get("annotations") == (
-            {"readOnlyHint": True} if tool.is_read_only else None
-        )
+        hints = definition.get("annotations", {})
+        assert hints.get("readOnlyHint", False) is tool.is_read_only
+        if tool.is_read_only or tool.name in CHANGING:
+            assert not {"destructiveHint", "openWorldHint"} & hints.keys()
+        else:
+            assert hints == {"destructiveHint": False, "openWorldHint": False}
 
 
 def test_mcp_tool_calls_return_expected_answers(gateway: Gateway, key: str) -> None:
@@ -731,16 +739,16 @@ def test_mcp_explains_case_and_plus_in_participants(gateway: Gateway, key: str) 
     assert "%2B" in gateway.call("POST", "/mcp", message, key=key, query=query).text
 
 
-@pytest.mark.parametrize("joined", [f"{ALICE},{HELPER}", f"{ALICE}, {HELPER}"])
+@pytest.mark.parametrize("names", [f"{ALICE},{HELPER}", f"{ALICE}, {HELPER}"])
 def test_mcp_refuses_participants_joined_by_commas(
-    gateway: Gateway, key: str, scratch_db: ScratchDatabase, joined: str
+    gateway: Gateway, key: str, scratch_db: ScratchDatabase, names: str
 ) -> None:
     """They would be one participant, whose memory nobody reads."""
     message = {"jsonrpc": "2.0", "id": 1, "method": "initialize"}
-    reply = gateway.call("POST", "/mcp", message, key=key, query={"participants": joined})
+    reply = gateway.call("POST", "/mcp", message, key=key, query={"participants": names})
     assert "participants=user:alice&participants=agent:helper" in reply.body["error"]["message"]
     for name, arguments in (("add", {"content": "x"}), ("recall", {"query": "x"})):
-        for value in (joined, [joined]):
+        for value in (names, [names]):
             text, is_error = call_tool(gateway, name, {**arguments, "participants": value}, key=key)
             assert (is_error, f'as in ["{ALICE}", "{HELPER}"]' in text) == (True, True), text
     assert scratch_db.rows("select count(*) from events") == [(0,)]
@@ -750,12 +758,72 @@ def test_mcp_refuses_participants_joined_by_commas(
     assert not is_error, text
 
 
+@pytest.mark.parametrize(
+    ("user", "participants", "default", "speaker"),
+    [
+        (None, [BOB, HELPER], f"Default: {BOB}, {HELPER}.", f"as in {BOB}."),
+        (None, [HELPER], f"Default: {HELPER}.", "as in user:alice."),
+        (BOB, [], f"Default: {BOB}.", f"as in {BOB}."),
+        (BOB, [HELPER], f"Default: {HELPER}, {BOB}.", f"as in {BOB}."),
+        (None, [f"user:{n}" for n in range(6)], "user:3, 2 more.", "as in user:0."),
+        (None, [f"user:{'x' * 100}"], "Default: the connection's.", "as in user:alice."),
+        (None, [], 'as in ["user:alice", "agent:helper"]. Needed.', "as in user:alice."),
+    ],
+)
+def test_mcp_tool_list_names_participants_of_connection(
+    gateway: Gateway, user: str | None, participants: list[str], default: str, speaker: str
+) -> None:
+    own = gateway.key(user=user)
+    tools = post(gateway, "tools/list", key=own, participants=participants).body["result"]["tools"]
+    (add,) = [tool["inputSchema"] for tool in tools if tool["name"] == "memory_add"]
+    assert add["properties"]["participants"]["description"].endswith(default)
+    assert speaker in add["properties"]["speaker"]["description"]
+    answer = post(gateway, "initialize", key=own, participants=participants).body["result"]
+    names = default.removeprefix("Default: ").removesuffix(".")
+    is_named = bool(participants or user)
+    assert (f"{names}, unless you name others." in answer["instructions"]) is is_named
+
+
+@pytest.mark.parametrize("user", [None, BOB])
+def test_mcp_speaker_error_names_participants(gateway: Gateway, user: str | None) -> None:
+    own = gateway.key(user=user)
+    for tool, arguments in (
+        ("add", {"content": "x"}),
+        ("mie_store", {"type": "fact", "content": "x"}),
+    ):
+        for wrong, expected in (
+            ({"speaker": ALICE}, f"must be one of the participants: {HELPER}, {BOB}"),
+            ({"role": "user"}, f'as in "{BOB}"'),
+        ):
+            if tool == "add" or "role" not in wrong:
+                text, is_error = call_tool(
+                    gateway, tool, arguments | wrong, key=own, participants=[BOB, HELPER]
+                )
+                assert (is_error, expected in text) == (True, True), text
+
+
+def test_mcp_node_names_events_behind_it(gateway: Gateway, key: str) -> None:
+    samples = prepare(gateway, key)
+    for node in (samples.fact, samples.entity, samples.topic):
+        asked = {"node_id": node, "participants": [ALICE]}
+        text, is_error = call_tool(gateway, "mie_query", asked, key=key)
+        assert not is_error, text
+        behind = re.search(r"The node rests on events ([0-9a-f-]{36})", text)
+        assert behind, text
+        asked = {"event_id": behind[1], "participants": [ALICE]}
+        text, is_error = call_tool(gateway, "memory_read", asked, key=key)
+        assert not is_error, text
+
+
 def test_mcp_page_of_events_says_its_order(gateway: Gateway, key: str) -> None:
     for text in ("The buoy is red.", "The buoy is green.", "The buoy is gone."):
         call_tool(gateway, "add", {"content": text, "participants": [ALICE]}, key=key)
     asked = {"limit": 2, "participants": [ALICE]}
     text, _ = call_tool(gateway, "query_event_nodes", asked, key=key)
     assert re.search(r"Among user:alice, oldest first:\n.*green\.\n.*gone\.", text), text
+    assert len(re.findall(r", \d{4}-\d\d-\d\d \d\d:\d\dZ, ", text)) == 2, (
+        text
+    )  # in UTC, and it says so
 
 
 def test_mcp_event_date_takes_day(gateway: Gateway, key: str) -> None:
