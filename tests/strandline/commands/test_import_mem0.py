@@ -158,9 +158,9 @@ def test_import_mem0_refuses_by_line_and_field(
     """A memory that cannot be read costs itself alone."""
     lines = "\n".join(map(json.dumps, (MEMORY, {**MEMORY, **change}, {**MEMORY, "id": "c"})))
     items = read(tmp_path, lines, "a.jsonl")
-    assert [type(item) for item in items] == [NewEvent, RefusedItem, NewEvent]
-    assert isinstance(items[1], RefusedItem)
-    assert items[1].reason == reason
-    assert items[1].place.startswith("a.jsonl, line 2")
+    assert [type(item) for item in items] == [RefusedItem, NewEvent, NewEvent]
+    assert isinstance(items[0], RefusedItem)
+    assert items[0].reason == reason
+    assert items[0].place.startswith("a.jsonl, line 2")
     (item,) = read(tmp_path, {"results": {"id": 1}})
     assert item == RefusedItem("mem0.json, entry 0", "results is no list")

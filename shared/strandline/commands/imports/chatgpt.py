@@ -131,7 +131,9 @@ def _read_message(
     key = id_text_or_none(message.get("id")) or node_id
     fields = _make_role_and_type(message, role) | times
     yield NewEvent(
-        make_conversation_event("chatgpt", identity, key, options, content=text, **fields), place
+        make_conversation_event("chatgpt", identity, key, options, content=text, **fields),
+        place,
+        thread=identity,
     )
 
 

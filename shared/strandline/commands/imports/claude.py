@@ -114,7 +114,9 @@ def _read_message(
             continue
         fields = speaker | item | times
         yield NewEvent(
-            make_conversation_event("claude", identity, f"{key}{suffix}", options, **fields), place
+            make_conversation_event("claude", identity, f"{key}{suffix}", options, **fields),
+            place,
+            thread=identity,
         )
     if not count:
         names = [

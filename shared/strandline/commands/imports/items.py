@@ -60,6 +60,9 @@ class NewEvent:
     origin: ExportOrigin | None = None
     has_key_of_place: bool = False
     """Its key follows from the file's name and the line alone."""
+    thread: str | None = None
+    """What it belongs to, as a conversation: within it, order stands whatever the times say. None:
+    a line, which stays where it is."""
 
 
 @dataclass(frozen=True)

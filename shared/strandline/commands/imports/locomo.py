@@ -61,7 +61,7 @@ def read_locomo_sample(sample: Json, options: ImportOptions, place: str) -> Item
                 "session_id": shorten_uniquely(f"locomo-{identity}-{number}", MAX_SESSION_CHARS),
                 "occurred_at": moment.isoformat(),
             }
-            yield NewEvent(event, f"{place}, turn {turn_id}")
+            yield NewEvent(event, f"{place}, turn {turn_id}", thread=identity)
 
 
 def parse_locomo_time(text: str) -> datetime:

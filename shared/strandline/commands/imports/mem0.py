@@ -79,7 +79,7 @@ def read_mem0_memory(memory: Json, options: ImportOptions, place: str) -> Items:
     except _InvalidMember as error:
         yield RefusedItem(place, str(error))
         return
-    yield from (NewEvent(event, place) for event in events)
+    yield from (NewEvent(event, place, thread=memory_id) for event in events)
 
 
 def _iterate_events(

@@ -11,9 +11,10 @@ from typing import Any, cast
 from uuid import UUID
 
 from strandline.commands.imports.chatgpt import read_chatgpt_conversation
+from strandline.commands.imports.chronology import ChronologicalSpool
 from strandline.commands.imports.claude import read_claude_conversation
 from strandline.commands.imports.exported_lines import ORIGIN
-from strandline.commands.imports.files import READ_ERRORS, ConversationFile, walk_paths
+from strandline.commands.imports.files import READ_ERRORS, ConversationFile, FoundFile, walk_paths
 from strandline.commands.imports.items import (
     CHANNEL,
     MAX_KEY_CHARS,
@@ -59,13 +60,24 @@ _TITLE = re.compile(
 
 
 def read_import_items(paths: Sequence[Path], options: ImportOptions) -> Iterator[Item]:
-    """Everything in these files, folders and archives, in order; a file at a time is open, and a
-    conversation in memory."""
-    for found_file in walk_paths(paths):
-        if isinstance(found_file, ConversationFile):
-            yield from _read_conversation_file(found_file, options)
-        else:
-            yield found_file
+    """Everything in these files, folders and archives: lines as they stand there, then the events
+    of conversations and memories, the oldest first. A file at a time is open, and a conversation
+    in memory."""
+    with ChronologicalSpool() as spool:
+        for found_file in walk_paths(paths):
+            for item in _read_found_file(found_file, options):
+                if isinstance(item, NewEvent) and item.thread is not None:
+                    spool.add_event(item, item.thread)
+                else:
+                    yield item
+        yield from spool.iterate_events()
+
+
+def _read_found_file(found_file: FoundFile, options: ImportOptions) -> Items:
+    if isinstance(found_file, ConversationFile):
+        yield from _read_conversation_file(found_file, options)
+    else:
+        yield found_file
 
 
 def _read_conversation_file(file: ConversationFile, options: ImportOptions) -> Items:
