@@ -164,3 +164,10 @@ def test_import_mem0_refuses_by_line_and_field(
     assert items[0].place.startswith("a.jsonl, line 2")
     (item,) = read(tmp_path, {"results": {"id": 1}})
     assert item == RefusedItem("mem0.json, entry 0", "results is no list")
+
+
+def test_import_mem0_counts_relations_that_it_leaves_out(tmp_path: Path) -> None:
+    relation = {"source": "ann", "relationship": "owns", "target": "petrel"}
+    items = read(tmp_path, {"results": [MEMORY], "relations": [relation] * 2})
+    assert [type(item) for item in items] == [LeftOutItem, NewEvent]
+    assert items[0] == LeftOutItem("relations of mem0's graph", 2)

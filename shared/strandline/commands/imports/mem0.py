@@ -59,6 +59,8 @@ def read_mem0_list(document: Json, options: ImportOptions, place: str) -> Items:
         return
     if not memories:
         yield LeftOutItem("empty lists of memories")
+    if relations := list_or_empty(document.get("relations")):
+        yield LeftOutItem("relations of mem0's graph", len(relations))
     for number, value in enumerate(memories):
         memory = dict(object_or_empty(value))
         rows = histories.get(str(memory.get("id")))
