@@ -70,7 +70,7 @@ class ClaudeTranscript:
 
     def ask_with_additions(self) -> None:
         """What the person wrote, with what the program added: marks around what was pasted, a
-        reminder or an file_note file before it, a command's name and arguments."""
+        reminder or an opened file before it, a command's name and arguments."""
         paste = (
             '<pasted_content id="f670">\nWind: 7 knots\n\nTide: low\n</pasted_content id="f670">'
         )
