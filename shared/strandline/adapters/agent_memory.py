@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 from typing_extensions import TypedDict
@@ -16,8 +17,7 @@ from strandline.adapters.session_records import (
     list_newest_first,
     read_event_text,
 )
-from strandline.adapters.step_runners import ask, run_steps, run_steps_async
-from strandline.client import answers
+from strandline.adapters.step_runners import ask, read_items, run_steps, run_steps_async
 from strandline.client.clients import AsyncStrandline, Strandline
 from strandline.client.errors import KeyConflictError, make_error
 from strandline.client.memory import MemoryVerbs
@@ -106,21 +106,16 @@ class AgentMemory:
         self, participants: Sequence[str], session_id: str
     ) -> Steps[list[tuple[str, str]]]:
         """Who said what in a session, `user` or `agent`, in order."""
-        events_newest_first: list[answers.EventOut] = []
-        cursor: str | None = None
-        while True:
-            call = MemoryVerbs.query.call(
-                _NOBODY,
-                participants=participants,
-                session_id=session_id,
-                limit=_PAGE,
-                cursor=cursor,
-            )
-            page = yield from ask(call)
-            events_newest_first += list_newest_first(page, participants)
-            cursor = page.next_cursor
-            if cursor is None:
-                break
+        query = partial(
+            MemoryVerbs.query.call,
+            _NOBODY,
+            participants=participants,
+            session_id=session_id,
+            limit=_PAGE,
+        )
+        events_newest_first = yield from read_items(
+            query, partial(list_newest_first, participants=participants)
+        )
         texts: list[tuple[str, str]] = []
         for event in reversed(events_newest_first):
             if event.role in ("user", "agent"):

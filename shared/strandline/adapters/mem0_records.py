@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -22,7 +23,7 @@ from strandline.adapters.mem0_shapes import (
 )
 from strandline.adapters.namespace_topics import NOBODY
 from strandline.adapters.session_records import read_event_text
-from strandline.adapters.step_runners import ask
+from strandline.adapters.step_runners import ask, read_items
 from strandline.client import answers
 from strandline.client.errors import ForbiddenError, InvalidFieldError
 from strandline.client.memory import MemoryVerbs
@@ -98,21 +99,14 @@ class MemoryRecords:
         self, readers: Sequence[str] | None, note: Mapping[str, Any]
     ) -> Steps[list[MemoryState]]:
         """The states of memories whose note has these fields, the newest first."""
-        states: list[MemoryState] = []
-        cursor: str | None = None
-        while True:
-            call = MemoryVerbs.query.call(
-                NOBODY, participants=readers, metadata={KIND: note}, limit=_PAGE, cursor=cursor
-            )
-            page = yield from ask(call)
-            for scope in page.scopes:
-                states += (
-                    MemoryState(event, scope.participants, event.metadata[KIND])
-                    for event in scope.events
-                )
-            cursor = page.next_cursor
-            if cursor is None:
-                break
+        query = partial(
+            MemoryVerbs.query.call,
+            NOBODY,
+            participants=readers,
+            metadata={KIND: note},
+            limit=_PAGE,
+        )
+        states = yield from read_items(query, _iter_states)
         states.sort(key=lambda one: (one.event.recorded_at, one.event.seq), reverse=True)
         for state in states:
             self._remember_participants(state.note["id"], state.participants)
@@ -254,6 +248,12 @@ class MemoryRecords:
             logger.warning(
                 "this key has no right to erase: what is deleted is hidden, and stays in the log"
             )
+
+
+def _iter_states(page: answers.EventTree) -> Iterator[MemoryState]:
+    for scope in page.scopes:
+        for event in scope.events:
+            yield MemoryState(event, scope.participants, event.metadata[KIND])
 
 
 def _take_ids(filters: Filters) -> dict[str, Any]:

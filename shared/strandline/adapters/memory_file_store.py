@@ -12,6 +12,7 @@ import json
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -19,7 +20,8 @@ from strandline.adapters.event_batches import erase_events
 from strandline.adapters.keyed_values import KeyedValues
 from strandline.adapters.memory_file_texts import MemoryCommandError
 from strandline.adapters.namespace_topics import NOBODY, choose_role
-from strandline.adapters.step_runners import ask
+from strandline.adapters.session_records import list_newest_first
+from strandline.adapters.step_runners import ask, read_items
 from strandline.client import answers
 from strandline.client.errors import ForbiddenError, GoneError, NotFoundError
 from strandline.client.memory import MemoryVerbs
@@ -31,6 +33,7 @@ logger = logging.getLogger(__name__)
 
 _KIND = "claude-memory"
 _NAMESPACE = ("files",)
+_PAGE = 500
 _MAX_STATED_BYTES = 13 * 1024
 """Of a text within its statement, as JSON."""
 _MAX_STATED_CHARS = 2000
@@ -232,22 +235,17 @@ class MemoryFileStore:
         ]
         seq_by_event: dict[UUID, int] = {}
         for metadata in (payload, *statements):
-            cursor: str | None = None
-            while True:
-                call = MemoryVerbs.query.call(
-                    NOBODY,
-                    participants=self._participants,
-                    metadata=metadata,
-                    limit=500,
-                    cursor=cursor,
-                )
-                page = yield from ask(call)
-                for scope in page.scopes:
-                    if sorted(scope.participants) == sorted(self._participants):
-                        seq_by_event |= {event.event_id: event.seq for event in scope.events}
-                cursor = page.next_cursor
-                if cursor is None:
-                    break
+            query = partial(
+                MemoryVerbs.query.call,
+                NOBODY,
+                participants=self._participants,
+                metadata=metadata,
+                limit=_PAGE,
+            )
+            events = yield from read_items(
+                query, partial(list_newest_first, participants=self._participants)
+            )
+            seq_by_event |= {event.event_id: event.seq for event in events}
         return sorted(seq_by_event, key=seq_by_event.__getitem__)
 
     def _make_key(self, place: FilePlace) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Sequence
+from functools import partial
 from typing import Literal
 
-from strandline.adapters.step_runners import ask
+from strandline.adapters.step_runners import ask, read_items
 from strandline.adapters.value_names import decode_namespace, encode_namespace
 from strandline.client import answers
 from strandline.client.errors import GoneError
@@ -20,6 +21,7 @@ NOBODY = VerbGroup()
 """Who asks, in a procedure: its client sends the request."""
 _LISTED_NAMESPACES = 50
 """Topics that one search gives; where there are more, all topics in view are listed."""
+_TOPICS_PAGE = 100
 
 Namespace = tuple[str, ...]
 
@@ -94,17 +96,18 @@ class NamespaceTopics:
         )
         if "cut_by_limit" not in answer.degraded:
             return answer.nodes
-        nodes: list[answers.NodeOut] = []
-        cursor: str | None = None
-        while True:
-            call = GraphReadVerbs.nodes.call(
-                NOBODY, participants=participants, type="topic", page_size=100, cursor=cursor
+        topics = partial(
+            GraphReadVerbs.nodes.call,
+            NOBODY,
+            participants=participants,
+            type="topic",
+            page_size=_TOPICS_PAGE,
+        )
+        return (
+            yield from read_items(
+                topics, lambda page: [node for node in page.nodes if part in node.name]
             )
-            page = yield from ask(call)
-            nodes += [node for node in page.nodes if part in node.name]
-            cursor = page.next_cursor
-            if cursor is None:
-                return nodes
+        )
 
 
 def choose_role(participants: Sequence[str]) -> Literal["agent"] | None:

@@ -16,15 +16,17 @@ import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import filterfalse
 from typing import Any, Literal, TypeAlias, cast
 from uuid import UUID, uuid4
 
 from strandline.adapters.event_batches import erase_events, post_events
-from strandline.adapters.step_runners import ask
+from strandline.adapters.step_runners import ask, read_items
 from strandline.client import answers
 from strandline.client.errors import ForbiddenError
 from strandline.client.memory import EventType, MemoryVerbs
-from strandline.client.request_building import VerbGroup
+from strandline.client.request_building import Call, VerbGroup
 from strandline.client.scopes_and_payloads import ScopeAndPayloadVerbs
 from strandline.client.verb_declarations import Steps
 
@@ -105,18 +107,13 @@ class SessionRecords:
         """The records of a session that have these labels, in the order in which they were stored:
         all, or the newest so many."""
         is_removed = yield from self._read_removals(participants, session_id)
-        events_newest_first: list[answers.EventOut] = []
-        cursor: str | None = None
-        while limit is None or len(events_newest_first) < limit:
-            query = {"labels": dict(labels or {})}
-            page = yield from self._query(participants, session_id, query, cursor)
-            events = list_newest_first(page, participants)
-            events_newest_first += [event for event in events if not is_removed(event)]
-            cursor = page.next_cursor
-            if cursor is None:
-                break
+        events_newest_first = yield from read_items(
+            self._make_query(participants, session_id, {"labels": dict(labels or {})}),
+            lambda page: filterfalse(is_removed, list_newest_first(page, participants)),
+            limit,
+        )
         records: list[StoredRecord] = []
-        for event in reversed(events_newest_first[:limit]):
+        for event in reversed(events_newest_first):
             records.append((yield from self._decode(participants, event)))
         return records
 
@@ -126,35 +123,29 @@ class SessionRecords:
         """Which events of a session tombstones hide."""
         removed_ids: set[str] = set()
         cleared_before = 0
-        cursor: str | None = None
-        while True:
-            page = yield from self._query(participants, session_id, {"is_removal": True}, cursor)
-            for event in list_newest_first(page, participants):
-                note: Mapping[str, Any] = event.metadata[self._kind]
-                removed_ids.update(note["event_ids"])
-                if note["is_all"]:
-                    cleared_before = max(cleared_before, event.seq)
-            cursor = page.next_cursor
-            if cursor is None:
-                break
+        for event in (
+            yield from read_items(
+                self._make_query(participants, session_id, {"is_removal": True}),
+                partial(list_newest_first, participants=participants),
+            )
+        ):
+            note: Mapping[str, Any] = event.metadata[self._kind]
+            removed_ids.update(note["event_ids"])
+            if note["is_all"]:
+                cleared_before = max(cleared_before, event.seq)
         return lambda event: str(event.event_id) in removed_ids or event.seq < cleared_before
 
-    def _query(
-        self,
-        participants: Sequence[str],
-        session_id: str,
-        note: Mapping[str, Any],
-        cursor: str | None,
-    ) -> Steps[answers.EventTree]:
-        call = MemoryVerbs.query.call(
+    def _make_query(
+        self, participants: Sequence[str], session_id: str, note: Mapping[str, Any]
+    ) -> Callable[..., Call[answers.EventTree]]:
+        return partial(
+            MemoryVerbs.query.call,
             _NOBODY,
             participants=participants,
             session_id=session_id,
             metadata={self._kind: note},
             limit=_PAGE,
-            cursor=cursor,
         )
-        return (yield from ask(call))
 
     def remove(
         self,

@@ -4,21 +4,58 @@ is told of an error where it yielded the request, and may catch it."""
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
+from strandline.client.errors import GoneError
 from strandline.client.request_building import Call
 from strandline.client.verb_declarations import Steps
 
 if TYPE_CHECKING:
     from strandline.client.clients import AsyncStrandline, Strandline
 
+
+class _Page(Protocol):
+    @property
+    def next_cursor(self) -> str | None: ...
+
+
 T = TypeVar("T")
+Page = TypeVar("Page", bound=_Page)
+
+_READINGS = 20
 
 
 def ask(call: Call[T]) -> Steps[T]:
     """One request of a procedure: `answer = yield from ask(call)`. Raises ServiceError."""
     return (yield call)
+
+
+def read_items(
+    make_call: Callable[..., Call[Page]],
+    take_items: Callable[[Page], Iterable[T]],
+    most: int | None = None,
+) -> Steps[list[T]]:
+    """What `take_items` takes from the pages of a list, to its end or until it is `most`.
+    `make_call` makes the request of a page from its `cursor`. A list of which another program
+    erases something is read again from its beginning; raises GoneError where that happens 20
+    times."""
+    readings = 0
+    while True:
+        items: list[T] = []
+        cursor: str | None = None
+        try:
+            while most is None or len(items) < most:
+                page = yield from ask(make_call(cursor=cursor))
+                items += take_items(page)
+                cursor = page.next_cursor
+                if cursor is None:
+                    break
+            return items[:most]
+        except GoneError:
+            readings += 1
+            if cursor is None or readings == _READINGS:
+                raise
 
 
 def run_steps(client: Strandline, steps: Steps[T]) -> T:
