@@ -9,6 +9,7 @@ from strandline.graph.changes.node_targets import (
     describe_target_for_event_log,
     find_referenced_nodes,
     format_target_id,
+    make_unseen_node_error,
     require_same_scope,
 )
 from strandline.graph.changes.schemas import (
@@ -178,8 +179,12 @@ def _find_mergeable_pair(
 def _find_nodes_to_move(
     access: TenantDb, start: NodeTarget, into: NodeTarget
 ) -> tuple[list[tuple[UUID, str]], bytes]:
-    """The nodes that a merge moves, with their names, and the identity that they move to."""
+    """The nodes that a merge moves, with their names, and the identity that they move to. Raises
+    Invalid for a node that was erased, StateConflict for nodes that are merged already."""
     present = find_target_nodes(access, [start.node_id, into.node_id])
+    for field, node in (("from_id", start), ("into_id", into)):
+        if node.node_id not in present:  # it was erased since it was found
+            raise make_unseen_node_error(field)
     from_identity = present[start.node_id].identity
     into_identity = present[into.node_id].identity
     if from_identity == into_identity:
@@ -207,6 +212,11 @@ def undo_merge(
     ) -> GraphObservations:
         present = list_merged_nodes(access, merge_id)
         if not is_replay:
+            if len(present) < len(moves):  # since they were found
+                raise NotFound(
+                    "there is no such merge in view: it or a node of it was erased meanwhile."
+                    " Repeat the request: it undoes what is left"
+                )
             _require_unchanged_since_merge(present)
         return GraphObservations([_make_undo_observation(move, sources[0]) for move in present])
 

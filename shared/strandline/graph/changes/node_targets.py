@@ -69,12 +69,15 @@ def find_referenced_nodes(
     for field, pair in ids.items():
         target = targets.get(pair[1]) if pair else None
         if pair is None or target is None or target.type != pair[0]:
-            raise Invalid(
-                f"{field}: is not the id of a node that all participants can see", field=field
-            )
+            raise make_unseen_node_error(field)
         own_id = target.node_id if target.scope_id == scope.scope_id else None
         ends[field] = ReferencedNode(target.type, target.name, own_id, target)
     return ends
+
+
+def make_unseen_node_error(field: str) -> Invalid:
+    """The error for a field of a body that names no node in view."""
+    return Invalid(f"{field}: is not the id of a node that all participants can see", field=field)
 
 
 def describe_node_for_event_log(node_type: NodeType, name: str, ordinal: int = 0) -> dict[str, Any]:

@@ -200,6 +200,8 @@ def end_edge(
         access: TenantDb, sources: Sequence[ObservationSource], is_replay: bool
     ) -> GraphObservations:
         present = find_edge(access, edge_id)
+        if not is_replay and present is None:  # it was erased since it was found
+            raise NotFound("there is no such edge in view")
         if not is_replay and present and present.valid_to is not None:
             raise StateConflict(f"the edge has already ended ({present.valid_to.isoformat()})")
         return _make_edge_ending_observations(edge, body, sources[0])

@@ -155,7 +155,7 @@ ROUTES = {
         response_headers={
             REPLAYED_HEADER: "`true` when all of it was already stored under the same key."
         },
-        errors=_ERRORS,
+        errors=(*_ERRORS, NotFound),
     ),
     "GET /api/v1/graph/nodes/{node_id}": Route(
         get_node, "read", {200: NodeOut}, query=GetNodeQuery
@@ -185,7 +185,7 @@ ROUTES = {
         body=RelationsRequest,
         headers=IdempotencyHeaders,
         response_headers=_REPLAY_HEADERS,
-        errors=_ERRORS,
+        errors=(*_ERRORS, NotFound),
     ),
     "POST /api/v1/graph/edges/{edge_id}/end": Route(
         post_edge_end,

@@ -2,12 +2,13 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 from strandline.db.database import TenantDb
+from strandline.errors import NotFound
 from strandline.graph.nodes.identity import derive_edge_id, derive_node_id
 from strandline.graph.nodes.observations import (
     EdgeObservation,
@@ -33,9 +34,10 @@ def write_observations(
     """Store observations, and compute the nodes and edges that they concern. The number of SQL
     statements does not depend on the number of observations. Repeated observations change nothing.
     Observations of older versions of a chain are deleted if this version does not have them. In a
-    transaction."""
+    transaction. Raises NotFound for a node that is observed by its id and was erased meanwhile."""
     sources = list({o.source.source_id: o.source for o in (*nodes, *edges)}.values())
     lock_scope_graphs(access, {source.scope_id for source in sources})
+    _require_nodes(access, {node.node_id for node in nodes if node.node_id})
     node_ids = _resolve_node_ids(access, nodes)
     edge_ids = [_derive_edge_id(access.caller.tenant, edge, node_ids) for edge in edges]
     node_count = _insert_nodes(access, nodes, node_ids)
@@ -95,6 +97,28 @@ def lock_scope_graphs(access: TenantDb, scope_ids: Iterable[UUID]) -> None:
         """,
         {"scope_ids": list(scope_ids)},
     )
+
+
+@dataclass(frozen=True)
+class _NodeCount:
+    nodes: int
+
+
+def _require_nodes(access: TenantDb, node_ids: Collection[UUID]) -> None:
+    """Raise NotFound unless all of these nodes exist."""
+    (row,) = access.fetch(
+        _NodeCount,
+        """
+        select count(*) as nodes from graph_nodes
+        where tenant_id = current_tenant() and node_id = any (%(ids)s)
+        """,
+        {"ids": list(node_ids)},
+    )
+    if row.nodes < len(node_ids):
+        raise NotFound(
+            "there is no such node in view: one that is named here was erased meanwhile. Repeat"
+            " the request: it then says which"
+        )
 
 
 @dataclass(frozen=True)
