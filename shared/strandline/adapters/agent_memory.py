@@ -127,7 +127,7 @@ class AgentMemory:
         participants: Sequence[str],
         session_id: str | None,
         texts: Sequence[SaidText],
-        post: Callable[[Sequence[Mapping[str, Any]]], Steps[None]] = post_events,
+        post: Callable[[Sequence[Mapping[str, Any]]], Steps[Any]] = post_events,
     ) -> Steps[None]:
         """Store texts in order, each once; all or none of what a request holds, or as `post` does
         it. Blank ones are left out."""

@@ -30,15 +30,18 @@ def clean_text(text: str) -> str:
     return _UNSTORABLE.sub("\ufffd", text)
 
 
-def post_events(events: Sequence[Mapping[str, Any]]) -> Steps[None]:
+def post_events(events: Sequence[Mapping[str, Any]]) -> Steps[list[UUID]]:
     """Store events in order, all or none of what one request holds: up to 500, of 3 MiB together.
-    Raises the error of the event that kept the others from being stored."""
+    Gives their ids. Raises the error of the event that kept the others from being stored."""
+    event_ids: list[UUID] = []
     for batch in list_batches(events):
         call = MemoryVerbs.post_batch.call(_NOBODY, batch, atomic=True)
         try:
-            yield from ask(call)
+            answer = yield from ask(call)
         except ServiceError as error:
             raise _find_cause(error) from error
+        event_ids += (item.event.event_id for item in answer.results if item.event)
+    return event_ids
 
 
 def erase_events(event_ids: Sequence[UUID]) -> Steps[None]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -25,7 +25,13 @@ from strandline.adapters.namespace_topics import NOBODY
 from strandline.adapters.session_records import read_event_text
 from strandline.adapters.step_runners import ask, read_items
 from strandline.client import answers
-from strandline.client.errors import ForbiddenError, InvalidFieldError
+from strandline.client.errors import (
+    ForbiddenError,
+    GoneError,
+    InvalidFieldError,
+    KeyConflictError,
+    StateConflictError,
+)
 from strandline.client.memory import MemoryVerbs
 from strandline.client.verb_declarations import Steps
 
@@ -35,6 +41,7 @@ KIND = "mem0"
 _PAGE = 500
 _MOST_FOUND = 100
 _MOST_OWNERS = 100_000
+_ATTEMPTS = 20
 
 
 def name_participants(ids: Mapping[str, Any]) -> list[str]:
@@ -223,17 +230,36 @@ class MemoryRecords:
             before = after
         return entries
 
-    def remove(self, states: Sequence[MemoryState], key: str) -> Steps[None]:
-        """Erase memories with their histories where the key may; else state that they are
-        removed."""
-        event_ids: list[UUID] = [state.event.event_id for state in reversed(states)]
-        try:
-            yield from erase_events(event_ids)  # present ones are the last
-        except ForbiddenError:
-            self._tell_of_history()
-            yield from self.add(
-                [_make_removal(state, f"{key}/{n}") for n, state in enumerate(_list_newest(states))]
-            )
+    def change(self, make_event: Callable[[], Steps[Mapping[str, Any] | None]]) -> Steps[None]:
+        """Store the event that changes a memory, which `make_event` makes of its present state:
+        again where others changed or removed it meanwhile; nothing for None."""
+        for _ in range(_ATTEMPTS):
+            event = yield from make_event()
+            try:
+                return (yield from self.add([event] if event else []))
+            except (KeyConflictError, GoneError):
+                continue
+        raise _make_contention_error()
+
+    def remove(self, list_states: Callable[[], Steps[list[MemoryState]]]) -> Steps[bool]:
+        """Remove memories with their histories: whether there was anything. Stating that they are
+        removed hides them at once, and takes the keys of those who change them meanwhile; then all
+        of it is erased where the key may, also what an earlier attempt hid."""
+        for _ in range(_ATTEMPTS):
+            states = yield from list_states()
+            removals = [_make_removal(state) for state in _list_newest(states)]
+            try:
+                removal_ids = yield from post_events(removals)
+            except (KeyConflictError, GoneError):
+                continue
+            event_ids: list[UUID] = [state.event.event_id for state in reversed(states)]
+            try:
+                yield from erase_events([*event_ids, *removal_ids])
+            except ForbiddenError:
+                self._tell_of_history()
+                return bool(removals)
+            return bool(states)
+        raise _make_contention_error()
 
     def _remember_participants(self, memory_id: str, participants: Sequence[str]) -> None:
         with self._lock:
@@ -272,14 +298,26 @@ def _list_newest(states: Sequence[MemoryState]) -> Iterator[MemoryState]:
                 yield state
 
 
-def _make_removal(state: MemoryState, key: str) -> dict[str, Any]:
+def make_change_key(state: MemoryState) -> str:
+    """The idempotency key of what follows on a state: of two who do it at once, one gets an
+    error."""
+    return f"{KIND}:after-{state.event.event_id}"
+
+
+def _make_contention_error() -> StateConflictError:
+    return StateConflictError("Others change this memory all the time. Try again later.")
+
+
+def _make_removal(state: MemoryState) -> dict[str, Any]:
     note = {
         name: value
         for name, value in state.note.items()
         if name in ("id", "role", "created_at", *ENTITIES, "actor_id")
     }
     note |= {"event": "DELETE", "is_change": True, "created_at": make_created_at(state)}
-    event = make_memory_event(note, "Removed: a memory.", state.participants, key)
+    event = make_memory_event(
+        note, "Removed: a memory.", state.participants, make_change_key(state)
+    )
     return {**event, "type": "observation", "role": "agent" if _has_agent(state) else "user"}
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from datetime import datetime
+from functools import partial
 from typing import Any
-from uuid import UUID, uuid4, uuid5
+from uuid import UUID, uuid5
 
 from strandline.adapters.mem0_records import (
     MemoryRecords,
     MemoryState,
+    make_change_key,
     make_created_at,
     make_memory_event,
     name_participants,
@@ -153,25 +155,44 @@ class Mem0Verbs:
             raise ValueError("At least one of text, metadata, or expiration_date must be provided.")
         if text is not None and (not isinstance(text, str) or not text.strip()):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ValueError("text: give a text that is not empty")
-        states = yield from self._require_states(memory_id)
-        item = yield from self._records.read_item(states[0])
-        note = {name: value for name, value in states[0].note.items() if name != "updated_at"}
-        note |= {"event": "UPDATE", "is_change": True, "created_at": make_created_at(states[0])}
-        if metadata is not None:
-            note["metadata"] = {**note.get("metadata", {}), **(_drop_identities(metadata) or {})}
+        changes: dict[str, Any] = {"event": "UPDATE", "is_change": True}
         if expiration_date is not KEEP:
-            note["expiration_date"] = clean_date(expiration_date)
-        with self._keys.attempt([[note, text]]) as (key,):
-            event = make_memory_event(
-                note, text or item["memory"], states[0].participants, f"mem0:{key}"
+            changes["expiration_date"] = clean_date(expiration_date)
+        own_metadata = _drop_identities(metadata)
+        with self._keys.attempt([[memory_id, text, own_metadata, changes]]) as (key,):
+            own_changes = {**changes, "update_id": key}
+            yield from self._records.change(
+                partial(self._make_update, memory_id, text, own_metadata, own_changes)
             )
-            yield from self._records.add([event])
         return {"message": "Memory updated successfully!"}
+
+    def _make_update(
+        self,
+        memory_id: str,
+        text: str | None,
+        metadata: Mapping[str, Any] | None,
+        changes: Mapping[str, Any],
+    ) -> Steps[dict[str, Any] | None]:
+        """The event that changes a memory as it is now; None where an attempt whose answer was lost
+        stored it."""
+        states = yield from self._require_states(memory_id)
+        if any(state.note.get("update_id") == changes["update_id"] for state in states):
+            return None
+        newest = states[0]
+        note = {name: value for name, value in newest.note.items() if name != "updated_at"}
+        note |= {**changes, "created_at": make_created_at(newest)}
+        if metadata is not None:
+            note["metadata"] = {**note.get("metadata", {}), **metadata}
+        item = yield from self._records.read_item(newest)
+        return make_memory_event(
+            note, text or item["memory"], newest.participants, make_change_key(newest)
+        )
 
     def delete(self, memory_id: str) -> Steps[dict[str, Any]]:
         """Remove a memory with its history."""
-        states = yield from self._require_states(memory_id)
-        yield from self._records.remove(states, f"mem0:{uuid4()}")
+        list_states = partial(self._records.read_states, str(memory_id))
+        if not (yield from self._records.remove(list_states)):
+            raise _make_absence_error(memory_id)
         return {"message": "Memory deleted successfully!"}
 
     def delete_all(self, ids: Mapping[str, Any]) -> Steps[dict[str, Any]]:
@@ -182,9 +203,7 @@ class Mem0Verbs:
             )
         scope = self._with_default_ids(ids)
         readers = _require_user(scope)
-        states = yield from self._records.list_states(readers, scope)
-        if states:
-            yield from self._records.remove(states, f"mem0:{uuid4()}")
+        yield from self._records.remove(partial(self._records.list_states, readers, scope))
         return {"message": "Memories deleted successfully!"}
 
     def history(self, memory_id: str) -> Steps[list[dict[str, Any]]]:
@@ -194,7 +213,7 @@ class Mem0Verbs:
     def _require_states(self, memory_id: str) -> Steps[list[MemoryState]]:
         states = yield from self._records.read_states(str(memory_id))
         if not states or states[0].is_removal:
-            raise ValueError(f"Memory with id {memory_id} not found")
+            raise _make_absence_error(memory_id)
         return states
 
     def _with_default_ids(self, ids: Mapping[str, Any]) -> dict[str, Any]:
@@ -221,6 +240,10 @@ class Mem0Verbs:
             )
         all_filters |= self._with_default_ids(all_filters)
         return all_filters, _require_user(all_filters)
+
+
+def _make_absence_error(memory_id: str) -> ValueError:
+    return ValueError(f"Memory with id {memory_id} not found")
 
 
 def _require_user(ids: Mapping[str, Any]) -> list[str]:

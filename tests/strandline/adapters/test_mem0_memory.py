@@ -2,12 +2,14 @@
 
 import ast
 import asyncio
+import contextlib
 import importlib.util
 import inspect
 import json
 import logging
 import subprocess
 import sys
+from collections.abc import Iterator
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
@@ -202,6 +204,93 @@ def test_mem0_memory_deletes_all_while_others_delete(
         act_before_request(client, "POST", "/erasures", delete_some)
         memory.delete_all(user_id=users.alice)
     assert memory.get_all(filters={"user_id": users.alice}) == {"results": []}
+    assert "secret" not in str([*client.get_all(user=users.alice)])
+
+
+@pytest.fixture
+def other(service: Service, users: Users) -> Iterator[Memory]:
+    """Another program with the same memories."""
+    with Strandline(service.url, service.erasing_key) as client:
+        yield Memory(client=client, user=users.alice)
+
+
+def test_mem0_memory_updates_on_top_of_others(
+    client: Strandline, users: Users, other: Memory
+) -> None:
+    """Another program changes another part of a memory just before it is changed here."""
+    memory = Memory(client=client, user=users.alice)
+    memory_id = memory.add("I moor at pier B.", metadata={"from": "phone"})["results"][0]["id"]
+    act_before_request(
+        client,
+        "POST",
+        "/batch",
+        lambda: other.update(memory_id, "I moor at pier C.", metadata={"by": "other"}),
+    )
+    memory.update(memory_id, metadata={"from": "web"})
+    item = memory.get(memory_id)
+    assert item
+    assert (item["memory"], item["metadata"]) == (
+        "I moor at pier C.",
+        {"by": "other", "from": "web"},
+    )
+    assert [entry["event"] for entry in memory.history(memory_id)] == ["ADD", "UPDATE", "UPDATE"]
+
+
+@pytest.mark.parametrize("is_all", [True, False])
+@pytest.mark.parametrize("may_erase", [True, False])
+def test_mem0_memory_updates_none_that_others_delete(
+    service: Service, client: Strandline, users: Users, other: Memory, may_erase: bool, is_all: bool
+) -> None:
+    """What is deleted does not come back by an update whose program had read it before."""
+    with Strandline(service.url, service.erasing_key if may_erase else service.key) as own:
+        memory = Memory(client=own, user=users.alice)
+        memory_id = memory.add("secret one")["results"][0]["id"]
+
+        def delete() -> object:
+            return memory.delete_all(user_id=users.alice) if is_all else memory.delete(memory_id)
+
+        act_before_request(vars(other)["_clients"].blocking, "POST", "/batch", delete)
+        with pytest.raises(ValueError, match="not found"):
+            other.update(memory_id, "secret two")
+        assert memory.get_all(filters={"user_id": users.alice}) == {"results": []}
+    said = str([*client.get_all(user=users.alice)])
+    assert "secret two" not in said
+    assert ("secret" in said) is not may_erase
+
+
+@pytest.mark.parametrize("before", ["/batch", "/erasures"])
+def test_mem0_memory_deletes_what_others_update(
+    client: Strandline, users: Users, other: Memory, before: str
+) -> None:
+    """Before it is hidden, or before it is erased, when it is no longer there for the other."""
+    memory = Memory(client=client, user=users.alice)
+    memory_id = memory.add("secret one")["results"][0]["id"]
+
+    def update() -> None:
+        with contextlib.suppress(ValueError):
+            other.update(memory_id, "secret two")
+
+    act_before_request(client, "POST", before, update)
+    memory.delete(memory_id)
+    assert memory.history(memory_id) == []
+    assert "secret" not in str([*client.get_all(user=users.alice)])
+
+
+def test_mem0_memory_repeated_delete_erases_what_interrupted_one_hid(
+    client: Strandline, users: Users
+) -> None:
+    memory = Memory(client=client, user=users.alice)
+    memory_id = memory.add("secret")["results"][0]["id"]
+
+    def fail() -> None:
+        raise ConnectionError("the connection was lost")
+
+    act_before_request(client, "POST", "/erasures", fail)
+    with pytest.raises(ConnectionError):
+        memory.delete(memory_id)
+    assert memory.get(memory_id) is None
+    memory.delete(memory_id)
+    assert memory.history(memory_id) == []
     assert "secret" not in str([*client.get_all(user=users.alice)])
 
 
