@@ -1,5 +1,6 @@
 """Changes of the graph while another program erases what they name, between look-up and write."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -65,13 +66,12 @@ CHANGES: list[tuple[str, str, dict[str, Any], int, str | None]] = [
 and field."""
 
 
-def fill_in(value: Any, ids: dict[str, str]) -> Any:
+def fill_in(body: dict[str, Any], ids: dict[str, str]) -> dict[str, Any]:
     """A body with ids in place of their names."""
-    if isinstance(value, dict):
-        return {name: fill_in(one, ids) for name, one in value.items()}
-    if isinstance(value, list):
-        return [fill_in(one, ids) for one in value]
-    return value.format(**ids) if isinstance(value, str) else value
+    text = json.dumps(body)
+    for name, node_id in ids.items():
+        text = text.replace(f"{{{name}}}", node_id)
+    return json.loads(text)
 
 
 @pytest.mark.parametrize(
