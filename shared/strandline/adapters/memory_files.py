@@ -232,25 +232,35 @@ class MemoryFiles:
         if not attempt.answer:
             if not files:
                 raise MemoryCommandError(f"The path {old} does not exist")
-            yield from self._require_free_place(new, f"The destination {new} already exists")
+            if not _is_begun_rename(files, old, (yield from self._list_files_at(new)), new):
+                yield from self._require_free_place(new, f"The destination {new} already exists")
         attempt.answer = f"Successfully renamed {old} to {new}"
-        for file in files:
-            target = new + file.path[len(old) :]
-            yield from _repeat_until_unchanged(partial(self._move, file.path, target))
+        moves = [(file.path, new + file.path[len(old) :]) for file in files]
+        if len(moves) > 1:
+            for move in moves:
+                yield from _repeat_until_unchanged(partial(self._copy, *move))
+        for move in moves:
+            yield from _repeat_until_unchanged(partial(self._move, *move))
         return attempt.answer
 
     def _move(self, old: str, new: str) -> Steps[None]:
         """Give a file another path: there first, so that it is never nowhere."""
+        place = yield from self._copy(old, new)
+        if place.file is not None:
+            yield from self._store.mark_moved(place, new)
+
+    def _copy(self, old: str, new: str) -> Steps[FilePlace]:
+        """Give a file another path with its present text, beside its own, which is the result."""
         place = yield from self._store.read_place(old)
         target = yield from self._store.read_place(new)
         file, there = place.file, target.file
         if file is None:
-            return
+            return place
         if there is not None and there.file_id != file.file_id:
             raise MemoryCommandError(f"The destination {new} already exists")
         if there is None or there.copied_id not in (None, str(file.event_id)):
             yield from self._store.write(self._store.make_copy(file, _rest_on_nothing(target)))
-        yield from self._store.mark_moved(place, new)
+        return place
 
     def _clear(self) -> Steps[str]:
         for path in (yield from self._store.list_files()):
@@ -287,7 +297,16 @@ class MemoryFiles:
         return [file for name, file in files.items() if name == path or is_below(name, path)]
 
 
-def _repeat_until_unchanged(change: Callable[[], Steps[None]]) -> Steps[None]:
+def _is_begun_rename(
+    files: Iterable[StoredFile], old: str, files_there: Iterable[StoredFile], new: str
+) -> bool:
+    """Whether a rename ended in the middle: what one of both paths has, the other has too."""
+    former = {(file.path[len(old) :], file.file_id) for file in files}
+    copied = {(file.path[len(new) :], file.file_id) for file in files_there}
+    return bool(copied) and (copied <= former or former <= copied)
+
+
+def _repeat_until_unchanged(change: Callable[[], Steps[Any]]) -> Steps[None]:
     """Change a path, again where others changed it meanwhile."""
     for _ in range(_ATTEMPTS):
         try:

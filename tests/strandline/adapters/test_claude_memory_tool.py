@@ -311,6 +311,52 @@ def test_claude_memory_tool_renames_what_others_edit(
         files.execute({"command": "view", "path": NOTES})
 
 
+@pytest.mark.parametrize("written", range(1, 6))
+def test_claude_memory_tool_ends_rename_of_another_program(
+    files: MemoryFiles, other: MemoryFiles, client: Strandline, written: int
+) -> None:
+    """That ended after so many of the six writes by which a directory of three files is moved."""
+    for name in "abc":
+        create = {"command": "create", "path": f"/memories/old/{name}", "file_text": f"in {name}"}
+        files.execute(create)
+    perform, writes = client.perform, list[str]()
+
+    def fail_after_writes(call: Any) -> Any:
+        if call.method == "POST" and "/fields/" in call.path:
+            if len(writes) == written:
+                raise ConnectionError("the program ended")
+            writes.append(call.path)
+        return perform(call)
+
+    client.perform = fail_after_writes
+    rename = {"command": "rename", "old_path": "/memories/old", "new_path": "/memories/new"}
+    with pytest.raises(ConnectionError):
+        files.execute(rename)
+    client.perform = perform
+    assert other.execute(rename) == "Successfully renamed /memories/old to /memories/new"
+    listed = other.execute({"command": "view", "path": "/memories"})
+    assert [line.partition("\t")[2] for line in listed.split("\n")[2:]] == [
+        "/memories/new/", *(f"/memories/new/{name}" for name in "abc"),
+    ]  # fmt: skip
+    for name in "abc":
+        view = other.execute({"command": "view", "path": f"/memories/new/{name}"})
+        assert view.endswith(f"\tin {name}")
+
+
+def test_claude_memory_tool_renames_into_no_directory_with_other_files(
+    files: MemoryFiles, other: MemoryFiles
+) -> None:
+    """Also where all that it has was renamed to it before."""
+    rename = {"command": "rename", "old_path": "/memories/old", "new_path": "/memories/new"}
+    for name in ("a", "b"):
+        create = {"command": "create", "path": f"/memories/old/{name}", "file_text": name}
+        files.execute(create)
+        if name == "a":
+            files.execute(rename)
+    with pytest.raises(MemoryCommandError, match="The destination /memories/new already exists"):
+        other.execute(rename)
+
+
 def test_claude_memory_tool_creates_nothing_over_new_file(
     files: MemoryFiles, other: MemoryFiles, client: Strandline
 ) -> None:
