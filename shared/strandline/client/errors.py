@@ -149,7 +149,10 @@ class GoneError(ServiceError):
     """What the answer rested on is no longer there."""
 
     code = "gone"
-    hint = "Where a token or a cursor was sent, ask again without it; what is erased stays so."
+    hint = (
+        "Where a token or a cursor was sent, ask again without it; where a list was iterated, call"
+        " its verb again; what is erased stays so."
+    )
 
 
 class TooLargeError(ServiceError):

@@ -219,6 +219,18 @@ def test_client_erases_events_sessions_and_users(service: HttpService) -> None:
         assert [*client.get_all(user="alice")] == []
 
 
+def test_client_list_says_how_to_go_on_after_erasure(service: HttpService) -> None:
+    with service.client("acme", None, "read", "write", "erase") as client:
+        first, *_ = [client.add(f"Load {n}.", user="alice") for n in range(3)]
+        events = client.get_all(user="alice", page_size=2)
+        assert next(events).content == "Load 2."
+        client.erase_event(first.event_id)
+        with pytest.raises(errors.GoneError, match="list was iterated, call its verb again"):
+            list(events)
+        again = client.get_all(user="alice", page_size=2)
+        assert [one.content for one in again] == ["Load 2.", "Load 1."]
+
+
 def test_client_graph_exports_and_imports_files(service: HttpService, tmp_path: Path) -> None:
     file, progress = tmp_path / "graph.jsonl", list[tuple[int, int]]()
     with service.client() as client:
