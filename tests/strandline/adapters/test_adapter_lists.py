@@ -104,16 +104,16 @@ def test_adapter_list_of_openai_session_begins_again(service: Service, users: Us
             )
             items: list[Any] = [{"role": "user", "content": f"{n} metres"} for n in range(7)]
             await session.add_items(items)
-            perform, popped = own.perform, list[Any]()
+            perform, items_of_other = own.perform, list[Any]()
 
             async def perform_after_other(call: Any) -> Any:
-                if has_cursor(call) and not popped:
-                    popped.append(await other.pop_item())
+                if has_cursor(call) and not items_of_other:
+                    items_of_other.append(await other.pop_item())
                 return await perform(call)
 
             own.perform = perform_after_other
             assert await session.get_items() == items[:6]
-            assert popped == items[6:]
+            assert items_of_other == items[6:]
             assert await session.get_items(3) == items[3:6]
 
     asyncio.run(use())
@@ -128,8 +128,8 @@ def test_adapter_list_of_session_texts_begins_again(
         for n in range(5)
     ]
     act_before_later_page(monkeypatch, client, lambda: other.erase(event_ids=[events[4].event_id]))
-    said = run_steps(client, AgentMemory(user=users.alice).read_said(who, users.alice))
-    assert said == [("user", f"{n} metres") for n in range(4)]
+    texts = run_steps(client, AgentMemory(user=users.alice).read_said(who, users.alice))
+    assert texts == [("user", f"{n} metres") for n in range(4)]
 
 
 def test_adapter_list_of_file_events_begins_again(

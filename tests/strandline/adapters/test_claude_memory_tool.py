@@ -311,9 +311,9 @@ def test_claude_memory_tool_renames_what_others_edit(
         files.execute({"command": "view", "path": NOTES})
 
 
-@pytest.mark.parametrize("written", range(1, 6))
+@pytest.mark.parametrize("write_count", range(1, 6))
 def test_claude_memory_tool_ends_rename_of_another_program(
-    files: MemoryFiles, other: MemoryFiles, client: Strandline, written: int
+    files: MemoryFiles, other: MemoryFiles, client: Strandline, write_count: int
 ) -> None:
     """That ended after so many of the six writes by which a directory of three files is moved."""
     for name in "abc":
@@ -323,7 +323,7 @@ def test_claude_memory_tool_ends_rename_of_another_program(
 
     def fail_after_writes(call: Any) -> Any:
         if call.method == "POST" and "/fields/" in call.path:
-            if len(writes) == written:
+            if len(writes) == write_count:
                 raise ConnectionError("the program ended")
             writes.append(call.path)
         return perform(call)
@@ -343,7 +343,7 @@ def test_claude_memory_tool_ends_rename_of_another_program(
         assert view.endswith(f"\tin {name}")
 
 
-def test_claude_memory_tool_renames_into_no_directory_with_other_files(
+def test_claude_memory_tool_renames_into_no_other_directory(
     files: MemoryFiles, other: MemoryFiles
 ) -> None:
     """Also where all that it has was renamed to it before."""

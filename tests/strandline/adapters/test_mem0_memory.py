@@ -276,9 +276,7 @@ def test_mem0_memory_deletes_what_others_update(
     assert "secret" not in str([*client.get_all(user=users.alice)])
 
 
-def test_mem0_memory_repeated_delete_erases_what_interrupted_one_hid(
-    client: Strandline, users: Users
-) -> None:
+def test_mem0_memory_delete_erases_what_earlier_one_hid(client: Strandline, users: Users) -> None:
     memory = Memory(client=client, user=users.alice)
     memory_id = memory.add("secret")["results"][0]["id"]
 

@@ -89,14 +89,14 @@ def test_graph_change_of_what_is_erased_meanwhile_stores_nothing(
     field: str | None,
 ) -> None:
     nodes = [entity("Ada"), entity("Ada Byron"), entity("Lady"), entity("Boat"), fact("Ada rows")]
-    stated = graph.write("POST", "nodes", nodes=nodes)["nodes"]
+    entries = graph.write("POST", "nodes", nodes=nodes)["nodes"]
     ids = dict(
-        zip(("ada", "byron", "lady", "boat", "fact"), (one["id"] for one in stated), strict=True)
+        zip(("ada", "byron", "lady", "boat", "fact"), (one["id"] for one in entries), strict=True)
     )
     merge = graph.write("POST", "merges", from_id=ids["lady"], into_id=ids["boat"])
     edge = graph.relate("owns", ids["byron"], ids["boat"])
     ids |= {"merge": merge["merge_id"], "edge": edge["id"]}
-    erased_ids = [stated[0]["event_id"], stated[4]["event_id"], ids["merge"], edge["event_id"]]
+    erased_ids = [entries[0]["event_id"], entries[4]["event_id"], ids["merge"], edge["event_id"]]
     before = list_contents(graph)
 
     def erase_all() -> None:
