@@ -78,8 +78,12 @@ def _print_import_tally(run: Invocation, tally: ImportTally, options: ImportOpti
     if tally.left_out:
         kinds = ", ".join(f"{kind} ({count})" for kind, count in sorted(tally.left_out.items()))
         print_text(f"left out: {kinds}")
+    groups = [*tally.refusal_groups.values()][:_SHOWN]
+    for group in groups:
+        print_text(f"refused: {group.describe()}", err=True)
+    if more := tally.refused_count - sum(group.item_count for group in groups):
+        print_text(f"refused: {more} more, for other reasons", err=True)
     for heading, sentences, count in (
-        ("refused", tally.refusals, tally.refused_count),
         ("note", tally.notes, tally.note_count),
         ("skipped", tally.skipped_files, tally.skipped_count),
     ):

@@ -517,17 +517,35 @@ def test_cli_import_reports_left_out_and_changed_items(run: Run, tmp_path: Path)
     assert (code, "5 read: 5 stored" in out) == (0, True)
     assert "note: nul.jsonl, line 2: content: 1 character became U+FFFD" in err
     code, out, err = run("import", str(EXPORTS / "claude_users.json"))
-    assert (code, out) == (1, "0 read: 0 stored, 0 known, 0 refused, 0 left out\n")
-    assert "skipped: claude_users.json: it holds no conversation" in err
-    assert "Import reads JSON Lines" in err
+    assert (code, out) == (1, "1 read: 0 stored, 0 known, 1 refused, 0 left out\n")
+    assert "refused: claude_users.json: it holds no conversation of ChatGPT, Claude" in err
+    assert "Write one event per line as .jsonl" in err
     users, parts = str(EXPORTS / "claude_users.json"), str(EXPORTS / "chatgpt_export.zip")
-    assert run("import", users, parts)[0] == 0
+    code, out, err = run("import", parts, users)
+    assert (code, "2 stored, 0 known, 1 refused" in out) == (1, True), "a named file without any"
+    code, out, err = run("import", parts)
+    assert (code, "skipped: user.json: it holds no conversation" in err) == (0, True)
+    code, out, err = run("import", str(tmp_path))
+    assert (code, "Import reads JSON Lines" in err) == (1, True)
     lines = tmp_path / "bad.jsonl"
     good = json.dumps({"participants": ["user:a"], "role": "user", "content": "x"})
     lines.write_text(f"{good}\n{{\n{good}\n")
     code, out, err = run("import", str(lines))
     assert (code, out) == (1, "3 read: 2 stored, 0 known, 1 refused, 0 left out\n")
     assert "refused: bad.jsonl, line 2: it is not JSON" in err
+
+
+def test_cli_import_groups_refusals_by_reason(run: Run, tmp_path: Path) -> None:
+    lines = tmp_path / "a.jsonl"
+    lines.write_text("7\n" * 300 + json.dumps({"role": "user", "content": "x"}) + "\n")
+    code, out, err = run("import", str(lines))
+    assert (code, out) == (1, "301 read: 0 stored, 0 known, 301 refused, 0 left out\n")
+    grouped, other = err.splitlines()
+    assert grouped == "refused: 300 times, first in a.jsonl, line 1: it is no object"
+    assert other.startswith("refused: a.jsonl, line 301: participants")
+    lines.write_text("".join('{"a' + " " * n + "\n" for n in range(8)) + "{\n")
+    err = run("import", str(lines))[2]
+    assert err.splitlines()[-1] == "refused: 4 more, for other reasons"
 
 
 def test_cli_import_says_as_whom_it_stores(run: Run, tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ def test_import_reads_downloaded_archive() -> None:
 
 def test_import_reads_several_files_and_folder(tmp_path: Path) -> None:
     items = read("claude_users.json", "chatgpt_bom.json")
-    assert [type(item) for item in items] == [SkippedFile, NewEvent]
+    assert [type(item) for item in items] == [RefusedItem, NewEvent]
     folder = read(".")
     assert len(events_of(folder)) > 40
     assert {i.name for i in folder if isinstance(i, SkippedFile)} >= {

@@ -36,7 +36,7 @@ _END_64 = struct.Struct("<4sQ2H2L4Q")
 _ENCRYPTED = 0x1
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2)
 """Others may ask for gigabytes of memory to be unpacked."""
-_ARCHIVES = (".zip", ".gz", ".tgz", ".tar", ".bz2", ".xz", ".7z", ".rar", ".zst")
+ARCHIVES = (".zip", ".gz", ".tgz", ".tar", ".bz2", ".xz", ".7z", ".rar", ".zst")
 
 
 class UnusableArchive(Exception):
@@ -99,7 +99,7 @@ def _find_objection_to_member(member: zipfile.ZipInfo) -> str | None:
         return "its name leads out of the archive"
     if stat.S_ISLNK(member.external_attr >> 16):
         return "it is a link"
-    if path.suffix.lower() in _ARCHIVES:
+    if path.suffix.lower() in ARCHIVES:
         return "it is an archive within the archive; import it by itself"
     if member.flag_bits & _ENCRYPTED:
         return "it is encrypted"
@@ -145,6 +145,8 @@ class ConversationFile:
     name: str
     """As messages and keys name it."""
     open: Callable[[], AbstractContextManager[BinaryIO]]
+    is_named: bool = False
+    """Whether the caller named it, and not only a folder or an archive that it lies in."""
 
     @property
     def has_value_per_line(self) -> bool:
@@ -175,19 +177,19 @@ def _walk_path(path: Path) -> Iterator[FoundFile]:
     if path.is_dir():
         yield from _walk_folder(path)
     else:
-        yield from _walk_file(path, path.name)
+        yield from _walk_file(path, path.name, is_named=True)
 
 
-def _walk_file(path: Path, name: str) -> Iterator[FoundFile]:
+def _walk_file(path: Path, name: str, *, is_named: bool = False) -> Iterator[FoundFile]:
     mode = path.stat().st_mode
     if stat.S_ISFIFO(mode):
-        yield ConversationFile(name, partial(path.open, "rb"))
+        yield ConversationFile(name, partial(path.open, "rb"), is_named)
     elif not stat.S_ISREG(mode):
         yield RefusedItem(name, "it is a device, not a file")
     elif is_zip_archive(path):
         yield from _walk_archive(path, name)
     else:
-        yield ConversationFile(name, partial(path.open, "rb"))
+        yield ConversationFile(name, partial(path.open, "rb"), is_named)
 
 
 def _walk_folder(folder: Path) -> Iterator[FoundFile]:

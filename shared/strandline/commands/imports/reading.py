@@ -6,7 +6,8 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from dataclasses import dataclass, field
+from pathlib import Path, PurePath
 from typing import Any, cast
 from uuid import UUID
 
@@ -14,7 +15,13 @@ from strandline.commands.imports.chatgpt import read_chatgpt_conversation
 from strandline.commands.imports.chronology import ChronologicalSpool
 from strandline.commands.imports.claude import read_claude_conversation
 from strandline.commands.imports.exported_lines import ORIGIN
-from strandline.commands.imports.files import READ_ERRORS, ConversationFile, FoundFile, walk_paths
+from strandline.commands.imports.files import (
+    ARCHIVES,
+    READ_ERRORS,
+    ConversationFile,
+    FoundFile,
+    walk_paths,
+)
 from strandline.commands.imports.items import (
     CHANNEL,
     MAX_KEY_CHARS,
@@ -41,10 +48,18 @@ from strandline.commands.imports.json_pieces import (
 from strandline.commands.imports.locomo import read_locomo_sample
 from strandline.commands.imports.mem0 import read_mem0_list, read_mem0_memory
 
+WAY_OUT = (
+    'Write one event per line as .jsonl, such as {"participants": ["user:ann", "agent:helper"], '
+    '"role": "user", "content": "..."}: docs/commands.md, “Files of another shape”.'
+)
 FORMATS = (
     "Import reads JSON Lines of events (*.jsonl, *.ndjson), JSON with conversations of ChatGPT, "
-    "Claude or LoCoMo, and memories of mem0 in both: files, folders and ZIP archives."
+    "Claude or LoCoMo, and memories of mem0 in both: files, folders and ZIP archives. "
+    f"{WAY_OUT}"
 )
+_NO_CONVERSATION = "no conversation of ChatGPT, Claude or LoCoMo, and no memory of mem0"
+_MAX_TEXTS = 100
+"""Pieces of a file that are refused one by one as no JSON; beyond, only their number is kept."""
 _READERS: tuple[tuple[str, Callable[[Json, ImportOptions, str], Items]], ...] = (
     ("mapping", read_chatgpt_conversation),
     ("chat_messages", read_claude_conversation),
@@ -80,10 +95,56 @@ def _read_found_file(found_file: FoundFile, options: ImportOptions) -> Items:
         yield found_file
 
 
+@dataclass
+class _StrangePieces:
+    """What in a file is no conversation: values of another shape, and text that is not JSON."""
+
+    first_stranger: str = ""
+    stranger_count: int = 0
+    has_object: bool = False
+    texts: list[RefusedItem] = field(default_factory=list[RefusedItem])
+    text_count: int = 0
+
+    def add_stranger(self, place: str, piece: JsonValueText) -> None:
+        self.first_stranger = self.first_stranger or place
+        self.stranger_count += 1
+        self.has_object = self.has_object or _begins_object(piece)
+
+    def add_text(self, refusal: RefusedItem) -> None:
+        self.text_count += 1
+        if len(self.texts) < _MAX_TEXTS:
+            self.texts.append(refusal)
+
+    def sum_up_file(self, file: ConversationFile, *, has_items: bool) -> Items:
+        """One refusal, or skipping, of a file with nothing else in it; else one for each text."""
+        if self.texts and not has_items and not self.has_object:
+            is_packed = PurePath(file.name).suffix.lower() in ARCHIVES
+            way_out = "Unpack it, and import what is in it." if is_packed else WAY_OUT
+            yield RefusedItem(file.name, f"it is not JSON. {way_out}")
+            return
+        yield from self.texts
+        if more_texts := self.text_count - len(self.texts):
+            yield RefusedItem(file.name, "more of it is not JSON", more_texts)
+        if has_items or self.texts:
+            if self.stranger_count:
+                more = f" and {self.stranger_count - 1} more" if self.stranger_count > 1 else ""
+                place = f"{self.first_stranger}{more}"
+                yield RefusedItem(place, f"it is {_NO_CONVERSATION}", self.stranger_count)
+        elif file.is_named:
+            yield RefusedItem(file.name, f"it holds {_NO_CONVERSATION}. {WAY_OUT}")
+        else:
+            yield SkippedFile(file.name, "it holds no conversation")
+
+
+def _begins_object(piece: JsonValueText) -> bool:
+    return piece.head.lstrip("[ \t\r\n").startswith("{")
+
+
 def _read_conversation_file(file: ConversationFile, options: ImportOptions) -> Items:
-    """What a file holds. One in which no value is a conversation, as an account's settings, is
-    skipped; where others are, such a value is refused."""
-    first_stranger, stranger_count, has_items = "", 0, False
+    """What a file holds. One that is not JSON, and one that the caller named and in which no value
+    is a conversation, is refused whole. Of a folder or an archive the latter, as an account's
+    settings, is skipped; where other values are conversations, such a value is refused."""
+    strange_pieces, has_items = _StrangePieces(), False
     try:
         with file.open() as stream, open_as_decoded_text(stream) as text:
             for piece in (
@@ -92,8 +153,10 @@ def _read_conversation_file(file: ConversationFile, options: ImportOptions) -> I
                 place = f"{file.name}, {piece.place}"
                 items = _read_json_value(piece, place, file, options)
                 if items is None:
-                    first_stranger = first_stranger or place
-                    stranger_count += 1
+                    strange_pieces.add_stranger(place, piece)
+                    continue
+                if isinstance(items, RefusedItem):
+                    strange_pieces.add_text(items)
                     continue
                 for item in items:
                     has_items = True
@@ -105,18 +168,14 @@ def _read_conversation_file(file: ConversationFile, options: ImportOptions) -> I
     except READ_ERRORS as error:
         has_items = True
         yield RefusedItem(file.name, f"it cannot be read to its end ({error})")
-    if not has_items:
-        yield SkippedFile(file.name, "it holds no conversation")
-    elif stranger_count:
-        more = f" and {stranger_count - 1} more" if stranger_count > 1 else ""
-        reason = "it is no conversation of ChatGPT, Claude or LoCoMo, and no memory of mem0"
-        yield RefusedItem(f"{first_stranger}{more}", reason, stranger_count)
+    yield from strange_pieces.sum_up_file(file, has_items=has_items)
 
 
 def _read_json_value(
     piece: JsonValueText, place: str, file: ConversationFile, options: ImportOptions
-) -> Items | None:
-    """The items of a value; None where its format is not known."""
+) -> Items | RefusedItem | None:
+    """The items of a value; a refusal of text that is not JSON and begins no object; None where the
+    value's format is not known."""
     if piece.text is None:
         limit = f"{MAX_PIECE_BYTES // 1024**2} MiB"
         return iter(
@@ -125,9 +184,9 @@ def _read_json_value(
     try:
         value: object = json.loads(piece.text, object_pairs_hook=_make_object_without_double_names)
     except (ValueError, RecursionError) as error:
-        return iter(
-            [RefusedItem(f"{place}{_find_title_in_head(piece.head)}", f"it is not JSON ({error})")]
-        )
+        title = _find_title_in_head(piece.head)
+        refusal = RefusedItem(f"{place}{title}", f"it is not JSON ({error})")
+        return iter([refusal]) if _begins_object(piece) else refusal
     entry = cast("Event", value) if isinstance(value, dict) else {}
     for member, reader in _READERS:
         if member in entry:

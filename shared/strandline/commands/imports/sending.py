@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any
 from uuid import UUID
@@ -46,6 +46,22 @@ _MAX_SENTENCES = 100
 """Of each kind; beyond, only their number is kept."""
 
 
+@dataclass
+class RefusalGroup:
+    """Refusals for the same reason."""
+
+    first_place: str
+    reason: str
+    sentence_count: int = 0
+    item_count: int = 0
+
+    def describe(self) -> str:
+        """The reason, with the number of places where it is more than one."""
+        if self.sentence_count == 1:
+            return f"{self.first_place}: {self.reason}"
+        return f"{self.sentence_count} times, first in {self.first_place}: {self.reason}"
+
+
 class ImportTally:
     """What became of everything that was read: it is stored, was known, was refused or was left
     out, and each is counted once."""
@@ -55,6 +71,8 @@ class ImportTally:
         self.left_out: Counter[str] = Counter()
         self.note_count = self.skipped_count = 0
         self.refusals: list[str] = []
+        self.refusal_groups: dict[str, RefusalGroup] = {}
+        """By their reasons."""
         self.notes: list[str] = []
         self.skipped_files: list[str] = []
         self.participants: set[str] = set()
@@ -75,17 +93,24 @@ class ImportTally:
             elif isinstance(item, LeftOutItem):
                 self.left_out[item.kind] += item.count
             elif isinstance(item, RefusedItem):
-                self.count_refusal(f"{item.place}: {item.reason}", item.count)
+                self.count_refusal(item.place, item.reason, item.count)
             elif isinstance(item, AlterationNote):
                 self.note_count += 1
                 _append_within_limit(self.notes, item.text)
             else:
                 self._count_skipped_file(item)
 
-    def count_refusal(self, sentence: str, count: int = 1) -> None:
+    def count_refusal(self, place: str, reason: str, count: int = 1) -> None:
         """Count what is not stored."""
         self.refused_count += count
-        _append_within_limit(self.refusals, sentence)
+        _append_within_limit(self.refusals, f"{place}: {reason}")
+        group = self.refusal_groups.get(reason)
+        if group is None:
+            if len(self.refusal_groups) == _MAX_SENTENCES:
+                return
+            group = self.refusal_groups[reason] = RefusalGroup(place, reason)
+        group.sentence_count += 1
+        group.item_count += count
 
     def _count_skipped_file(self, file: SkippedFile) -> None:
         self.skipped_count += 1
@@ -143,7 +168,7 @@ def store_batch(client: Strandline, batch: Sequence[NewEvent], tally: ImportTall
             tally.known_count += 1
         elif event_id in erased_ids:
             tally.count_refusal(
-                f"{item.place}: it was erased here since it was exported, and stays so"
+                item.place, "it was erased here since it was exported, and stays so"
             )
         else:
             new.append(item)
@@ -215,7 +240,7 @@ def _store_or_split(client: Strandline, batch: Sequence[NewEvent], tally: Import
         results, known_places = _post_events([item.event for item in batch], client)
     except (TooLargeError, MalformedRequestError, InvalidFieldError) as error:
         if len(batch) == 1:
-            tally.count_refusal(f"{batch[0].place}: {_explain_refusal(error, batch[0])}")
+            tally.count_refusal(batch[0].place, _explain_refusal(error, batch[0]))
             return
         middle = len(batch) // 2
         _store_or_split(client, batch[:middle], tally)
@@ -256,7 +281,7 @@ def _count_result_of_event(
     elif _is_blank_event_of_export(item, error):
         tally.left_out[_BLANK] += 1
     else:
-        tally.count_refusal(f"{item.place}: {_explain_refusal(error, item)}")
+        tally.count_refusal(item.place, _explain_refusal(error, item))
 
 
 def _is_blank_event_of_export(item: NewEvent, error: ServiceError) -> bool:
