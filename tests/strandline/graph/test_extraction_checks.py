@@ -243,3 +243,81 @@ def test_extraction_drops_nuance_that_no_event_bears_out(nuance: str, stays: boo
     promotion = promote({"relations": [{**relation(0.9), "nuance": nuance}]})
     (edge,) = (edge for edge in promotion.edges if edge.type == "USES")
     assert edge.patch == ({"nuance": nuance} if stays else {})
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "content"),
+    [
+        ("Nils Berg", "Berg, Nils is an admin of Kestrel.", "Nils is an admin of Kestrel."),
+        ("张伟", "张伟住在柏林", "张伟住在柏林"),
+    ],
+)
+def test_extraction_protects_person_whose_name_no_event_has_so(
+    name: str, text: str, content: str
+) -> None:
+    """What a tool says about a person is no fact, however it writes the name."""
+    person = {"entities": [{"name": name, "kind": "person"}]}
+    promotion = promote({**person, "facts": [fact(content, [1], about=[name])]}, [("tool", text)])
+    assert names(promotion, "fact") == []
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "content"),
+    [
+        ("Database Migration", "We migrate the database.", "The migration of the database starts."),
+        ("Customer", "I pay in euros.", "The customer pays in euros."),
+        ("Mara's Kitchen", "My shop Mara\u2019s Kitchen is open.", "Mara's Kitchen is open."),
+        ("CI/CD", "My CI and CD jobs run in Lisbon.", "The CI/CD jobs run in Lisbon."),
+        (
+            "Мария",
+            "Я живу с Марией в Риге",  # noqa: RUF001
+            "Мария живу в Риге",
+        ),
+    ],
+)
+def test_extraction_fact_keeps_name_in_other_form(name: str, text: str, content: str) -> None:
+    promotion = promote({"facts": [fact(content, [1], about=[name])]}, [("user", text)])
+    assert names(promotion, "fact") == [content]
+
+
+@pytest.mark.parametrize("word", ["Globex's", "Globex\u2019s", "Globex-run", "globex"])
+def test_extraction_drops_fact_with_form_of_invented_name(word: str) -> None:
+    content = f"Mara lives in Lisbon with her cat Bosun in {word} flat."
+    promotion = promote({"entities": INVENTION, "facts": [fact(content, [1])]})
+    assert names(promotion, "fact") == []
+
+
+def test_extraction_drops_fact_with_other_number_in_name() -> None:
+    content = "Mara uses GPT-5 for the translation of letters."
+    turns = [("user", "I use GPT-4 for the translation of letters.")]
+    promotion = promote({"facts": [fact(content, [1], about=["GPT-5"])]}, turns)
+    assert names(promotion, "fact") == []
+
+
+def test_extraction_fact_keeps_number_in_other_digits() -> None:
+    digits = "١٥٠٠"  # noqa: RUF001
+    turns = [("user", f"My berth in Lisbon costs {digits} euros.")]
+    kept, dropped = (f"A berth in Lisbon costs {price} euros." for price in (1500, 1600))
+    promotion = promote({"facts": [fact(kept, [1]), fact(dropped, [1])]}, turns)
+    assert names(promotion, "fact") == [kept]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "content"),
+    [
+        ("柏林", "我住在柏林市中心", "住在柏林市中心"),
+        ("Larsen", "Ich wohne bei Larsens Werft.", "Mara wohnt bei Larsens Werft."),
+    ],
+)
+def test_extraction_links_fact_to_name_within_word(name: str, text: str, content: str) -> None:
+    lives = fact(content, [1], about=[name])
+    place = [{"name": name, "kind": "place"}]
+    promotion = promote({"entities": place, "facts": [lives]}, [("user", text)])
+    assert name in names(promotion, "entity")
+    assert "fact_entity" in {edge.type for edge in promotion.edges}
+
+
+def test_extraction_names_entity_with_curved_apostrophe() -> None:
+    shop = [{"name": "Mara's Kitchen", "kind": "company"}]
+    promotion = promote({"entities": shop}, [("user", "My shop Mara\u2019s Kitchen is open.")])
+    assert names(promotion, "entity") == ["Mara's Kitchen"]

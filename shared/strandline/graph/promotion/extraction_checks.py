@@ -20,9 +20,11 @@ from strandline.graph.nodes.observations import EdgeObservation, NodeObservation
 from strandline.graph.promotion.drafts import EdgeDraft, NodeDraft, NodeKey
 from strandline.graph.promotion.grounding import (
     contains_name,
+    has_forms_of_name,
     is_grounded,
     is_speaker,
     list_invented_words,
+    list_words,
 )
 from strandline.graph.promotion.store import ChainToPromote, EvidenceEvent
 from strandline.llm.heuristic.statements import capitalize_display_name
@@ -107,6 +109,7 @@ class _ObservationsBuilder:
         self._texts = {
             event.event_id: normalise_name(event.text) for event in evidence_by_number.values()
         }
+        self._words = list_words(self._texts.values())
         self._drops = Counter[str]()
         self._corrections = 0
 
@@ -128,7 +131,10 @@ class _ObservationsBuilder:
         name it. The kind that the chain gives an entity takes precedence."""
         name = normalise_name(entity.name)
         mentions = [event for event in self._evidence.values() if self._text_has_name(event, name)]
-        if not name or not (mentions or name in self._entities):
+        if entity.kind == "person" and name not in self._entities:  # even if no event has it so
+            self._people.setdefault(name, entity.name)
+        is_named = mentions or name in self._entities
+        if not name or not (is_named or has_forms_of_name(self._words, name)):
             return
         existing = self._entities.setdefault(name, entity)
         if existing.kind == "other":
@@ -165,14 +171,9 @@ class _ObservationsBuilder:
         if not self.is_supported_by_events(decision.title, events):
             return
         spoken = [event for event in self._evidence.values() if event.origin in _FIRST_HAND]
-        patch = {"rationale": self._keep_if_supported(decision.rationale, spoken)}
-        key = self.add_node(
-            "decision",
-            decision.title,
-            events,
-            decision.confidence,
-            {"status": "active", **_without_none(patch)},
-        )
+        rationale = self._keep_if_supported(decision.rationale, spoken)
+        patch = {"status": "active"} | ({"rationale": rationale} if rationale else {})
+        key = self.add_node("decision", decision.title, events, decision.confidence, patch)
         self.link_to_subjects(key, "decision_entity", decision.about, events)
 
     def add_relation(self, stated: ExtractedRelation) -> None:
@@ -344,7 +345,3 @@ def parse_chain_entity(entity: Mapping[str, str]) -> Entity:
     kind = entity.get("kind", "other")
     entity_kind = kind if kind in _KINDS else "other"
     return Entity.model_validate({"name": entity["name"][:200], "kind": entity_kind})
-
-
-def _without_none(patch: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in patch.items() if value is not None}

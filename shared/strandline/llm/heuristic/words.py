@@ -71,6 +71,11 @@ def iter_stems(text: str) -> Iterator[str]:
             yield stem_english_word(token)
 
 
+def is_script_without_spaces(letters: str) -> bool:
+    """Whether one of the letters is of a script without spaces between words, such as Chinese."""
+    return _SCRIPTS_WITHOUT_SPACES.search(letters) is not None
+
+
 def is_english(texts: Iterable[str]) -> bool:
     """Whether enough of the words are English stop words; true where there are none at all."""
     words = [word for text in texts for word in WORD.findall(text)]
