@@ -10,8 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
@@ -73,6 +73,8 @@ class FilePlace:
     file: StoredFile | None
     base: str
     """The statement on which the next one rests; empty for none."""
+    is_moved: bool
+    """Whether it has no file because that one has another path now."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,21 @@ class FileWrite:
     value: Mapping[str, Any]
     payload: bytes | None
     key: str
+
+
+def renew_key(place: FilePlace, is_after_erasure: bool) -> FilePlace:
+    """The place; after an erasure, with another key for what is stated there: the key of what was
+    erased stays used, and the newest statement may be the same as before."""
+    return replace(place, base=uuid4().hex) if is_after_erasure else place
+
+
+def is_begun_rename(
+    files: Iterable[StoredFile], old: str, files_there: Iterable[StoredFile], new: str
+) -> bool:
+    """Whether a rename ended in the middle: what one of both paths has, the other has too."""
+    former = {(file.path[len(old) :], file.file_id) for file in files}
+    copied = {(file.path[len(new) :], file.file_id) for file in files_there}
+    return bool(copied) and (copied <= former or former <= copied)
 
 
 class MemoryFileStore:
@@ -103,7 +120,8 @@ class MemoryFileStore:
         newest = history.history[0] if history and history.history else None
         value = history and self._values.to_value(_NAMESPACE, history)
         file = _to_file(path, value.value, value.event_id) if value else None
-        return FilePlace(path, file, str(newest.event_id) if newest else "")
+        base = str(newest.event_id) if newest else ""
+        return FilePlace(path, file, base, is_moved=value is not None and file is None)
 
     def list_files(self) -> Steps[dict[str, StoredFile]]:
         """All files by path."""

@@ -9,18 +9,23 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import json
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias, cast
-from uuid import uuid4
 from weakref import WeakKeyDictionary
 
 from strandline.adapters.client_pairs import ClientPair, join_participants_and_require_user
-from strandline.adapters.memory_file_store import FilePlace, FileWrite, MemoryFileStore, StoredFile
+from strandline.adapters.memory_file_store import (
+    FilePlace,
+    FileWrite,
+    MemoryFileStore,
+    StoredFile,
+    is_begun_rename,
+    renew_key,
+)
 from strandline.adapters.memory_file_texts import (
     ROOT,
     MemoryCommandError,
@@ -53,7 +58,7 @@ class _Attempt:
     write: FileWrite | None = None
     answer: str = ""
     is_after_erasure: bool = False
-    """Whether the key of a first statement is that of one that was erased."""
+    """Whether what was stated before under the place's key was erased."""
 
 
 class MemoryFiles:
@@ -168,8 +173,7 @@ class MemoryFiles:
         require_storable_text(path, text)
         if attempt.write is None:
             place = yield from self._require_free_place(path, f"File {path} already exists")
-            if attempt.is_after_erasure:
-                place = _rest_on_nothing(place)
+            place = renew_key(place, attempt.is_after_erasure)
             attempt.write = self._store.make_write(place, text)
             attempt.answer = f"File created successfully at: {path}"
         return (yield from self._settle(attempt))
@@ -182,6 +186,7 @@ class MemoryFiles:
             text = yield from self._store.read_text(file)
             text, attempt.answer = replace_text(path, text, old, new)
             require_storable_text(path, text)
+            place = renew_key(place, attempt.is_after_erasure)
             attempt.write = self._store.make_write(place, text)
         return (yield from self._settle(attempt))
 
@@ -192,6 +197,7 @@ class MemoryFiles:
             place, file = yield from self._require_file(path)
             text = insert_text((yield from self._store.read_text(file)), line, new)
             require_storable_text(path, text)
+            place = renew_key(place, attempt.is_after_erasure)
             attempt.write = self._store.make_write(place, text)
             attempt.answer = f"The file {path} has been edited."
         return (yield from self._settle(attempt))
@@ -214,10 +220,10 @@ class MemoryFiles:
             yield from _repeat_until_unchanged(partial(self._remove, file.path))
         return attempt.answer
 
-    def _remove(self, path: str) -> Steps[None]:
+    def _remove(self, path: str, is_after_erasure: bool) -> Steps[None]:
         place = yield from self._store.read_place(path)
         if place.file is not None:
-            yield from self._store.remove(place)
+            yield from self._store.remove(renew_key(place, is_after_erasure))
 
     def _rename(self, command: MemoryCommand, attempt: _Attempt) -> Steps[str]:
         old = parse_path(_take_text(command, "old_path"))
@@ -232,10 +238,10 @@ class MemoryFiles:
         if not attempt.answer:
             if not files:
                 raise MemoryCommandError(f"The path {old} does not exist")
-            if not _is_begun_rename(files, old, (yield from self._list_files_at(new)), new):
+            if not is_begun_rename(files, old, (yield from self._list_files_at(new)), new):
                 yield from self._require_free_place(new, f"The destination {new} already exists")
         attempt.answer = f"Successfully renamed {old} to {new}"
-        moves = [(file.path, new + file.path[len(old) :]) for file in files]
+        moves = [(file.path, new + file.path[len(old) :], set[str]()) for file in files]
         if len(moves) > 1:
             for move in moves:
                 yield from _repeat_until_unchanged(partial(self._copy, *move))
@@ -243,23 +249,27 @@ class MemoryFiles:
             yield from _repeat_until_unchanged(partial(self._move, *move))
         return attempt.answer
 
-    def _move(self, old: str, new: str) -> Steps[None]:
+    def _move(self, old: str, new: str, copied_ids: set[str], is_erased: bool) -> Steps[None]:
         """Give a file another path: there first, so that it is never nowhere."""
-        place = yield from self._copy(old, new)
+        place = yield from self._copy(old, new, copied_ids, is_erased)
         if place.file is not None:
-            yield from self._store.mark_moved(place, new)
+            yield from self._store.mark_moved(renew_key(place, is_erased), new)
 
-    def _copy(self, old: str, new: str) -> Steps[FilePlace]:
-        """Give a file another path with its present text, beside its own, which is the result."""
+    def _copy(self, old: str, new: str, copied_ids: set[str], is_erased: bool) -> Steps[FilePlace]:
+        """Give a file another path with its present text, beside its own, which is the result.
+        `copied_ids` gets the statement: where the file is deleted meanwhile, so is its copy."""
         place = yield from self._store.read_place(old)
         target = yield from self._store.read_place(new)
-        file, there = place.file, target.file
+        file, there, target = place.file, target.file, renew_key(target, is_erased)
         if file is None:
+            if there is not None and there.copied_id in copied_ids and not place.is_moved:
+                yield from self._store.remove(target)
             return place
         if there is not None and there.file_id != file.file_id:
             raise MemoryCommandError(f"The destination {new} already exists")
         if there is None or there.copied_id not in (None, str(file.event_id)):
-            yield from self._store.write(self._store.make_copy(file, _rest_on_nothing(target)))
+            copied_ids.add(str(file.event_id))
+            yield from self._store.write(self._store.make_copy(file, target))
         return place
 
     def _clear(self) -> Steps[str]:
@@ -297,28 +307,16 @@ class MemoryFiles:
         return [file for name, file in files.items() if name == path or is_below(name, path)]
 
 
-def _is_begun_rename(
-    files: Iterable[StoredFile], old: str, files_there: Iterable[StoredFile], new: str
-) -> bool:
-    """Whether a rename ended in the middle: what one of both paths has, the other has too."""
-    former = {(file.path[len(old) :], file.file_id) for file in files}
-    copied = {(file.path[len(new) :], file.file_id) for file in files_there}
-    return bool(copied) and (copied <= former or former <= copied)
-
-
-def _repeat_until_unchanged(change: Callable[[], Steps[Any]]) -> Steps[None]:
-    """Change a path, again where others changed it meanwhile."""
+def _repeat_until_unchanged(change: Callable[[bool], Steps[Any]]) -> Steps[None]:
+    """Change a path, again where others changed it meanwhile. The change is told whether what was
+    stated under its key was erased."""
+    is_after_erasure = False
     for _ in range(_ATTEMPTS):
         try:
-            return (yield from change())
-        except (KeyConflictError, GoneError):
-            continue
+            return (yield from change(is_after_erasure))
+        except (KeyConflictError, GoneError) as error:
+            is_after_erasure = isinstance(error, GoneError)
     raise MemoryCommandError(_CHANGES_ALL_THE_TIME)
-
-
-def _rest_on_nothing(place: FilePlace) -> FilePlace:
-    """The place, so that what is stated there has a key of its own."""
-    return place if place.base else dataclasses.replace(place, base=uuid4().hex)
 
 
 # Parameters ---------------------------------------------------------------------------------------
