@@ -2,7 +2,10 @@
 newest, and the log's latest events are those that were stored last."""
 
 import json
+import re
 import tempfile
+from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +13,7 @@ import pytest
 
 from strandline.commands.imports.items import ImportOptions, NewEvent
 from strandline.commands.imports.reading import read_import_items
+from strandline.moments import parse_moment
 
 
 def read_texts(folder: Path) -> list[str]:
@@ -63,11 +67,36 @@ def test_import_order_of_lines_is_that_of_the_file(tmp_path: Path) -> None:
     assert read_texts(tmp_path) == ["0", "1", "2", "3"]
 
 
+@pytest.mark.parametrize("buffering", [0, 100])
+@pytest.mark.parametrize("length", [1, 100_000])
 def test_import_order_without_room_says_what_to_set(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, length: int, buffering: int
 ) -> None:
-    write(tmp_path / "a.json", [chatgpt("b", ("b" * 100_000, 300.0))])
-    with open("/dev/full", "r+b", buffering=0) as full:
-        monkeypatch.setattr(tempfile, "TemporaryFile", lambda: full)
-        with pytest.raises(OSError, match="Set TMPDIR to a directory that has room"):
-            read_texts(tmp_path)
+    """Also where the file is closed with texts that it could not write."""
+    write(tmp_path / "a.json", [chatgpt("b", ("b" * length, 300.0))])
+    open_full = partial(open, "/dev/full", "r+b", buffering)
+    monkeypatch.setattr(tempfile, "TemporaryFile", open_full)
+    with pytest.raises(OSError, match="Set TMPDIR to a directory that has room"):
+        read_texts(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "time", ["2025-03-01T10:00:00+0200", "2025-03-01 10:00:00.12 +02:00", "2025-03-01t10:00:00z"]
+)
+def test_import_order_takes_times_that_older_pythons_do_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, time: str
+) -> None:
+    def parse(value: str) -> datetime:
+        assert re.fullmatch(r"\S{19}\.\d{6}[+-]\d\d:\d\d", value), "of Python 3.10"
+        return parse_moment(value)
+
+    monkeypatch.setattr("strandline.commands.imports.items.parse_moment", parse)
+    late = {"uuid": "m", "sender": "human", "text": "late", "created_at": time}
+    early = {**late, "text": "early", "created_at": "2025-03-01T07:00:00.5Z"}
+    conversations = [
+        {"uuid": name, "name": name, "chat_messages": [message]}
+        for name, message in (("late", late), ("early", early))
+    ]
+    write(tmp_path / "claude.json", conversations)
+    write(tmp_path / "memories.json", {"results": [{"id": "m", "memory": "m", "created_at": time}]})
+    assert read_texts(tmp_path) == ["early", "late", "m"]

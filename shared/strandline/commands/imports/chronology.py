@@ -7,11 +7,10 @@ import json
 import sqlite3
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from types import TracebackType
 
-from strandline.commands.imports.items import NewEvent
-from strandline.moments import parse_moment
+from strandline.commands.imports.items import NewEvent, parse_iso_time
 
 _WITHOUT_TIME = float("inf")
 """An event without a time gets that of its storing, and so comes last."""
@@ -44,12 +43,13 @@ class ChronologicalSpool:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._stack.close()
+        with suppress(OSError):  # texts that have no room, as was said, are written once more
+            self._stack.close()
 
     def add_event(self, item: NewEvent, thread: str) -> None:
         """Keep an event, which comes after those of its thread that were added directly before."""
-        time = item.event.get("occurred_at")
-        moment = _WITHOUT_TIME if time is None else parse_moment(time).timestamp()
+        time = parse_iso_time(item.event.get("occurred_at"))
+        moment = _WITHOUT_TIME if time is None else time.timestamp()
         self._moment = max(moment, self._moment) if thread == self._thread else moment
         self._thread = thread
         text = json.dumps([item.event, item.place]).encode()

@@ -144,18 +144,27 @@ def unix_seconds_to_rfc3339(value: object) -> str | None:
 
 def iso_time_to_rfc3339(value: object) -> str | None:
     """An ISO time, UTC where it names no zone; None for what is no time."""
+    text = value.strip() if isinstance(value, str) else ""
+    moment = parse_iso_time(text)
+    if moment is None:
+        return None
+    if unix_seconds_to_rfc3339((moment - _EPOCH).total_seconds()) is None:
+        return None
+    names_zone = any(mark in text[len("2026-05-08T13:56:00") :] for mark in "Zz+-")
+    return text if names_zone else moment.isoformat()
+
+
+def parse_iso_time(value: object) -> datetime | None:
+    """The moment of an ISO time, of which each Python takes all forms; None for what is none."""
     match = _ISO.fullmatch(value.strip()) if isinstance(value, str) else None
     if match is None:
         return None
     day, time, fraction, zone = match.groups()
     offset = "+00:00" if zone in (None, "Z", "z") else f"{zone[:3]}:{zone[-2:]}"
     try:
-        moment = parse_moment(f"{day}T{time}.{fraction or '0':0<6}{offset}")
+        return parse_moment(f"{day}T{time}.{fraction or '0':0<6}{offset}")
     except ValueError:
         return None
-    if unix_seconds_to_rfc3339((moment - _EPOCH).total_seconds()) is None:
-        return None
-    return moment.isoformat() if zone is None else match[0].strip()
 
 
 class LastMessageTime:

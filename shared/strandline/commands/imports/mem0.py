@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import date, timezone
+from datetime import date
 from typing import Any
 
 from strandline.adapters.mem0_records import make_memory_event, name_participants
@@ -21,10 +21,10 @@ from strandline.commands.imports.items import (
     iso_time_to_rfc3339,
     list_or_empty,
     object_or_empty,
+    parse_iso_time,
     quote_shortened_name,
     shorten_uniquely,
 )
-from strandline.moments import parse_moment
 
 _EVENTS = ("ADD", "UPDATE", "DELETE")
 _OWN = {
@@ -169,7 +169,7 @@ def _take_time(fields: Json, name: str, where: str = "") -> str | None:
     value = fields.get(name)
     if value is None:
         return None
-    moment = iso_time_to_rfc3339(value)
+    moment = parse_iso_time(iso_time_to_rfc3339(value))
     if moment is None:
         raise _InvalidMember(f"{where}{name}: it is no time: {str(value)[:60]!r}")
-    return parse_moment(moment).astimezone(timezone.utc).isoformat()
+    return moment.isoformat()
