@@ -293,7 +293,8 @@ def _describe_spent_budget(spend: MonthlySpend | None) -> list[str]:
         tokens_in * settings.llm_usd_per_million_in
         + settings.llm_max_tokens * settings.llm_usd_per_million_out
     ) / 1e6
-    if budget is None or budget >= spend.cost_usd + longest_usd:
+    # What costs nothing is not asked of a budget that is used up, either: 0 allows nothing.
+    if budget is None or (budget > spend.cost_usd and budget >= spend.cost_usd + longest_usd):
         return []
     return [
         f"The budget for language models is spent: {spend.cost_usd:.4g} of {budget:.4g} USD. The"

@@ -126,6 +126,23 @@ def test_model_calls_breaker_is_shown_by_other_process(
     assert language["resting_until"] is not None
 
 
+def test_model_calls_budget_of_nothing_is_shown_for_free_model(
+    gateway: Gateway,
+    provider: ModelServer,
+    ask: Callable[[str, int], list[Any]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("IN", "OUT"):
+        monkeypatch.setenv(f"STRANDLINE_LLM_USD_PER_MILLION_{name}", "0")
+    get_settings.cache_clear()
+    key, operator = gateway.key(rights=ADMIN), gateway.key("operations", rights=("operator",))
+    assert gateway.call("GET", "/api/v1/health", key=key).body["warnings"] == []
+    gateway.call("PATCH", ACME, {"model_usd_per_month": 0}, key=operator)
+    assert ask("acme", 1) == ["budget_spent"]
+    (warning,) = gateway.call("GET", "/api/v1/health", key=key).body["warnings"]
+    assert "is spent: 0 of 0 USD" in warning
+
+
 def test_model_calls_budget_is_set_by_operator(
     gateway: Gateway, provider: ModelServer, ask: Callable[[str, int], list[Any]]
 ) -> None:
