@@ -321,3 +321,19 @@ def test_extraction_names_entity_with_curved_apostrophe() -> None:
     shop = [{"name": "Mara's Kitchen", "kind": "company"}]
     promotion = promote({"entities": shop}, [("user", "My shop Mara\u2019s Kitchen is open.")])
     assert names(promotion, "entity") == ["Mara's Kitchen"]
+
+
+@pytest.mark.parametrize(
+    ("said", "price"),
+    [
+        ("1.5k euros", "1,500 euros"),
+        ("1,5 thousand euros", "1,500 euros"),
+        ("2.25 million euros", "2 250 000 euros"),
+        ("3 Mio. euros", "3.000.000 euros"),
+    ],
+)
+def test_extraction_fact_keeps_number_that_is_written_out(said: str, price: str) -> None:
+    turns = [("user", f"My berth in Lisbon costs {said}.")]
+    kept, dropped = (f"A berth in Lisbon costs {text}." for text in (price, f"9{price}"))
+    promotion = promote({"facts": [fact(kept, [1]), fact(dropped, [1])]}, turns)
+    assert names(promotion, "fact") == [kept]

@@ -22,6 +22,11 @@ _MAX_FREE_NUMBER = 100
 """Numbers up to this one may be people's words, or parts of a date that the model worked out."""
 _YEARS = range(1900, 2101)
 _NUMBER = re.compile(r"\d{1,3}(?:[.,'\u2019 \u00a0\u202f]\d{3})+(?!\d)|\d+")
+_SCALED = re.compile(
+    r"(?<![\d.,])(\d{1,6}(?:[.,]\d{1,2})?) ?"
+    r"(?:(k|thousand|tausend|mil)|mio|mln|milli[o\u00f3]n\w*)\b",
+    re.IGNORECASE,
+)
 _OTHER_DIGIT = re.compile(r"(?![0-9])\d")
 _DIGIT = re.compile(r"\d")
 _JOINT = re.compile(r"[-./_]")
@@ -57,7 +62,8 @@ def is_grounded(
     whether the statement has no invented word."""
     speakers = {capitalize_display_name(event.speaker) for event in events if event.speaker}
     source = " ".join([*speakers, *(event.text for event in events)])
-    digits = _BETWEEN_DIGITS.sub("", _write_ascii_digits(source))
+    numbers = _write_ascii_digits(source)
+    digits = " ".join([_BETWEEN_DIGITS.sub("", numbers), *_iter_scaled_numbers(numbers)])
     stems = set(iter_stems(text))
     return (
         len(stems & set(iter_stems(source))) >= _MIN_GROUNDED * len(stems)
@@ -124,6 +130,12 @@ def _iter_large_numbers(text: str) -> Iterator[str]:
         digits = re.sub(r"\D", "", number)
         if len(digits) > 4 or (int(digits) > _MAX_FREE_NUMBER and int(digits) not in _YEARS):
             yield digits
+
+
+def _iter_scaled_numbers(text: str) -> Iterator[str]:
+    """The digits of numbers with a word for thousands or millions, as in 1.5k."""
+    for number, thousand in _SCALED.findall(text):
+        yield f"{float(number.replace(',', '.')) * (1e3 if thousand else 1e6):.0f}"
 
 
 def _write_ascii_digits(text: str) -> str:
