@@ -297,9 +297,9 @@ def test_extraction_drops_fact_with_other_number_in_name() -> None:
 def test_extraction_fact_keeps_number_in_other_digits() -> None:
     digits = "١٥٠٠"  # noqa: RUF001
     turns = [("user", f"My berth in Lisbon costs {digits} euros.")]
-    kept, dropped = (f"A berth in Lisbon costs {price} euros." for price in (1500, 1600))
-    promotion = promote({"facts": [fact(kept, [1]), fact(dropped, [1])]}, turns)
-    assert names(promotion, "fact") == [kept]
+    right, wrong = (f"A berth in Lisbon costs {price} euros." for price in (1500, 1600))
+    promotion = promote({"facts": [fact(right, [1]), fact(wrong, [1])]}, turns)
+    assert names(promotion, "fact") == [right]
 
 
 @pytest.mark.parametrize(
@@ -324,7 +324,7 @@ def test_extraction_names_entity_with_curved_apostrophe() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "price"),
+    ("words", "price"),
     [
         ("1.5k euros", "1,500 euros"),
         ("1,5 thousand euros", "1,500 euros"),
@@ -332,8 +332,8 @@ def test_extraction_names_entity_with_curved_apostrophe() -> None:
         ("3 Mio. euros", "3.000.000 euros"),
     ],
 )
-def test_extraction_fact_keeps_number_that_is_written_out(said: str, price: str) -> None:
-    turns = [("user", f"My berth in Lisbon costs {said}.")]
-    kept, dropped = (f"A berth in Lisbon costs {text}." for text in (price, f"9{price}"))
-    promotion = promote({"facts": [fact(kept, [1]), fact(dropped, [1])]}, turns)
-    assert names(promotion, "fact") == [kept]
+def test_extraction_fact_keeps_number_that_is_written_out(words: str, price: str) -> None:
+    turns = [("user", f"My berth in Lisbon costs {words}.")]
+    right, wrong = (f"A berth in Lisbon costs {text}." for text in (price, f"9{price}"))
+    promotion = promote({"facts": [fact(right, [1]), fact(wrong, [1])]}, turns)
+    assert names(promotion, "fact") == [right]
