@@ -1,7 +1,6 @@
 """Fields of topics through the API: revised, read now and as of a time, repeated, refused, used."""
 
 import uuid
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import quote
@@ -91,7 +90,11 @@ def test_topic_field_keeps_revisions_and_shows_newest(
 
 
 def test_topic_field_value_and_history_are_of_one_moment(
-    gateway: Gateway, key: str, petrel: str, monkeypatch: pytest.MonkeyPatch
+    gateway: Gateway,
+    scratch_db: ScratchDatabase,
+    key: str,
+    petrel: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Another program revises the field between the statements of one read."""
     berth, list_fields = path_of(petrel, "berth"), store_read.list_fields
@@ -99,14 +102,16 @@ def test_topic_field_value_and_history_are_of_one_moment(
 
     def list_fields_then_revise(*arguments: Any) -> Any:
         rows = list_fields(*arguments)
-        with ThreadPoolExecutor(1) as pool:  # a thread has a connection of its own
-            pool.submit(store, gateway, key, berth, "pier B").result()
+        scratch_db.rows(
+            "insert into topic_field_revisions select (jsonb_populate_record(r,"
+            ' \'{"revision": 2, "value": "pier B"}\')).* from topic_field_revisions r'
+        )
         return rows
 
-    monkeypatch.setattr(store_read, "list_fields", list_fields_then_revise)
-    read = get(gateway, key, berth)
+    with monkeypatch.context() as patch:
+        patch.setattr(store_read, "list_fields", list_fields_then_revise)
+        read = get(gateway, key, berth)
     assert (read["current"], read["revisions"]) == (read["history"][0], 1)
-    monkeypatch.undo()
     assert [one["value"] for one in get(gateway, key, berth)["history"]] == ["pier B", "pier A"]
 
 

@@ -26,6 +26,7 @@ from strandline.background import sweeper
 from strandline.commands.main import main
 from strandline.db.migrate import Migration, migrate, prepare_roles
 from strandline.errors import Misconfigured
+from strandline.jobs.runner import Shard
 from strandline.local.log_file import make_log_path
 from strandline.local.postgres import EmbeddedPostgres
 from strandline.local.run import format_greeting
@@ -132,11 +133,6 @@ def test_local_service_start_erases_while_sweep_lasts(
         event = call(service, "/api/v1/events", EVENT)
         with psycopg.connect(service.postgres.dsn("strandline")) as admin:
             admin.execute(
-                "insert into scope_work (tenant_id, scope_id, participants, due_at)"
-                " select tenant_id, scope_id, participants, now() from scopes"
-                " on conflict (tenant_id, scope_id) do update set due_at = now()"
-            )
-            admin.execute(
                 "insert into erasures (tenant_id, erasure_id, participants, kind, target, asked_at,"
                 " asked_by, hidden_at, cleared_at, due_at) values ('local', %s, '{}', 'events',"
                 " '{}', now(), '{}', now(), now(), now())",
@@ -148,6 +144,10 @@ def test_local_service_start_erases_while_sweep_lasts(
         has_begun.set()
         is_over.wait(60)
 
+    def plan(*_: object) -> list[Shard]:
+        return [Shard("local")]
+
+    monkeypatch.setattr(sweeper, "plan_shards", plan)
     monkeypatch.setattr(sweeper, "work_on_shard", sweep)
     with run_local_service(place, 0) as service:
         try:
