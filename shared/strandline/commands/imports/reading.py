@@ -96,18 +96,18 @@ def _read_found_file(found_file: FoundFile, options: ImportOptions) -> Items:
 
 
 @dataclass
-class _StrangePieces:
+class _UnusablePieces:
     """What in a file is no conversation: values of another shape, and text that is not JSON."""
 
-    first_stranger: str = ""
-    stranger_count: int = 0
+    first_unknown_place: str = ""
+    unknown_value_count: int = 0
     has_object: bool = False
     texts: list[RefusedItem] = field(default_factory=list[RefusedItem])
     text_count: int = 0
 
-    def add_stranger(self, place: str, piece: JsonValueText) -> None:
-        self.first_stranger = self.first_stranger or place
-        self.stranger_count += 1
+    def add_unknown_value(self, place: str, piece: JsonValueText) -> None:
+        self.first_unknown_place = self.first_unknown_place or place
+        self.unknown_value_count += 1
         self.has_object = self.has_object or _begins_object(piece)
 
     def add_text(self, refusal: RefusedItem) -> None:
@@ -126,10 +126,14 @@ class _StrangePieces:
         if more_texts := self.text_count - len(self.texts):
             yield RefusedItem(file.name, "more of it is not JSON", more_texts)
         if has_items or self.texts:
-            if self.stranger_count:
-                more = f" and {self.stranger_count - 1} more" if self.stranger_count > 1 else ""
-                place = f"{self.first_stranger}{more}"
-                yield RefusedItem(place, f"it is {_NO_CONVERSATION}", self.stranger_count)
+            if self.unknown_value_count:
+                more = (
+                    f" and {self.unknown_value_count - 1} more"
+                    if self.unknown_value_count > 1
+                    else ""
+                )
+                place = f"{self.first_unknown_place}{more}"
+                yield RefusedItem(place, f"it is {_NO_CONVERSATION}", self.unknown_value_count)
         elif file.is_named:
             yield RefusedItem(file.name, f"it holds {_NO_CONVERSATION}. {WAY_OUT}")
         else:
@@ -144,7 +148,7 @@ def _read_conversation_file(file: ConversationFile, options: ImportOptions) -> I
     """What a file holds. One that is not JSON, and one that the caller named and in which no value
     is a conversation, is refused whole. Of a folder or an archive the latter, as an account's
     settings, is skipped; where other values are conversations, such a value is refused."""
-    strange_pieces, has_items = _StrangePieces(), False
+    unusable_pieces, has_items = _UnusablePieces(), False
     try:
         with file.open() as stream, open_as_decoded_text(stream) as text:
             for piece in (
@@ -153,10 +157,10 @@ def _read_conversation_file(file: ConversationFile, options: ImportOptions) -> I
                 place = f"{file.name}, {piece.place}"
                 items = _read_json_value(piece, place, file, options)
                 if items is None:
-                    strange_pieces.add_stranger(place, piece)
+                    unusable_pieces.add_unknown_value(place, piece)
                     continue
                 if isinstance(items, RefusedItem):
-                    strange_pieces.add_text(items)
+                    unusable_pieces.add_text(items)
                     continue
                 for item in items:
                     has_items = True
@@ -168,7 +172,7 @@ def _read_conversation_file(file: ConversationFile, options: ImportOptions) -> I
     except READ_ERRORS as error:
         has_items = True
         yield RefusedItem(file.name, f"it cannot be read to its end ({error})")
-    yield from strange_pieces.sum_up_file(file, has_items=has_items)
+    yield from unusable_pieces.sum_up_file(file, has_items=has_items)
 
 
 def _read_json_value(
